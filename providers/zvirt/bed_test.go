@@ -40,16 +40,16 @@ const (
 var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
 
 // brisk is the pace of tests.
-func brisk() engine.Pace {
-	return engine.Pace{
+func brisk() engine.Timeouts {
+	return engine.Timeouts{
 		Session: sessions.Timeouts{
 			Wait: 5 * time.Second, MinRetry: 10 * time.Millisecond, MaxRetry: 50 * time.Millisecond,
 			MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 50 * time.Millisecond,
 		},
-		Stop: 10 * soon,
-		Watch: ovirt.Pace{
-			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond, All: time.Minute,
-			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute, Late: 50 * time.Millisecond,
+		PowerOff: 10 * soon,
+		Poll: ovirt.PollIntervals{
+			Idle: 100 * time.Millisecond, Busy: 5 * time.Millisecond, AllClusters: time.Minute,
+			Groups: 50 * time.Millisecond, Detail: time.Minute, BusyTimeout: time.Minute, AppearTimeout: 50 * time.Millisecond,
 		},
 	}
 }
@@ -69,7 +69,7 @@ type bed struct {
 
 func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
 	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t, options: Options{pace: brisk(), Namespace: "manager"}}
+	b := &bed{WithT: NewWithT(t), t: t, options: Options{timeouts: brisk(), Namespace: "manager"}}
 	b.SetDefaultEventuallyTimeout(soon)
 	b.SetDefaultEventuallyPollingInterval(soonest)
 	scheme := runtime.NewScheme()

@@ -24,26 +24,26 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Options are what holds for all engines.
+// Options are the settings for all engines.
 type Options struct {
-	// MaxCreations bounds the VMs being made at one engine. Zero means any
-	// number.
+	// MaxCreations is the maximum number of concurrent VM creations per engine.
+	// If not set, the number is not limited.
 	MaxCreations int
-	// Namespace is the manager's own: it holds the Secrets that cluster-scoped
-	// identities name.
+	// Namespace is the namespace of the manager. It contains the Secrets of
+	// cluster-scoped identities.
 	Namespace string
 
-	// Fence tells which clusters another management cluster acts for.
+	// Fence reports the clusters that another management cluster manages.
 	Fence fence.Fence
 
-	// pace is for tests.
-	pace engine.Pace
+	// timeouts are set by tests only.
+	timeouts engine.Timeouts
 }
 
-// Connector shares sessions with engines between machines and clusters.
+// Connector shares the sessions with engines between machines and clusters.
 type Connector struct {
 	reader   client.Reader
-	accounts *credentials.Resolver
+	resolver *credentials.Resolver
 	options  Options
 	pool     *sessions.Pool[*engine.Session]
 	logins   *sessions.LoginLimiter
@@ -55,37 +55,37 @@ var (
 	_ hypervisor.Sizer[*infrav1.NovaZVirtMachineTemplate] = &Connector{}
 )
 
-// NewConnector returns a Connector without sessions. The reader reads Clusters,
-// NovaZVirtClusters, and past any cache the Secrets and identities they name.
+// NewConnector returns a Connector without sessions. The reader reads Clusters
+// and NovaZVirtClusters, and, without a cache, the Secrets and identities that
+// they reference.
 func NewConnector(reader client.Reader, o Options) *Connector {
-	if o.pace == (engine.Pace{}) {
-		o.pace = engine.Usually
+	if o.timeouts == (engine.Timeouts{}) {
+		o.timeouts = engine.DefaultTimeouts
 	}
 	return &Connector{
 		reader: reader,
-		accounts: &credentials.Resolver{
+		resolver: &credentials.Resolver{
 			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaZVirtIdentityKind,
 			NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 		},
 		options: o,
 		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
-		logins:  sessions.NewLoginLimiter(o.pace.Session.MinLoginRetry),
+		logins:  sessions.NewLoginLimiter(o.timeouts.Session.MinLoginRetry),
 	}
 }
 
-// Start closes sessions that nobody asks for any more, and at the end all, so
-// that a manager can run the Connector.
+// Start closes idle sessions, and all sessions at the end, so that a manager
+// can run the Connector.
 func (c *Connector) Start(ctx context.Context) error {
 	c.pool.Run(ctx)
 	return nil
 }
 
-// Close gives all tokens back.
+// Close revokes all tokens.
 func (c *Connector) Close() { c.pool.Close() }
 
-// Connect returns a driver for m. It waits no longer than a moment for a
-// session that is being opened, and not at all for one that is known to be
-// down.
+// Connect returns a driver for m. It waits only briefly for a session that is
+// being opened, and does not wait for a session that is known to be down.
 func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (hypervisor.Driver[*infrav1.NovaZVirtMachine], error) {
 	cluster, err := c.clusterOf(ctx, m.Namespace, m.Labels[clusterv1.ClusterNameLabel])
 	if err != nil {
@@ -98,17 +98,17 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	if err := s.Ready(ctx, keyOf(m)); err != nil {
 		return nil, err
 	}
-	if acts, err := c.acts(ctx, cluster); err != nil {
+	if active, err := c.isActive(ctx, cluster); err != nil {
 		return nil, err
-	} else if acts {
-		s.Act(cluster.Annotations[infrav1.ClusterIDAnnotation])
+	} else if active {
+		s.AllowGroupRemoval(cluster.Annotations[infrav1.ClusterIDAnnotation])
 	}
 	endpoint, err := c.endpointOf(ctx, cluster)
 	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
 }
 
-// acts reports whether this management cluster acts for a cluster.
-func (c *Connector) acts(ctx context.Context, infra *infrav1.NovaZVirtCluster) (bool, error) {
+// isActive reports whether this management cluster manages a cluster.
+func (c *Connector) isActive(ctx context.Context, infra *infrav1.NovaZVirtCluster) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := c.reader.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}, cluster)
 	switch {
@@ -120,18 +120,19 @@ func (c *Connector) acts(ctx context.Context, infra *infrav1.NovaZVirtCluster) (
 	return c.options.Fence.Check(cluster, infra) == nil, nil
 }
 
-// Changes delivers the machines whose VM changed.
+// Changes delivers the keys of machines whose VM changed.
 func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
 
 // EndpointChanges delivers the keys of clusters whose engine became reachable or
 // unreachable.
 func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
-// errNoCluster is returned for a Cluster whose infrastructure is not there, or
-// not labelled yet.
+// errNoCluster is returned for a Cluster whose infrastructure cluster does not
+// exist or has no label yet.
 var errNoCluster = errors.New("no NovaZVirtCluster has the label")
 
-// clusterOf finds the infrastructure cluster of a Cluster, which may be gone.
+// clusterOf returns the infrastructure cluster of a Cluster. The Cluster may
+// have been deleted.
 func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*infrav1.NovaZVirtCluster, error) {
 	if name == "" {
 		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
@@ -152,8 +153,8 @@ func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*inf
 	}
 }
 
-// endpointOf returns the address of the tenant's API server, which floats
-// between machines; none, if nobody has named it.
+// endpointOf returns the address of the API server of the workload cluster,
+// which moves between machines. It is empty if no object sets it.
 func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtCluster) (string, error) {
 	if host := infra.Spec.ControlPlaneEndpoint.Host; host != "" {
 		return host, nil
@@ -166,11 +167,10 @@ func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtClus
 	return cluster.Spec.ControlPlaneEndpoint.Host, nil
 }
 
-// open returns the session that cluster asks for, and the bounds that its
-// identity sets.
+// open returns the session for a cluster, and the bounds of its identity.
 func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, engine.Bounds, error) {
 	spec, ref := &cluster.Spec, cluster.Identity()
-	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
+	login, err := c.resolver.Resolve(ctx, cluster.Namespace, credentials.Reference{
 		Kind: ref.Kind, Name: ref.Name, Server: spec.Server, TLS: spec.TLS,
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	}
 	bounds := engine.Bounds{}
 	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
-		bounds = engine.Bounds{By: identity.Name, NovaZVirtBounds: identity.Spec.Bounds}
+		bounds = engine.Bounds{Identity: identity.Name, NovaZVirtBounds: identity.Spec.Bounds}
 	}
 	e := ovirt.Endpoint{
 		Server: login.Server, Username: login.Username, Password: login.Password,
@@ -202,13 +202,13 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	})
 	id := string(h.Sum(nil))
 	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.CreationQueue) (*engine.Session, error) {
-		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
+		return engine.Open(e, c.options.timeouts, t, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }
 
-// clusterNameOf returns the Cluster that a template belongs to: the one of its
-// label, or the one that Cluster API made its owner.
+// clusterNameOf returns the name of the Cluster of a template, from its label
+// or from the owner reference that Cluster API set.
 func clusterNameOf(t *infrav1.NovaZVirtMachineTemplate) string {
 	if name := t.Labels[clusterv1.ClusterNameLabel]; name != "" {
 		return name

@@ -16,62 +16,63 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Create asks the engine for the VM: one request that carries all that the
-// engine takes at once, and the mark.
+// Create sends one request that creates the VM. The request contains all
+// settings that the engine accepts at creation, and the owner mark.
 func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err
 	}
-	if view, _ := d.look(id, m); view.VM != nil || view.Busy != "" || len(view.Unclear) > 0 {
+	if view, _ := d.lookup(id, m); view.VM != nil || view.Busy != "" || len(view.Ambiguous) > 0 {
 		return nil
 	}
-	at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, l.Zone)
+	at, err := plan.PlacementOf(&d.cluster.Spec, &m.Spec, l.Zone)
 	if err != nil {
 		return err
 	}
-	from, err := d.session.Source(ctx, d.bounds, m, at)
+	inputs, err := d.session.CloneInputs(ctx, d.bounds, m, at)
 	if err != nil {
 		return err
 	}
-	vm, err := plan.VM(m, l, at, from, id)
+	vm, err := plan.VM(m, l, at, inputs, id)
 	if err != nil {
 		return err
 	}
-	if err := plan.Vacant(vm, d.session.Mirror.All()); err != nil {
+	if err := plan.CheckAddresses(vm, d.session.Cache.All()); err != nil {
 		return err
 	}
-	if !d.session.Turns.Acquire(keyOf(m)) {
-		queued := plan.Failure(infrav1.RequestQueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
+	if !d.session.CreationQueue.Acquire(keyOf(m)) {
+		queued := plan.Failure(infrav1.RequestQueuedReason, "Queued: the engine is creating the maximum number of VMs")
 		queued.Waiting = true
 		return queued
 	}
-	made := ovirt.VM{}
-	err = d.session.Ask(ctx, id, "Creating the VM from its template", ovirt.Request{
-		Method: http.MethodPost, Path: []string{"vms"}, Body: vm, Into: &made,
-		Query: url.Values{"clone": {strconv.FormatBool(plan.IsFull(&m.Spec, at, from))}},
+	created := ovirt.VM{}
+	err = d.session.Act(ctx, id, "Creating the VM from its template", ovirt.Request{
+		Method: http.MethodPost, Path: []string{"vms"}, Body: vm, Into: &created,
+		Query: url.Values{"clone": {strconv.FormatBool(plan.IsFullClone(&m.Spec, at, inputs))}},
 	}, func() {
-		if made.ID != "" {
-			d.session.Mirror.Put(id.String(), made, false)
+		if created.ID != "" {
+			d.session.Cache.Put(id.String(), created, false)
 		}
 	})
 	if err == nil {
-		d.session.Expect(id, engine.Creating)
+		d.session.SetPending(id, engine.Creating)
 		return nil
 	}
 	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameConflictReason {
-		d.session.Turns.Done(keyOf(m))
+		d.session.CreationQueue.Done(keyOf(m))
 	}
 	if hypervisor.ReasonFor(err, "") == infrav1.NameConflictReason {
-		return d.taken(ctx, id, m, from.DataCenter)
+		return d.nameConflict(ctx, id, m, inputs.DataCenter)
 	}
 	return err
 }
 
-// taken finds out whose VM has the name: an earlier request of ours may have
-// been slow. Names are unique in a data center only.
-func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, dataCenter string) error {
-	d.session.Turns.Done(keyOf(m))
+// nameConflict finds the owner of the VM that has the name: it may be the
+// result of an earlier, slow request of this driver. Names are unique in a data
+// center only.
+func (d *driver) nameConflict(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, dataCenter string) error {
+	d.session.CreationQueue.Done(keyOf(m))
 	name := m.Spec.VMName(m)
 	var found ovirt.VMs
 	err := d.session.Do(ctx, ovirt.Request{
@@ -81,8 +82,8 @@ func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMa
 		return err
 	}
 	for _, vm := range found.VMs {
-		if plan.Subject(vm.Comment) == id.String() {
-			d.session.Mirror.Rest(id.String(), false)
+		if plan.OwnerOf(vm.Comment) == id.String() {
+			d.session.Cache.SetIdle(id.String(), false)
 			return nil
 		}
 	}
@@ -93,9 +94,9 @@ func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMa
 		}
 		if vm.Name == name && in == dataCenter {
 			return plan.Failure(infrav1.NameConflictReason,
-				"a VM with this machine's name (%s) exists in the data center and is not ours: it is left alone; rename or delete it in the engine", vm.ID)
+				"a VM with this machine's name (%s) exists in the data center and does not belong to this machine: it is not changed; rename or delete it in the engine", vm.ID)
 		}
 	}
 	return plan.Failure(infrav1.NameConflictReason,
-		"a VM with this machine's name exists in the data center and is not ours; the user cannot see it. It is left alone; rename or delete it in the engine")
+		"a VM with this machine's name exists in the data center and does not belong to this machine; the user cannot see it. It is not changed; rename or delete it in the engine")
 }

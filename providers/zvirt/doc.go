@@ -1,21 +1,23 @@
-// Package zvirt drives zVirt and oVirt engines for controllers/machine and
-// controllers/cluster.
+// Package zvirt manages VMs in zVirt and oVirt engines for controllers/machine
+// and controllers/cluster.
 //
-// There is one session for each engine and identity. One list every nine
-// seconds serves all machines of it; VMs that are worked on are looked at more
-// often, many with one request (ovirt.Mirror). Observe reads what these have
-// brought and sends nothing at rest.
+// There is one session for each engine and identity. One list request every
+// nine seconds serves all its machines. VMs that change are polled more often,
+// many with one request (ovirt.Cache). Observe reads this cache; in the steady
+// state it sends no request.
 //
-// A VM is one POST that carries its hardware, placement, disks, first-boot
-// document and mark. What a POST cannot carry is settled before the first boot,
-// a request a step: interfaces, the growth of disks, data disks, affinity. Each
-// step follows from what is observed, so a manager may be killed anywhere.
+// One POST creates a VM with its hardware, placement, disks, bootstrap data and
+// owner mark. The settings that a POST cannot contain are applied before the
+// first boot, one per request: interfaces, larger disks, data disks, affinity.
+// Each step depends only on the observed state, so a manager can be killed at
+// any time.
 //
-// A VM is ours when its comment holds the mark derived from its cluster and
-// machine, and it has the machine's name or provider ID. Any other VM is never
-// touched. A disk is ours when its name ends as our names do; any other is
-// detached and kept when its VM goes.
+// A machine owns a VM if the comment of the VM contains the mark that is
+// computed from its cluster and machine, and if the VM has the name or the
+// provider ID of the machine. The driver does not change other VMs. A machine
+// owns a disk if the name of the disk has the suffix of owned disks. Other
+// disks are detached and kept when the VM is deleted.
 //
-// The package refuses to decide, to wait for the engine's work, and to read
-// Secrets anywhere but in connect.go.
+// The package makes no decisions, does not wait for tasks of the engine, and
+// reads Secrets in connect.go only.
 package zvirt

@@ -12,39 +12,40 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// driver is one session, seen by the machines of one cluster.
+// driver is a session as the machines of one cluster use it.
 type driver struct {
 	session *engine.Session
 	cluster *infrav1.NovaZVirtCluster
-	// bounds are what the cluster's identity allows.
+	// bounds are the objects that the identity of the cluster allows.
 	bounds engine.Bounds
-	// endpoint is the address of the tenant's API server, if it is known.
+	// endpoint is the address of the API server of the workload cluster, if it is
+	// known.
 	endpoint string
 }
 
-// identify returns the UUID that marks the VM behind m.
+// identify returns the UUID in the mark of the VM of m.
 func (d *driver) identify(m *infrav1.NovaZVirtMachine) (uuid.UUID, error) {
 	return plan.Identify(d.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
 }
 
-// look returns what is known of the VM behind m, and what its mark says.
-func (d *driver) look(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.View, plan.Mark) {
-	v := d.session.Mirror.Look(id.String(), m.Spec.VMName(m), vmID(m))
+// lookup returns the cached state of the VM of m, and its mark.
+func (d *driver) lookup(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.Snapshot, plan.Mark) {
+	v := d.session.Cache.Get(id.String(), m.Spec.VMName(m), vmID(m))
 	if v.VM == nil {
 		return v, plan.Mark{ID: id}
 	}
-	said, _ := plan.ReadMark(v.VM.Comment)
-	return v, said
+	mark, _ := plan.ReadMark(v.VM.Comment)
+	return v, mark
 }
 
-// state says what the VM behind m, as it was looked at, is like. While its power
-// is being taken away it is Busy, whatever the engine says: it is not asked at
-// each look.
-func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.View) (hypervisor.State, string, error) {
+// state returns the state of the VM of m. After a power-off request, the VM is
+// Busy in every status: the driver does not repeat the request with each
+// Observe.
+func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.Snapshot) (hypervisor.State, string, error) {
 	deleting := !m.DeletionTimestamp.IsZero()
 	state, message, err := plan.State(v, deleting)
-	if on := state == hypervisor.Running || state == hypervisor.Stopped && v.VM.Status != "down"; deleting && on && d.session.Stopping(id) {
-		return hypervisor.Busy, "The engine was asked to power the VM off", nil
+	if on := state == hypervisor.Running || state == hypervisor.Stopped && v.VM.Status != "down"; deleting && on && d.session.IsPoweringOff(id) {
+		return hypervisor.Busy, "The engine is powering the VM off", nil
 	}
 	return state, message, err
 }
@@ -52,16 +53,16 @@ func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.View) 
 // EndpointID returns the ID that the engine generated for itself. Another engine
 // that is reached under the same name has another ID.
 func (d *driver) EndpointID() string {
-	id, _ := d.session.Site()
+	id, _ := d.session.EngineInfo()
 	return id
 }
 
-// keyOf returns the name of m in the management cluster.
+// keyOf returns the key of m in the management cluster.
 func keyOf(m *infrav1.NovaZVirtMachine) hypervisor.Key {
 	return hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
 }
 
-// vmID returns the ID of the VM that m is published with, if it is.
+// vmID returns the ID of the VM from the provider ID of m, or an empty string.
 func vmID(m *infrav1.NovaZVirtMachine) string {
 	_, id, _ := strings.Cut(m.Spec.ProviderID, "://")
 	return id

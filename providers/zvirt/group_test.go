@@ -36,7 +36,7 @@ func TestGroupChangesHoldNoWorker(t *testing.T) {
 	}()
 	b.Eventually(entered).Should(Receive())
 	b.Eventually(func() error { _, _, err := b.reconcile(b.connector, second, true); return err }).Should(SatisfyAll(
-		MatchError(ContainSubstring("the engine changes one at a time")),
+		MatchError(ContainSubstring("the engine accepts one change at a time")),
 		HaveField("Reason", infrav1.RequestQueuedReason), HaveField("Waiting", true)))
 	b.Consistently(done).ShouldNot(Receive())
 	close(release)

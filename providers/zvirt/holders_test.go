@@ -86,7 +86,7 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	pooled.Spec.Network.Interfaces[0].AddressesFromPools = append(pooled.Spec.Network.Interfaces[0].AddressesFromPools, ipamv1.IPPoolReference{Name: "pool"})
 	for m, l := range map[*infrav1.NovaZVirtMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
 		err := b.connect(m).Create(b.ctx(), m, l)
-		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.named("orphan")[0].ID+`) has the address 10.1.2.3 already`)), m.Name)
+		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.named("orphan")[0].ID+`) already has the address 10.1.2.3`)), m.Name)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.AddressInUseReason))
 		b.Expect(b.named(m.Name)).To(BeEmpty())
 	}

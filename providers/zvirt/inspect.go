@@ -12,9 +12,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Inspect reports on the engine behind cluster. A placement or failure domain
-// that names what does not exist is an error here, before the first machine
-// meets it.
+// Inspect reports the engine of a cluster. It returns an error for a placement
+// or failure domain that references an object that does not exist, before the
+// first machine uses it.
 func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (hypervisor.Endpoint, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
@@ -24,9 +24,9 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 		return hypervisor.Endpoint{}, err
 	}
 	out := hypervisor.Endpoint{}
-	out.ID, out.Version = s.Site()
+	out.ID, out.Version = s.EngineInfo()
 	out.Server, out.CABundle = s.Server(), s.CABundle()
-	out.VMs = plan.Marked(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Mirror.All())
+	out.VMs = plan.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Cache.All())
 	if err := s.Check(ctx, bounds, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err
 	}

@@ -16,7 +16,7 @@ import (
 // patient has a connector that waits for a VM that may yet come longer than any
 // test lasts.
 func (b *bed) patient() *Connector {
-	b.options.pace.Watch.Late = 10 * soon
+	b.options.timeouts.Poll.AppearTimeout = 10 * soon
 	b.connector = b.newConnector()
 	return b.connector
 }
@@ -32,7 +32,7 @@ func (b *bed) awaits(m *infrav1.NovaZVirtMachine) {
 		g.Expect(err).NotTo(HaveOccurred())
 		b.Expect(vm.State).NotTo(Equal(hypervisor.Absent), "the machine is let go")
 		return vm.Message
-	}).Should(Equal("Making sure that no VM is being made"))
+	}).Should(Equal("Checking that no VM is being created"))
 }
 
 // comesLate has the engine carry out late what it was asked for, for a machine
@@ -76,8 +76,8 @@ func TestMachineWithoutAVMIsLetGoAtOnce(t *testing.T) {
 	c := b.patient()
 	b.until(c, going(b.young("worker-1")), false, "release")
 
-	made := b.young("worker-2")
-	b.until(c, made, false, "start")
-	b.until(c, going(made), false, "release")
+	created := b.young("worker-2")
+	b.until(c, created, false, "start")
+	b.until(c, going(created), false, "release")
 	b.Expect(b.engine.VMs()).To(BeEmpty())
 }

@@ -42,13 +42,13 @@ func TestLife(t *testing.T) {
 		m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
 	})
 	vm := b.until(b.connector, m, true, "rest")
-	made := b.writes()
-	b.Expect(made).To(Equal(map[string]int{
+	created := b.writes()
+	b.Expect(created).To(Equal(map[string]int{
 		"POST /vms": 1, "POST /vms/{}/nics": 1, "PUT /disks/{}": 1, "POST /vms/{}/diskattachments": 1,
 		"POST /clusters/{}/affinitygroups/{}/vms": 1, "POST /vms/{}/start": 1, "PUT /vms/{}": 1,
 	}))
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /templates"), "names are looked up once")
-	t.Logf("requests from create to Ready: %d", sum(made))
+	t.Logf("requests from create to Ready: %d", sum(created))
 	b.Expect(vm.UserData).To(BeFalse())
 	b.Expect(vm.OutOfSync).To(BeEmpty())
 	b.Expect(vm.Host).To(HavePrefix("host"))
@@ -68,8 +68,8 @@ func TestLife(t *testing.T) {
 
 func TestRestCostsNothing(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.Watch.Rest = soon * 10
-	b.options.pace.Watch.Groups = soon * 10
+	b.options.timeouts.Poll.Idle = soon * 10
+	b.options.timeouts.Poll.Groups = soon * 10
 	c := b.newConnector()
 	m := b.machine("worker-1")
 	b.until(c, m, true, "rest")
@@ -308,7 +308,7 @@ func TestGuestThatHangsAsItShutsDown(t *testing.T) {
 
 func TestPowerThatIsNotTakenAwayIsTakenAgain(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.Stop = 200 * time.Millisecond
+	b.options.timeouts.PowerOff = 200 * time.Millisecond
 	c := b.newConnector()
 	m := b.machine("worker-1")
 	b.until(c, m, true, "rest")
@@ -317,9 +317,9 @@ func TestPowerThatIsNotTakenAwayIsTakenAgain(t *testing.T) {
 	began := time.Now()
 	b.until(c, going(m), false, "release")
 	took := time.Since(began)
-	b.Expect(took).To(BeNumerically(">", vain*b.options.pace.Stop))
+	b.Expect(took).To(BeNumerically(">", vain*b.options.timeouts.PowerOff))
 	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(And(
-		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.pace.Stop)), "not at each look")
+		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.timeouts.PowerOff)), "not at each look")
 }
 
 func TestGuestThatCannotBeAsked(t *testing.T) {

@@ -28,7 +28,7 @@ func TestNameTakenInTheSameDataCenter(t *testing.T) {
 	foreign := b.foreignVM("worker-1", "Default", "mine")
 	m := b.machine("worker-1")
 	b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(And(
-		ContainSubstring("(%s) exists in the data center and is not ours: it is left alone", foreign), Not(ContainSubstring(elsewhere)))))
+		ContainSubstring("(%s) exists in the data center and does not belong to this machine", foreign), Not(ContainSubstring(elsewhere)))))
 	b.until(b.connector, going(m), false, "release")
 	b.Expect(b.named("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
 
@@ -72,7 +72,7 @@ func TestRenamedVMIsStillOurs(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.admin("PUT", "/vms/"+b.named("worker-1")[0].ID, "<vm><name>renamed</name></vm>")
-	b.Consistently(func() hypervisor.State { return b.connectedSees(m) }, 10*brisk().Watch.Rest).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
+	b.Consistently(func() hypervisor.State { return b.connectedSees(m) }, 10*brisk().Poll.Idle).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
 	b.until(b.connector, going(m), false, "release")
 	b.Expect(b.named("renamed")).To(BeEmpty())
 }

@@ -17,7 +17,7 @@ import (
 func TestFleet(t *testing.T) {
 	const count = 400
 	b := newBed(t)
-	b.options.pace.Watch.Rest, b.options.pace.Watch.Groups = time.Hour, time.Hour
+	b.options.timeouts.Poll.Idle, b.options.timeouts.Poll.Groups = time.Hour, time.Hour
 	machines := make([]*infrav1.NovaZVirtMachine, count)
 	for i := range machines {
 		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityNone })

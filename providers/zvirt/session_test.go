@@ -49,7 +49,7 @@ func TestOneLoginForAll(t *testing.T) {
 // many clusters as it likes, does not lock the user out.
 func TestWrongPasswordsOfManyClusters(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.Session.MinLoginRetry, b.options.pace.Session.MaxLoginRetry = time.Minute, 5*time.Minute
+	b.options.timeouts.Session.MinLoginRetry, b.options.timeouts.Session.MaxLoginRetry = time.Minute, 5*time.Minute
 	b.connector = b.newConnector()
 	b.engine.ResetRequests()
 	for i := range 10 {
@@ -102,8 +102,8 @@ func TestRestartOfTheEngine(t *testing.T) {
 
 func TestEngineThatGivesNoAnswerHoldsNobodyUp(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.Session.Wait = 20 * time.Millisecond
-	b.options.pace.Watch.Rest = time.Hour
+	b.options.timeouts.Session.Wait = 20 * time.Millisecond
+	b.options.timeouts.Poll.Idle = time.Hour
 	b.connector = b.newConnector()
 	m := b.machine("worker-1")
 	b.until(b.connector, m, true, "rest")
@@ -215,7 +215,7 @@ func TestOneEngineDownSlowsNoOther(t *testing.T) {
 	b.addCluster("hanging", other)
 	stuck := b.machine("stuck")
 	stuck.Labels["cluster.x-k8s.io/cluster-name"] = "hanging"
-	b.options.pace.Session.Wait = 50 * time.Millisecond
+	b.options.timeouts.Session.Wait = 50 * time.Millisecond
 	b.connector = b.newConnector()
 	_, err := b.connector.Connect(b.ctx(), stuck)
 	b.Expect(hypervisor.IsTransient(err)).To(BeTrue())

@@ -10,15 +10,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Shutdown asks the guest to power itself off. The engine takes the power away
-// from a VM that is not up instead, so such a VM is not asked. One that goes
-// down was asked already.
+// Shutdown requests a shutdown from the guest. If the VM is not up, the engine
+// would power it off instead, so Shutdown sends no request. It also sends none
+// if the VM is already shutting down.
 func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err
 	}
-	view, _ := d.look(id, m)
+	view, _ := d.lookup(id, m)
 	if state, _, err := d.state(id, m, view); err != nil || state != hypervisor.Running {
 		return err
 	}
@@ -27,12 +27,12 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) erro
 		return nil
 	}
 	if vm.Status != "up" {
-		return plan.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would take its power away instead of asking the guest", vm.Status)
+		return plan.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would power it off instead of shutting the guest down", vm.Status)
 	}
-	return d.session.Ask(ctx, id, "Shutting down", ovirt.Request{
+	return d.session.Act(ctx, id, "Shutting down", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms", vm.ID, "shutdown"}, Body: ovirt.Action{},
 	}, func() {
 		vm.Status = "powering_down"
-		d.session.Mirror.Put(id.String(), vm, false)
+		d.session.Cache.Put(id.String(), vm, false)
 	})
 }

@@ -242,7 +242,7 @@ func TestAffinityIsMendedAndJoined(t *testing.T) {
 	b.until(b.connector, m, true, "settle")
 	b.Eventually(func() string { return b.groupsOf("Default") }).Should(ContainSubstring(vm))
 	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.groupsOf("Default")).To(ContainSubstring("theirs"), "it is not ours to remove")
+	b.Expect(b.groupsOf("Default")).To(ContainSubstring("theirs"), "another user created it")
 }
 
 func TestSize(t *testing.T) {

@@ -9,17 +9,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Size reports what a node made from t has: what t says, or its instance type,
-// or the template in the engine.
+// Size reports the capacity of a node created from t, from t itself, its
+// instance type or the template in the engine.
 func (c *Connector) Size(ctx context.Context, t *infrav1.NovaZVirtMachineTemplate) (hypervisor.Size, error) {
 	name := clusterNameOf(t)
 	if name == "" {
-		return hypervisor.Size{}, unused("no cluster uses the template yet")
+		return hypervisor.Size{}, waitingForCluster("no cluster uses the template yet")
 	}
 	cluster, err := c.clusterOf(ctx, t.Namespace, name)
 	if errors.Is(err, errNoCluster) {
-		// Objects of a cluster are applied in any order.
-		return hypervisor.Size{}, unused("the Cluster %q has no NovaZVirtCluster yet", name)
+		// The objects of a cluster can be created in any order.
+		return hypervisor.Size{}, waitingForCluster("the Cluster %q has no NovaZVirtCluster yet", name)
 	}
 	if err != nil {
 		return hypervisor.Size{}, err
@@ -34,8 +34,8 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaZVirtMachineTemplat
 	return s.Size(ctx, bounds, cluster, &t.Spec.Template.Spec)
 }
 
-// unused is the Error of a template that no cluster uses yet.
-func unused(format string, args ...any) *hypervisor.Error {
+// waitingForCluster returns the Error for a template that no cluster uses yet.
+func waitingForCluster(format string, args ...any) *hypervisor.Error {
 	e := plan.Failure(infrav1.WaitingForClusterReason, format, args...)
 	e.Waiting = true
 	return e

@@ -11,27 +11,28 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Start asks the engine to power the VM behind m on.
+// Start sends a request to power the VM of m on.
 func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err
 	}
-	view, said := d.look(id, m)
+	view, mark := d.lookup(id, m)
 	if state, _, err := d.state(id, m, view); err != nil || state != hypervisor.Stopped {
 		return err
 	}
 	vm := *view.VM
-	err = d.session.Ask(ctx, id, "Powering on", ovirt.Request{
+	err = d.session.Act(ctx, id, "Powering on", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms", vm.ID, "start"},
-		// The engine knows by the system's type who wants cloud-init only.
-		Body: ovirt.Action{UseIgnition: said.Document == plan.Ignition},
+		// From the type of the operating system, the engine detects guests that
+		// support cloud-init only.
+		Body: ovirt.Action{UseIgnition: mark.UserDataFormat == plan.Ignition},
 	}, func() {
 		vm.Status = "wait_for_launch"
-		d.session.Mirror.Put(id.String(), vm, true)
+		d.session.Cache.Put(id.String(), vm, true)
 	})
 	if err == nil {
-		d.session.Expect(id, engine.Starting)
+		d.session.SetPending(id, engine.Starting)
 	}
 	return err
 }

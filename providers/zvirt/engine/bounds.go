@@ -9,24 +9,24 @@ import (
 )
 
 // Bounds are the objects of an engine that an identity allows. The zero value
-// allows all: a cluster with a Secret of its own is bounded by the permissions
-// of the engine's user only.
+// allows all objects: a cluster with its own Secret is limited by the
+// permissions of the engine's user only.
 //
-// Sessions are shared between clusters of different bounds, so whoever looks
-// something up for a cluster hands over its bounds. They are checked on the
-// object that was found and not on the name that led to it.
+// Clusters with different bounds share sessions, so each look-up for a cluster
+// passes the bounds of that cluster. They are checked against the object that
+// was found and not against the name in the spec.
 type Bounds struct {
-	// By is the name of the identity; empty, if there is none.
-	By string
+	// Identity is the name of the identity. It is empty if there is none.
+	Identity string
 	infrav1.NovaZVirtBounds
 }
 
-// allow checks the object that a field has led to by its ID and its names.
+// allow checks the ID and the names of the object that a field references.
 func (b *Bounds) allow(field, value, bound string, entries []string, names ...string) error {
 	if len(entries) == 0 || slices.ContainsFunc(names, func(name string) bool { return name != "" && slices.Contains(entries, name) }) {
 		return nil
 	}
-	return plan.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaZVirtIdentity %q", field, value, bound, b.By)
+	return plan.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaZVirtIdentity %q", field, value, bound, b.Identity)
 }
 
 func (b *Bounds) allowCluster(value string, o ovirt.Object) error {
@@ -41,7 +41,7 @@ func (b *Bounds) allowTemplate(t *ovirt.Template) error {
 	return b.allow("template", t.Name, "templates", b.Templates, t.ID, t.Name)
 }
 
-// allowProfile checks a vNIC profile of a network.
+// allowProfile checks a vNIC profile and its network.
 func (b *Bounds) allowProfile(field, value string, profile, network ovirt.Object) error {
 	names := []string{profile.ID, network.Name}
 	if network.Name != "" {

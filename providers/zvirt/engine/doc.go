@@ -1,5 +1,5 @@
-// Package engine is one account at one engine: its session, what it shows of
-// our VMs, what names stand for there, and what its refusals mean.
+// Package engine implements a session of one user at one engine: it caches VMs,
+// resolves names, and classifies the errors of the engine.
 //
-// It refuses to decide and to know more than one engine.
+// It makes no decisions, and a session knows one engine only.
 package engine

@@ -57,7 +57,7 @@ func TestClassify(t *testing.T) {
 	if Classify("e", nil) != nil {
 		t.Error("no error became one")
 	}
-	if !Gone(said(http.StatusNotFound, "")) || Gone(nil) || Gone(said(409, "")) {
+	if !IsNotFound(said(http.StatusNotFound, "")) || IsNotFound(nil) || IsNotFound(said(409, "")) {
 		t.Error("what is gone is told by its code")
 	}
 	if err := Unresolved(infrav1.TemplateNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.TemplateNotFoundReason ||
@@ -68,7 +68,7 @@ func TestClassify(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	const server = "metrics.example.test"
-	m, states := meter(server), moved(server)
+	m, states := meter(server), countSessions(server)
 	m.Request(http.MethodGet, "/vms/{}", "200", time.Second)
 	m.Connections(1)
 	m.Connections(1)

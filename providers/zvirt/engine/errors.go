@@ -11,9 +11,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// words are what the engine says for a cause, in lower case. Its codes tell
-// less: nearly everything is a conflict.
-var words = []struct {
+// causes are the texts of the engine for each reason, in lower case. Its status
+// codes are less specific: nearly all errors are a conflict.
+var causes = []struct {
 	reason string
 	texts  []string
 }{
@@ -30,8 +30,8 @@ var words = []struct {
 	}},
 }
 
-// Classify makes err, met at server, an Error with the engine's own words. What
-// holds one already stays.
+// Classify converts an error of a server to an Error with the message of the
+// engine. It returns err unchanged if err already wraps an Error.
 func Classify(server string, err error) error {
 	if err == nil {
 		return nil
@@ -43,19 +43,19 @@ func Classify(server string, err error) error {
 		return plan.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
 	}
 	if ovirt.IsStatus(err, http.StatusUnauthorized) {
-		return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s refused the credentials: %w", server, err)
+		return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s rejected the credentials: %w", server, err)
 	}
-	said, ok := errors.AsType[*ovirt.Error](err)
+	response, ok := errors.AsType[*ovirt.Error](err)
 	if !ok {
 		return err
 	}
-	if said.Status == http.StatusForbidden {
+	if response.Status == http.StatusForbidden {
 		return plan.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
 	}
-	text := strings.ToLower(said.Detail)
-	for _, w := range words {
+	text := strings.ToLower(response.Detail)
+	for _, w := range causes {
 		for _, t := range w.texts {
-			if !strings.Contains(text, t) || said.Status == http.StatusBadRequest && w.reason == infrav1.VMBusyReason {
+			if !strings.Contains(text, t) || response.Status == http.StatusBadRequest && w.reason == infrav1.VMBusyReason {
 				continue
 			}
 			e := plan.Failure(w.reason, "%w", err)
@@ -63,13 +63,14 @@ func Classify(server string, err error) error {
 			return e
 		}
 	}
-	if said.Status == http.StatusBadRequest {
+	if response.Status == http.StatusBadRequest {
 		return plan.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	return plan.Failure(infrav1.HypervisorErrorReason, "%w", err)
 }
 
-// Unresolved makes the Error of a field whose name stands for nothing.
+// Unresolved returns the Error for a field that references an object that does
+// not exist.
 func Unresolved(reason, field string, err error) error {
 	if missing, ok := errors.AsType[*ovirt.MissingError](err); ok {
 		return plan.Failure(reason, "%s %w", field, missing)
@@ -77,5 +78,6 @@ func Unresolved(reason, field string, err error) error {
 	return err
 }
 
-// Gone reports that the engine does not have what a request was about.
-func Gone(err error) bool { return ovirt.IsStatus(err, http.StatusNotFound) }
+// IsNotFound reports whether the object of a request does not exist in the
+// engine.
+func IsNotFound(err error) bool { return ovirt.IsStatus(err, http.StatusNotFound) }

@@ -10,26 +10,27 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Check looks up all that a failure domain names, or the cluster itself.
+// Check resolves all names in a failure domain, or in the cluster itself.
 func (s *Session) Check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
 	return Classify(s.server, s.check(ctx, b, cluster, domain))
 }
 
 func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
-	at, err := plan.DefaultSite(&cluster.Spec, domain.Name)
+	at, err := plan.DefaultPlacement(&cluster.Spec, domain.Name)
 	if err != nil {
 		return err
 	}
 	if at.ComputeCluster == "" && len(cluster.Spec.FailureDomains) > 0 && domain.Name == "" {
-		return nil // every machine lands in a domain that says it
+		return nil // each machine is created in a failure domain, which sets it
 	}
-	cl, err := s.place(ctx, b, at)
+	cl, err := s.computeCluster(ctx, b, at)
 	if err != nil {
 		return err
 	}
 	dc := cl.DataCenter.ID
-	// From now on groups that their last member has left are seen.
-	if _, _, err := s.Mirror.Group(ctx, cl.ID, ""); err != nil {
+	// The cache reads the groups of the cluster from now on, so that empty groups
+	// are detected.
+	if _, _, err := s.Cache.Group(ctx, cl.ID, ""); err != nil {
 		return err
 	}
 	if err := s.checkPlacement(ctx, b, at, cl); err != nil {
@@ -54,8 +55,8 @@ func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 	return err
 }
 
-// checkPlacement looks up what a placement names beside its cluster.
-func (s *Session) checkPlacement(ctx context.Context, b Bounds, at plan.Site, cl ovirt.Object) error {
+// checkPlacement resolves the names in a placement, except the compute cluster.
+func (s *Session) checkPlacement(ctx context.Context, b Bounds, at plan.Placement, cl ovirt.Object) error {
 	if _, err := s.domains(ctx, b, cl.DataCenter.ID, at.StorageDomain); err != nil {
 		return err
 	}
@@ -66,17 +67,17 @@ func (s *Session) checkPlacement(ctx context.Context, b Bounds, at plan.Site, cl
 	return err
 }
 
-// Size is what a VM of a spec gets.
+// Size returns the capacity of a VM of a spec.
 func (s *Session) Size(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, m *infrav1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
 	zone := ""
 	if domains := cluster.Spec.FailureDomains; len(domains) > 0 {
-		zone = domains[0].Name // the same size is made in all of them
+		zone = domains[0].Name // the size is the same in all of them
 	}
-	at, err := plan.SiteOf(&cluster.Spec, m, zone)
+	at, err := plan.PlacementOf(&cluster.Spec, m, zone)
 	if err != nil {
 		return hypervisor.Size{}, err
 	}
-	cl, err := s.place(ctx, b, at)
+	cl, err := s.computeCluster(ctx, b, at)
 	if err != nil {
 		return hypervisor.Size{}, Classify(s.server, err)
 	}

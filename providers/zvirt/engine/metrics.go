@@ -49,8 +49,8 @@ func meter(server string) ovirt.Meter {
 	}
 }
 
-// moved counts the sessions with an engine.
-func moved(server string) func(from, to sessions.Phase) {
+// countSessions counts the sessions with an engine by state.
+func countSessions(server string) func(from, to sessions.Phase) {
 	server = sessions.Label(server)
 	return func(from, to sessions.Phase) {
 		if from != "" {

@@ -14,13 +14,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// find finds what a field names.
+// find resolves the name in a field.
 func (s *Session) find(ctx context.Context, field, kind, name string, fits func(ovirt.Object) bool) (ovirt.Object, error) {
 	o, err := s.names.Find(ctx, kind, name, fits)
 	return o, Unresolved(infrav1.PlacementNotFoundReason, field, err)
 }
 
-// findAll is find for several names.
+// findAll resolves several names.
 func (s *Session) findAll(ctx context.Context, field, kind string, names []string, fits func(ovirt.Object) bool) ([]ovirt.Object, error) {
 	var out []ovirt.Object
 	for _, name := range names {
@@ -33,7 +33,8 @@ func (s *Session) findAll(ctx context.Context, field, kind string, names []strin
 	return out, nil
 }
 
-// in fits what is in a data center, and on what runs in a cluster.
+// in matches objects of a data center, and on matches objects of a compute
+// cluster.
 func in(dc string) func(ovirt.Object) bool {
 	return func(o ovirt.Object) bool {
 		return o.DataCenter != nil && o.DataCenter.ID == dc ||
@@ -45,8 +46,8 @@ func on(cluster string) func(ovirt.Object) bool {
 	return func(o ovirt.Object) bool { return o.Cluster != nil && o.Cluster.ID == cluster }
 }
 
-// place finds the engine's cluster and with it the data center.
-func (s *Session) place(ctx context.Context, b Bounds, at plan.Site) (ovirt.Object, error) {
+// computeCluster returns the compute cluster with its data center.
+func (s *Session) computeCluster(ctx context.Context, b Bounds, at plan.Placement) (ovirt.Object, error) {
 	fits := func(o ovirt.Object) bool { return o.DataCenter != nil }
 	if at.Datacenter != "" {
 		dc, err := s.find(ctx, "placement.datacenter", ovirt.DataCenters, at.Datacenter, ovirt.Any)
@@ -62,10 +63,10 @@ func (s *Session) place(ctx context.Context, b Bounds, at plan.Site) (ovirt.Obje
 	return cl, b.allowCluster(at.ComputeCluster, cl)
 }
 
-// template finds the template.
-func (s *Session) template(ctx context.Context, b Bounds, at plan.Site, dc string) (*ovirt.Template, error) {
+// template returns the template.
+func (s *Session) template(ctx context.Context, b Bounds, at plan.Placement, dc string) (*ovirt.Template, error) {
 	if at.Template == (infrav1.NovaZVirtTemplate{}) {
-		return nil, plan.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster names a template: set spec.template")
+		return nil, plan.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster sets a template: set spec.template")
 	}
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
 	if err != nil {
@@ -74,7 +75,8 @@ func (s *Session) template(ctx context.Context, b Bounds, at plan.Site, dc strin
 	return t, b.allowTemplate(t)
 }
 
-// domains finds storage domains, by their names. An empty name finds none.
+// domains returns the IDs of storage domains, by their names. It ignores empty
+// names.
 func (s *Session) domains(ctx context.Context, b Bounds, dc string, names ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range names {
@@ -93,7 +95,7 @@ func (s *Session) domains(ctx context.Context, b Bounds, dc string, names ...str
 	return out, nil
 }
 
-// profiles finds vNIC profiles.
+// profiles returns the IDs of vNIC profiles.
 func (s *Session) profiles(ctx context.Context, b Bounds, field, dc string, names []string) ([]string, error) {
 	var out []string
 	for i, name := range names {
@@ -106,7 +108,7 @@ func (s *Session) profiles(ctx context.Context, b Bounds, field, dc string, name
 	return out, nil
 }
 
-// profile finds a vNIC profile.
+// profile returns the ID of a vNIC profile.
 func (s *Session) profile(ctx context.Context, b Bounds, field, dc, name string) (string, error) {
 	found, err := s.names.Profile(ctx, name, dc)
 	if err != nil {
@@ -121,15 +123,15 @@ func (s *Session) profile(ctx context.Context, b Bounds, field, dc, name string)
 	return found.ID, b.allowProfile(field, name, found, network)
 }
 
-// Source finds what the request for a VM names.
-func (s *Session) Source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
-	out, err := s.source(ctx, b, m, at)
+// CloneInputs resolves the names in the request that creates a VM.
+func (s *Session) CloneInputs(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
+	out, err := s.cloneInputs(ctx, b, m, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
-	out := plan.Source{}
-	cl, err := s.place(ctx, b, at)
+func (s *Session) cloneInputs(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
+	out := plan.CloneInputs{}
+	cl, err := s.computeCluster(ctx, b, at)
 	if err != nil {
 		return out, err
 	}
@@ -137,9 +139,10 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	if out.Template, err = s.template(ctx, b, at, cl.DataCenter.ID); err != nil {
 		return out, err
 	}
-	if b.By != "" {
-		// A VM is not made at all if a part that follows is out of bounds.
-		if _, _, err := s.added(ctx, b, m, at, cl.DataCenter.ID); err != nil {
+	if b.Identity != "" {
+		// The VM is not created if an object that a later step adds is out of
+		// bounds.
+		if _, _, err := s.profilesAndDomains(ctx, b, m, at, cl.DataCenter.ID); err != nil {
 			return out, err
 		}
 	}
@@ -168,9 +171,10 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	return out, err
 }
 
-// chooseDevices chooses host devices for a VM, of one of the hosts that its machine
-// names or, if it names none, of any of the cluster. It reserves them until the
-// machine is gone: the comment of the VM, which other managers read, comes later.
+// chooseDevices chooses host devices for a VM, on one of the hosts in the spec
+// of the machine or, if it sets none, on a host of the compute cluster. It
+// reserves the devices until the machine is deleted, because other managers can
+// read them only later, in the comment of the VM.
 func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, cluster string, named []ovirt.Object) (plan.Devices, error) {
 	var hosts ovirt.HostSet
 	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{ovirt.Hosts}, Into: &hosts}); err != nil {
@@ -188,7 +192,7 @@ func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine
 			return plan.Devices{}, fmt.Errorf("listing the devices of the host %s: %w", h.Name, err)
 		}
 	}
-	all := s.Mirror.All()
+	all := s.Cache.All()
 	key := hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +203,8 @@ func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine
 			}
 		}
 		return slices.ContainsFunc(all, func(vm *ovirt.VM) bool {
-			said, ok := plan.ReadMark(vm.Comment)
-			return ok && plan.ReadDevices(said.Devices).Has(host, name)
+			mark, ok := plan.ReadMark(vm.Comment)
+			return ok && plan.ReadDevices(mark.Devices).Has(host, name)
 		})
 	})
 	if err == nil {
@@ -209,7 +213,8 @@ func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine
 	return chosen, err
 }
 
-// quota returns the ID of a quota of a data center; empty, if none is named.
+// quota returns the ID of a quota of a data center. It is empty if the name is
+// empty.
 func (s *Session) quota(ctx context.Context, name, dc string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -218,7 +223,8 @@ func (s *Session) quota(ctx context.Context, name, dc string) (string, error) {
 	return found.ID, err
 }
 
-// diskProfiles returns all disk profiles, if a disk of a machine names one.
+// diskProfiles returns all disk profiles, if a disk of a machine references
+// one.
 func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine) (plan.DiskProfiles, error) {
 	if !plan.NamesDiskProfile(&m.Spec.Disks) {
 		return plan.DiskProfiles{}, nil
@@ -234,13 +240,13 @@ func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine)
 	return out, err
 }
 
-// allowTemplateDisks checks where copies of the template's disks go that nothing
-// names a storage domain for.
-func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site, t *ovirt.Template) error {
+// allowTemplateDisks checks the storage domains of the template's disks for
+// which the spec sets no storage domain.
+func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement, t *ovirt.Template) error {
 	if len(b.StorageDomains) == 0 {
 		return nil
 	}
-	for _, domain := range plan.LeftInPlace(m, at, t) {
+	for _, domain := range plan.DefaultStorageDomains(m, at, t) {
 		found, err := s.find(ctx, "a storage domain of the template", ovirt.StorageDomains, domain.ID, ovirt.Any)
 		if err != nil {
 			return err
@@ -252,9 +258,10 @@ func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.N
 	return nil
 }
 
-// added finds what a VM gets after its creation and before its first boot: the
-// vNIC profiles of its interfaces and the storage domains of its data disks.
-func (s *Session) added(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site, dc string) ([]string, map[string]string, error) {
+// profilesAndDomains resolves the objects that are added to a VM after its
+// creation and before its first boot: the vNIC profiles of its interfaces and
+// the storage domains of its data disks.
+func (s *Session) profilesAndDomains(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement, dc string) ([]string, map[string]string, error) {
 	profiles, err := s.profiles(ctx, b, "network.interfaces[%d].network", dc, at.Networks())
 	if err != nil {
 		return nil, nil, err
@@ -267,8 +274,8 @@ func (s *Session) added(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachi
 	return profiles, domains, err
 }
 
-// hardware finds the instance type and the CPU profile.
-func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out *plan.Source) error {
+// hardware resolves the instance type and the CPU profile.
+func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out *plan.CloneInputs) error {
 	if name := m.Spec.Hardware.InstanceType; name != "" {
 		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
 		if err != nil {
@@ -286,9 +293,9 @@ func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out
 	return nil
 }
 
-// hostsAndDevices finds the hosts that the VM may run on. With PCI devices it
-// is the one host whose devices are chosen.
-func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site, out *plan.Source) error {
+// hostsAndDevices resolves the hosts on which the VM may run. With PCI devices,
+// it is the one host whose devices were chosen.
+func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Placement, out *plan.CloneInputs) error {
 	hosts, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(out.Cluster))
 	if err != nil {
 		return err
@@ -305,21 +312,21 @@ func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachi
 	return nil
 }
 
-// Around finds what the machine of a VM names beside it. What matters before
-// the first boot only is not asked for later.
-func (s *Session) Around(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
-	out, err := s.around(ctx, b, clusterID, m, vm, at)
+// References resolves the names in the spec of an existing VM. It resolves the
+// names that matter only before the first boot only before the first boot.
+func (s *Session) References(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
+	out, err := s.references(ctx, b, clusterID, m, vm, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
-	out := plan.Around{Cluster: vm.Cluster.ID}
+func (s *Session) references(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
+	out := plan.References{Cluster: vm.Cluster.ID}
 	if plan.BeforeBoot(m, vm) {
 		cl, err := s.find(ctx, "the VM's cluster", ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
 		if err != nil {
 			return out, err
 		}
-		if out.Profiles, out.Domains, err = s.added(ctx, b, m, at, cl.DataCenter.ID); err != nil {
+		if out.Profiles, out.Domains, err = s.profilesAndDomains(ctx, b, m, at, cl.DataCenter.ID); err != nil {
 			return out, err
 		}
 		if out.Quota, err = s.quota(ctx, at.Quota, cl.DataCenter.ID); err != nil {
@@ -340,9 +347,9 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 	return out, err
 }
 
-// groups finds the affinity groups that the VM is to be in, and those of
-// antiAffinity that it is to leave.
-func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site, out *plan.Around) error {
+// groups returns the affinity groups that the VM must be a member of, and the
+// antiAffinity groups that it must leave.
+func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement, out *plan.References) error {
 	wanted := []ovirt.AffinityGroup{}
 	if own, ok := plan.AntiAffinityGroup(clusterID, m, at); ok {
 		wanted = append(wanted, own)
@@ -351,7 +358,7 @@ func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZ
 		wanted = append(wanted, ovirt.AffinityGroup{Name: name})
 	}
 	for _, group := range wanted {
-		known, ok, err := s.Mirror.Group(ctx, vm.Cluster.ID, group.Name)
+		known, ok, err := s.Cache.Group(ctx, vm.Cluster.ID, group.Name)
 		switch {
 		case err != nil:
 			return err
@@ -362,15 +369,15 @@ func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZ
 		}
 		out.Groups = append(out.Groups, group)
 	}
-	// antiAffinity may have changed since the VM joined a group for it.
-	out.Left = s.Mirror.GroupsOf(vm.Cluster.ID, vm.ID, func(g *ovirt.AffinityGroup) bool {
+	// antiAffinity may have changed since the VM was added to a group.
+	out.GroupsToLeave = s.Cache.GroupsOf(vm.Cluster.ID, vm.ID, func(g *ovirt.AffinityGroup) bool {
 		return clusterID != "" && plan.GroupOwner(g) == clusterID && !slices.ContainsFunc(wanted, func(w ovirt.AffinityGroup) bool { return w.Name == g.Name })
 	})
 	return nil
 }
 
-// DataCenterOf returns the ID of the data center of a VM; empty, if the user cannot
-// see it.
+// DataCenterOf returns the ID of the data center of a VM. It is empty if the
+// user cannot see it.
 func (s *Session) DataCenterOf(ctx context.Context, vm *ovirt.VM) (string, error) {
 	if vm.Cluster == nil {
 		return "", nil
@@ -394,8 +401,8 @@ func tagNames(tags []infrav1.NovaZVirtTag) []string {
 	return out
 }
 
-// HostOf returns the name of the host a VM runs on, as far as the account can
-// see it.
+// HostOf returns the name of the host on which a VM runs, or its ID if the user
+// cannot see the host.
 func (s *Session) HostOf(ctx context.Context, vm *ovirt.VM) string {
 	if vm.Host == nil {
 		return ""

@@ -13,12 +13,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Addresses returns a VM's addresses: what its guest reports of the VM's own
-// interfaces, in order, and its name. There are none until one is reported.
+// Addresses returns the addresses of a VM: the addresses of its own interfaces
+// that the guest reports, in order, and its name. The list is empty until the
+// guest reports an address.
 //
-// Interfaces that only the guest knows, such as the bridges of a container
-// network, do not count. Neither does the address of the tenant's API server,
-// which floats between machines.
+// Interfaces that only the guest has, such as the bridges of a container
+// network, are ignored. The address of the API server of the workload cluster
+// is ignored too, because it moves between machines.
 func Addresses(name string, vm *ovirt.VM, endpoint string) []clusterv1.MachineAddress {
 	if vm.NICs == nil || vm.ReportedDevices == nil {
 		return nil
@@ -45,8 +46,9 @@ func Addresses(name string, vm *ovirt.VM, endpoint string) []clusterv1.MachineAd
 	)
 }
 
-// NICs returns the VM's own network interfaces with what the guest reports of them.
-// The profiles are the names of their vNIC profiles, in the same order.
+// NICs returns the network interfaces of the VM with the addresses that the
+// guest reports. The profiles are the names of their vNIC profiles, in the same
+// order.
 func NICs(vm *ovirt.VM, profiles []string) []hypervisor.NIC {
 	if vm.NICs == nil || vm.ReportedDevices == nil {
 		return nil
@@ -67,8 +69,8 @@ func NICs(vm *ovirt.VM, profiles []string) []hypervisor.NIC {
 	return out
 }
 
-// reported returns the addresses that a guest reports of an interface, without
-// those that are link-local.
+// reported returns the addresses that a guest reports for an interface, without
+// link-local addresses.
 func reported(devices []ovirt.ReportedDevice, nic ovirt.NIC) []netip.Addr {
 	var out []netip.Addr
 	for _, device := range devices {
@@ -86,8 +88,8 @@ func reported(devices []ovirt.ReportedDevice, nic ovirt.NIC) []netip.Addr {
 	return out
 }
 
-// static returns the addresses that a guest is configured with.
-func static(boot *ovirt.Initialization) []netip.Addr {
+// staticAddresses returns the addresses in the boot configuration of a guest.
+func staticAddresses(boot *ovirt.Initialization) []netip.Addr {
 	if boot == nil || boot.NICConfigurations == nil {
 		return nil
 	}
@@ -105,8 +107,8 @@ func static(boot *ovirt.Initialization) []netip.Addr {
 	return out
 }
 
-// joined writes addresses as a mark holds them.
-func joined(addresses []netip.Addr) string {
+// joinAddresses formats addresses for a mark.
+func joinAddresses(addresses []netip.Addr) string {
 	texts := make([]string, 0, len(addresses))
 	for _, a := range addresses {
 		texts = append(texts, a.String())
@@ -114,22 +116,22 @@ func joined(addresses []netip.Addr) string {
 	return strings.Join(texts, ",")
 }
 
-// Vacant returns an error if one of the VMs has an address that vm is to be
-// created with. The address is in the mark of the VM, also while it is off, or
-// its guest reports it.
-func Vacant(vm *ovirt.VM, all []*ovirt.VM) error {
-	wanted := static(vm.Initialization)
+// CheckAddresses returns an error if another VM uses a static address of vm.
+// The address is in the mark of the other VM, also while that VM is powered
+// off, or its guest reports it.
+func CheckAddresses(vm *ovirt.VM, all []*ovirt.VM) error {
+	wanted := staticAddresses(vm.Initialization)
 	if len(wanted) == 0 {
 		return nil
 	}
-	own := Subject(vm.Comment)
+	own := OwnerOf(vm.Comment)
 	for _, other := range all {
-		if Subject(other.Comment) == own {
+		if OwnerOf(other.Comment) == own {
 			continue
 		}
 		for _, a := range wanted {
-			if slices.Contains(held(other), a) {
-				return Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
+			if slices.Contains(knownAddresses(other), a) {
+				return Failure(infrav1.AddressInUseReason, "the VM %q (%s) already has the address %s: delete that VM, or give this machine another address",
 					other.Name, other.ID, a)
 			}
 		}
@@ -137,11 +139,11 @@ func Vacant(vm *ovirt.VM, all []*ovirt.VM) error {
 	return nil
 }
 
-// held returns all addresses that are known of a VM.
-func held(vm *ovirt.VM) []netip.Addr {
+// knownAddresses returns all known addresses of a VM.
+func knownAddresses(vm *ovirt.VM) []netip.Addr {
 	var out []netip.Addr
-	said, _ := ReadMark(vm.Comment)
-	for text := range strings.SplitSeq(said.Addresses, ",") {
+	mark, _ := ReadMark(vm.Comment)
+	for text := range strings.SplitSeq(mark.Addresses, ",") {
 		if a, err := netip.ParseAddr(text); err == nil {
 			out = append(out, a.Unmap())
 		}
@@ -155,10 +157,10 @@ func held(vm *ovirt.VM) []netip.Addr {
 	return out
 }
 
-// Marked returns the VMs that were created for machines of a cluster in a
+// OwnedVMs returns the VMs that were created for machines of a cluster in a
 // namespace. A VM that had the machine's name and was renamed is not found: its
 // mark does not have the name of the machine.
-func Marked(clusterID, namespace string, all []*ovirt.VM) []hypervisor.OwnedVM {
+func OwnedVMs(clusterID, namespace string, all []*ovirt.VM) []hypervisor.OwnedVM {
 	var out []hypervisor.OwnedVM
 	for _, vm := range all {
 		mark, ours := ReadMark(vm.Comment)

@@ -7,16 +7,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 )
 
-// groupPrefix begins the names of affinity groups that managers create. It is for
-// people; groupMark identifies the groups.
+// groupPrefix is the prefix of the names of affinity groups that managers
+// create. It is for display; groupMark identifies the groups.
 const groupPrefix = "nova-"
 
-// groupMark begins the descriptions of affinity groups that managers create. The
-// cluster's ID and a space follow.
+// groupMark is the prefix of the descriptions of affinity groups that managers
+// create. The cluster's ID and a space follow.
 const groupMark = "nova-cluster/"
 
-// GroupOwner returns the ID of the cluster whose machines a group keeps apart,
-// or nothing for a group that was not created by a manager.
+// GroupOwner returns the ID of the cluster for which a manager created an
+// affinity group. It is empty for other groups.
 func GroupOwner(g *ovirt.AffinityGroup) string {
 	rest, ok := strings.CutPrefix(g.Description, groupMark)
 	if !ok {
@@ -26,14 +26,14 @@ func GroupOwner(g *ovirt.AffinityGroup) string {
 	return id
 }
 
-// AntiAffinityGroup is the affinity group that keeps m apart from its like, if m
-// belongs to one. The cluster's ID is part of the name, and so is the
-// strictness: machines of a rollout that changes it must not pull one group
-// both ways.
+// AntiAffinityGroup returns the affinity group that separates m from similar
+// machines, if m belongs to one. The name contains the cluster's ID and the
+// mode: during a rollout that changes the mode, old and new machines must not
+// change the same group back and forth.
 //
-// The group is made with its first member, so an empty one is one that the
-// last has left.
-func AntiAffinityGroup(clusterID string, m *infrav1.NovaZVirtMachine, at Site) (ovirt.AffinityGroup, bool) {
+// The group is created with its first member, so an empty group is a group
+// whose last member was removed.
+func AntiAffinityGroup(clusterID string, m *infrav1.NovaZVirtMachine, at Placement) (ovirt.AffinityGroup, bool) {
 	group, mode := infrav1.AntiAffinityGroup(m), infrav1.AntiAffinityOf(m, at.AntiAffinity)
 	if group == "" || mode == infrav1.AntiAffinityNone {
 		return ovirt.AffinityGroup{}, false

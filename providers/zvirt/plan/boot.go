@@ -13,14 +13,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Formats of first-boot documents.
+// Formats of bootstrap data.
 const (
 	CloudConfig = "cloud-config"
 	Ignition    = "ignition"
 )
 
-// initialization is what the VM is told on its first boot.
-func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Site) (*ovirt.Initialization, error) {
+// initialization returns the configuration for the first boot of the VM.
+func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement) (*ovirt.Initialization, error) {
 	out := &ovirt.Initialization{HostName: m.Name, NetworkProtocol: "openstack_metadata", NICConfigurations: &ovirt.NICConfigurations{}}
 	var err error
 	switch cmp.Or(l.Format, CloudConfig) {
@@ -32,7 +32,7 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 		err = fmt.Errorf("its format %q is neither %s nor %s", l.Format, CloudConfig, Ignition)
 	}
 	if err != nil {
-		return nil, hopeless("the bootstrap data cannot be passed on: %w", err)
+		return nil, invalidSpec("the bootstrap data cannot be used: %w", err)
 	}
 	for i := range at.Interfaces {
 		in := at.Interfaces[i]
@@ -40,7 +40,7 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 		if i < len(l.Interfaces) {
 			pooled = l.Interfaces[i]
 		}
-		nic, err := configuration(i, &in, pooled)
+		nic, err := nicConfiguration(i, &in, pooled)
 		if err != nil {
 			return nil, err
 		}
@@ -51,14 +51,15 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 	return out, nil
 }
 
-// configuration is what a guest is told about an interface.
-func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
+// nicConfiguration returns the network configuration of an interface in the
+// guest.
+func nicConfiguration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
 	nic := ovirt.NICConfiguration{Name: cmp.Or(in.DeviceName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
 	all := slices.Clone(pooled)
 	for _, text := range in.Addresses {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nic, hopeless("network.interfaces[%d].addresses: %w", i, err)
+			return nic, invalidSpec("network.interfaces[%d].addresses: %w", i, err)
 		}
 		all = append(all, hypervisor.Address{Prefix: prefix})
 	}
@@ -72,7 +73,7 @@ func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Ad
 			ip.Netmask, ip.Version = strconv.Itoa(a.Prefix.Bits()), "v6"
 		}
 		if *to != nil {
-			return nic, hopeless("network.interfaces[%d] has more than one address of a family, and the engine can tell a guest one", i)
+			return nic, invalidSpec("network.interfaces[%d] has more than one address of an IP family, and the engine supports only one", i)
 		}
 		if a.Gateway.IsValid() {
 			gateway = cmp.Or(gateway, a.Gateway.String())
@@ -85,7 +86,7 @@ func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Ad
 		protocol *string
 	}{{in.UsesDHCP4(), &nic.BootProtocol}, {in.UsesDHCP6(), &nic.IPv6Protocol}} {
 		if dhcp.wanted && *dhcp.protocol == "static" {
-			return nic, hopeless("network.interfaces[%d] asks DHCP and has an address of the same family, and the engine can tell a guest one of them", i)
+			return nic, invalidSpec("network.interfaces[%d] has DHCP and a static address of the same IP family, and the engine supports only one of them", i)
 		}
 		if dhcp.wanted {
 			*dhcp.protocol = "dhcp"
@@ -94,7 +95,7 @@ func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Ad
 	return nic, nil
 }
 
-// netmask writes the length of an IPv4 network as a mask.
+// netmask formats the prefix length of an IPv4 network as a netmask.
 func netmask(bits int) string {
 	mask := ^uint32(0) << (32 - bits)
 	return netip.AddrFrom4([4]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)}).String()

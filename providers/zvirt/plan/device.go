@@ -13,7 +13,7 @@ import (
 
 // Devices are PCI devices of one host by their names, such as pci_0000_04_00_0.
 type Devices struct {
-	// Host is the ID of the host; empty for no devices.
+	// Host is the ID of the host. It is empty if there are no devices.
 	Host  string
 	Names []string
 }
@@ -25,7 +25,7 @@ func (d Devices) String() string {
 	return d.Host + "/" + strings.Join(d.Names, ",")
 }
 
-// ReadDevices reads the text that String writes.
+// ReadDevices parses the text that String returns.
 func ReadDevices(text string) Devices {
 	host, names, ok := strings.Cut(text, "/")
 	if !ok {
@@ -34,16 +34,16 @@ func ReadDevices(text string) Devices {
 	return Devices{Host: host, Names: strings.Split(names, ",")}
 }
 
-// Has reports whether a device is one of d.
+// Has reports whether d contains a device.
 func (d Devices) Has(host, name string) bool {
 	return d.Host == host && slices.Contains(d.Names, name)
 }
 
-// ChooseDevices returns devices of the kinds that a machine wants, of the host that
-// has the most of them free. The engine chooses neither: it takes a device only for
-// a VM that is pinned to the device's host, and finds out when it starts the VM
-// whether another VM has the device. So reserved reports the devices of VMs that do
-// not run yet.
+// ChooseDevices returns devices of the required kinds on the host that has the
+// most of them free. The engine chooses neither host nor device: it adds a
+// device only to a VM that is pinned to the host of the device, and it checks
+// only when it starts the VM whether another VM uses the device. Therefore
+// reserved reports the devices of VMs that do not run yet.
 func ChooseDevices(h *infrav1.NovaZVirtHardware, hosts []ovirt.Host, reserved func(host, name string) bool) (Devices, error) {
 	best, most := Devices{}, 0
 	for i := range hosts {
@@ -51,21 +51,21 @@ func ChooseDevices(h *infrav1.NovaZVirtHardware, hosts []ovirt.Host, reserved fu
 		if host.Status != "up" || host.MaxSchedulingMemory < h.MemoryMiB<<20 {
 			continue
 		}
-		names, free := pick(h.PCIDevices, host, reserved)
+		names, free := pickDevices(h.PCIDevices, host, reserved)
 		if names != nil && free > most {
 			best, most = Devices{Host: host.ID, Names: names}, free
 		}
 	}
 	if most == 0 {
 		return best, Failure(infrav1.InsufficientResourcesReason,
-			"hardware.pciDevices: none of the %d hosts that the VM may run on is up, has the memory and has these devices free: %s", len(hosts), kinds(h.PCIDevices))
+			"hardware.pciDevices: none of the %d allowed hosts is up with enough memory and these devices free: %s", len(hosts), deviceKinds(h.PCIDevices))
 	}
 	return best, nil
 }
 
-// pick returns devices of a host, or nil if it lacks one, and how many devices of
-// the kinds it has free.
-func pick(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(host, name string) bool) (names []string, free int) {
+// pickDevices returns devices of a host, or nil if the host lacks one of them,
+// and the number of its free devices of these kinds.
+func pickDevices(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(host, name string) bool) (names []string, free int) {
 	devices := host.Devices.Devices
 	// The devices of an IOMMU group are passed through together.
 	taken := map[int]bool{}
@@ -76,11 +76,11 @@ func pick(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(hos
 	}
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d ovirt.HostDevice) bool {
 		return d.Capability != "pci" || d.IOMMUGroup == nil || taken[*d.IOMMUGroup] ||
-			!slices.ContainsFunc(want, func(w infrav1.NovaZVirtPCIDevice) bool { return is(d, w) })
+			!slices.ContainsFunc(want, func(w infrav1.NovaZVirtPCIDevice) bool { return matches(d, w) })
 	})
 	free = len(devices)
 	for _, w := range want {
-		i := slices.IndexFunc(devices, func(d ovirt.HostDevice) bool { return is(d, w) })
+		i := slices.IndexFunc(devices, func(d ovirt.HostDevice) bool { return matches(d, w) })
 		if i < 0 {
 			return nil, free
 		}
@@ -90,11 +90,11 @@ func pick(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(hos
 	return names, free
 }
 
-func is(d ovirt.HostDevice, w infrav1.NovaZVirtPCIDevice) bool {
+func matches(d ovirt.HostDevice, w infrav1.NovaZVirtPCIDevice) bool {
 	return hardwareID(d.Vendor) == w.VendorID && hardwareID(d.Product) == w.DeviceID
 }
 
-// hardwareID reads an ID such as 0x10de.
+// hardwareID parses an ID such as 0x10de.
 func hardwareID(o *ovirt.Object) int32 {
 	if o == nil {
 		return 0
@@ -106,8 +106,8 @@ func hardwareID(o *ovirt.Object) int32 {
 	return int32(id)
 }
 
-// kinds lists kinds of devices as lspci writes them.
-func kinds(devices []infrav1.NovaZVirtPCIDevice) string {
+// deviceKinds lists kinds of devices in the format of lspci.
+func deviceKinds(devices []infrav1.NovaZVirtPCIDevice) string {
 	out := make([]string, 0, len(devices))
 	for _, d := range devices {
 		out = append(out, fmt.Sprintf("%04x:%04x", d.VendorID, d.DeviceID))
@@ -126,11 +126,11 @@ func hostDevices(vm *ovirt.VM, want Devices) *Step {
 			continue
 		}
 		return &Step{
-			What: fmt.Sprintf("Adding the host device %s", name),
+			Description: fmt.Sprintf("Adding the host device %s", name),
 			Request: ovirt.Request{
 				Method: http.MethodPost, Path: []string{"vms", vm.ID, "hostdevices"}, Body: ovirt.HostDevice{Name: name},
 			},
-			Then: func(vm *ovirt.VM) {
+			Apply: func(vm *ovirt.VM) {
 				all := slices.DeleteFunc(slices.Clone(have), func(d ovirt.HostDevice) bool { return d.Name == name })
 				vm.HostDevices = &ovirt.HostDevices{Devices: append(all, ovirt.HostDevice{Name: name})}
 			},

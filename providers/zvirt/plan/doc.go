@@ -1,6 +1,7 @@
-// Package plan says, by pure functions, what the VM of a machine is to be: the
-// request that makes it, the next step that brings what surrounds it in line,
-// and what its guest reports. What names stand for is handed in.
+// Package plan contains pure functions that compute the requests for the VM of
+// a machine: the request that creates it, and the next step that changes the VM
+// and its related objects to match the spec. It also converts the reports of
+// the guest. The caller passes the IDs of referenced objects.
 //
-// It refuses to ask anybody anything.
+// The package sends no requests.
 package plan

@@ -12,8 +12,8 @@ func Failure(reason, format string, args ...any) *hypervisor.Error {
 	return &hypervisor.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// hopeless returns a failure that only another spec can mend.
-func hopeless(format string, args ...any) *hypervisor.Error {
+// invalidSpec returns a failure that persists until the spec changes.
+func invalidSpec(format string, args ...any) *hypervisor.Error {
 	e := Failure(infrav1.InvalidSpecReason, format, args...)
 	e.Terminal = true
 	return e

@@ -11,36 +11,37 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// MarkPrefix begins the comment of a VM of ours.
+// MarkPrefix is the prefix of the comment of an owned VM.
 const MarkPrefix = "nova-machine/"
 
-// Mark is what the comment of a VM says: whose it is and, for whoever comes
-// after a crash, what cannot be seen otherwise.
+// Mark is the owner mark in the comment of a VM. It identifies the machine, and
+// it stores the values that a manager cannot read from the engine after a
+// restart.
 type Mark struct {
 	ID uuid.UUID
-	// Zone is the failure domain the VM was made for.
+	// Zone is the failure domain for which the VM was created.
 	Zone string
-	// Document is the format of the first-boot document, as long as the VM's
-	// settings hold it.
-	Document string
-	// Addresses are those that the VM was given when it was created, separated
-	// by commas. Those of DHCP are not among them.
+	// UserDataFormat is the format of the bootstrap data, while the settings of
+	// the VM contain it.
+	UserDataFormat string
+	// Addresses are the static addresses that the VM got when it was created,
+	// separated by commas. They do not include addresses from DHCP.
 	Addresses string
 	// Machine is the name of the machine, if the VM has another name.
 	Machine string
-	// Devices are the host devices that were chosen for the VM, as Devices writes
-	// them.
+	// Devices are the host devices that were chosen for the VM, in the format of
+	// Devices.String.
 	Devices string
 }
 
-// String is the comment that says it.
+// String returns the comment that contains the mark.
 func (m Mark) String() string {
 	values := url.Values{}
 	if m.Zone != "" {
 		values.Set("zone", m.Zone)
 	}
-	if m.Document != "" {
-		values.Set("user-data", m.Document)
+	if m.UserDataFormat != "" {
+		values.Set("user-data", m.UserDataFormat)
 	}
 	if m.Addresses != "" {
 		values.Set("addresses", m.Addresses)
@@ -54,7 +55,7 @@ func (m Mark) String() string {
 	return (&url.URL{Path: MarkPrefix + m.ID.String(), RawQuery: values.Encode()}).String()
 }
 
-// ReadMark reads the comment of a VM.
+// ReadMark parses the comment of a VM.
 func ReadMark(comment string) (Mark, bool) {
 	u, err := url.Parse(strings.TrimSpace(comment))
 	if err != nil {
@@ -64,29 +65,29 @@ func ReadMark(comment string) (Mark, bool) {
 	id, err := uuid.Parse(text)
 	query := u.Query()
 	return Mark{
-		ID: id, Zone: query.Get("zone"), Document: query.Get("user-data"), Addresses: query.Get("addresses"), Machine: query.Get("machine"),
+		ID: id, Zone: query.Get("zone"), UserDataFormat: query.Get("user-data"), Addresses: query.Get("addresses"), Machine: query.Get("machine"),
 		Devices: query.Get("devices"),
 	}, ok && err == nil
 }
 
-// Subject returns the UUID in the comment of a VM, or nothing.
-func Subject(comment string) string {
+// OwnerOf returns the UUID in the comment of a VM, or an empty string.
+func OwnerOf(comment string) string {
 	if m, ok := ReadMark(comment); ok {
 		return m.ID.String()
 	}
 	return ""
 }
 
-// diskName is the name of a disk of ours. Nobody gives a disk such a name by
-// chance.
+// diskName returns the name of an owned disk. The suffix makes it unlikely that
+// a user gives a disk such a name.
 func diskName(machine, disk string, id uuid.UUID) string {
 	return machine + "-" + disk + diskSuffix(id)
 }
 
 func diskSuffix(id uuid.UUID) string { return "-" + id.String()[:8] }
 
-// Identify returns the UUID that marks the VM behind the machine called key in
-// the cluster with the given ID.
+// Identify returns the UUID in the mark of the VM of a machine in the cluster
+// with the given ID.
 func Identify(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
 	if clusterID == "" {
 		return uuid.Nil, Failure(infrav1.WaitingForInfrastructureReason, "the NovaZVirtCluster has no ID yet")

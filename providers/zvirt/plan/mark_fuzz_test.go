@@ -17,8 +17,8 @@ func FuzzReadMark(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, comment string) {
 		read, ok := ReadMark(comment)
-		if (Subject(comment) != "") != ok {
-			t.Errorf("Subject(%q) = %q, but ReadMark returned %t", comment, Subject(comment), ok)
+		if (OwnerOf(comment) != "") != ok {
+			t.Errorf("Subject(%q) = %q, but ReadMark returned %t", comment, OwnerOf(comment), ok)
 		}
 		if !ok {
 			return

@@ -40,13 +40,13 @@ func TestMark(t *testing.T) {
 	for _, m := range []Mark{
 		{ID: id},
 		{ID: id, Zone: "a"},
-		{ID: id, Document: CloudConfig},
+		{ID: id, UserDataFormat: CloudConfig},
 		{ID: id, Machine: "worker-1"},
 		{ID: id, Devices: "host/pci_0000_03_00_0,pci_0000_04_00_0"},
-		{ID: id, Zone: "eu west/1&x=y", Document: Ignition},
+		{ID: id, Zone: "eu west/1&x=y", UserDataFormat: Ignition},
 	} {
 		got, ok := ReadMark(" " + m.String() + "\n")
-		if !ok || got != m || Subject(m.String()) != id.String() {
+		if !ok || got != m || OwnerOf(m.String()) != id.String() {
 			t.Errorf("%s is read as %+v, %t", m, got, ok)
 		}
 		if !strings.HasPrefix(m.String(), MarkPrefix) {
@@ -54,7 +54,7 @@ func TestMark(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "mine", "nova-machine/", "nova-machine/x", id.String(), "x nova-machine/" + id.String(), "http://a/" + (Mark{ID: id}).String(), "%zz"} {
-		if m, ok := ReadMark(text); ok || Subject(text) != "" {
+		if m, ok := ReadMark(text); ok || OwnerOf(text) != "" {
 			t.Errorf("%q is read as %+v", text, m)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSiteOf(t *testing.T) {
 		"an empty domain": {own, "empty", "dc own own h node [own/own net/net] [l]"},
 		"a full domain":   {own, "full", "dc c2 own h2 t2 [net2/net2 net/net] [l l2]"},
 	} {
-		at, err := SiteOf(cluster, &tt.machine.Spec, tt.zone)
+		at, err := PlacementOf(cluster, &tt.machine.Spec, tt.zone)
 		got := strings.Join([]string{
 			at.Datacenter, at.ComputeCluster, at.StorageDomain, strings.Join(at.Hosts, " "), at.Template.Name + at.Template.ID,
 			"[" + strings.Join(at.Networks(), " ") + "]", "[" + strings.Join(at.Labels, " ") + "]",
@@ -116,10 +116,10 @@ func TestSiteOf(t *testing.T) {
 			t.Errorf("%s: got %s, %v; want %s", name, got, err, tt.want)
 		}
 	}
-	if _, err := SiteOf(cluster, &own.Spec, "nowhere"); hypervisor.ReasonFor(err, "") != infrav1.PlacementNotFoundReason {
+	if _, err := PlacementOf(cluster, &own.Spec, "nowhere"); hypervisor.ReasonFor(err, "") != infrav1.PlacementNotFoundReason {
 		t.Errorf("an unknown domain: %v", err)
 	}
-	if _, err := SiteOf(&infrav1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
+	if _, err := PlacementOf(&infrav1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
 		t.Errorf("an interface without a profile: %v", err)
 	}
 	if len(own.Spec.AffinityLabels) != 1 {
@@ -128,22 +128,24 @@ func TestSiteOf(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	vm := func(status string) ovirt.View { return ovirt.View{Detailed: true, VM: &ovirt.VM{Status: status}} }
+	vm := func(status string) ovirt.Snapshot {
+		return ovirt.Snapshot{Detailed: true, VM: &ovirt.VM{Status: status}}
+	}
 	locked := vm("down")
 	locked.VM.DiskAttachments = &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{{Disk: &ovirt.Disk{Status: "locked"}}}}
 	asked := vm("up")
 	asked.Busy = "Powering off"
 	for name, tt := range map[string]struct {
-		view ovirt.View
+		view ovirt.Snapshot
 		want hypervisor.State
 	}{
-		"none":       {ovirt.View{}, hypervisor.Absent},
+		"none":       {ovirt.Snapshot{}, hypervisor.Absent},
 		"asked":      {asked, hypervisor.Busy},
-		"doubt":      {ovirt.View{Busy: "Finding out"}, hypervisor.Busy},
+		"doubt":      {ovirt.Snapshot{Busy: "Finding out"}, hypervisor.Busy},
 		"copied":     {vm("image_locked"), hypervisor.Busy},
 		"going down": {vm("powering_down"), hypervisor.Busy},
 		"saving":     {vm("saving_state"), hypervisor.Busy},
-		"unread":     {ovirt.View{VM: &ovirt.VM{Status: "down"}}, hypervisor.Busy},
+		"unread":     {ovirt.Snapshot{VM: &ovirt.VM{Status: "down"}}, hypervisor.Busy},
 		"growing":    {locked, hypervisor.Busy},
 		"down":       {vm("down"), hypervisor.Stopped},
 		"suspended":  {vm("suspended"), hypervisor.Stopped},
@@ -154,7 +156,7 @@ func TestState(t *testing.T) {
 		"paused":     {vm("paused"), hypervisor.Running},
 		"hanging":    {vm("not_responding"), hypervisor.Running},
 		"unknown":    {vm("unknown"), ""},
-		"unclear":    {ovirt.View{Unclear: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
+		"unclear":    {ovirt.Snapshot{Ambiguous: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
 	} {
 		got, message, err := State(tt.view, false)
 		if got != tt.want || (got == hypervisor.Busy || name == "paused" || name == "hanging") != (message != "") || (got == "") != (err != nil) {
@@ -171,11 +173,11 @@ func TestState(t *testing.T) {
 
 func TestUnclearSaysWhatToDo(t *testing.T) {
 	for want, vms := range map[string][]*ovirt.VM{
-		"renamed (1). Give":  {{ID: "1", Name: "renamed"}},
-		"a (1), b (2). Give": {{ID: "1", Name: "a"}, {ID: "2", Name: "b"}},
-		"a (1), a (2). Take": {{ID: "1", Name: "a"}, {ID: "2", Name: "a"}},
+		"renamed (1). Rename":  {{ID: "1", Name: "renamed"}},
+		"a (1), b (2). Rename": {{ID: "1", Name: "a"}, {ID: "2", Name: "b"}},
+		"a (1), a (2). Clear":  {{ID: "1", Name: "a"}, {ID: "2", Name: "a"}},
 	} {
-		_, _, err := State(ovirt.View{Unclear: vms}, true)
+		_, _, err := State(ovirt.Snapshot{Ambiguous: vms}, true)
 		if hypervisor.ReasonFor(err, "") != infrav1.VMAmbiguousReason || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q, want %q", err, want)
 		}
@@ -246,11 +248,11 @@ func TestConfiguration(t *testing.T) {
 			in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8", "fd00::5/64"}, Gateway4: "10.0.0.254", Gateway6: "fd00::1"}, want: "eth3 static 10.0.0.5/255.0.0.0/10.0.0.254/v4 static fd00::5/64/fd00::1/v6",
 		},
 		"two of a family": {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}}, pooled: []hypervisor.Address{pool("10.0.0.6/8", "")}, no: "more than one"},
-		"DHCP beside":     {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}, DHCP4: ptr.To(true)}, no: "asks DHCP"},
+		"DHCP and static": {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}, DHCP4: ptr.To(true)}, no: "has DHCP and a static address"},
 		"no address":      {in: infrav1.InterfaceAddressing{Addresses: []string{"x"}}, no: "addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nic, err := configuration(3, &infrav1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
+			nic, err := nicConfiguration(3, &infrav1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
 			if tt.no != "" {
 				if !hypervisor.IsTerminal(err) || !strings.Contains(err.Error(), tt.no) {
 					t.Errorf("got %v", err)
@@ -285,7 +287,7 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 	}
 	pooled := [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}
 	for zone, want := range map[string]string{"": "10.0.0.1", "a": "10.0.0.1", "b": "10.0.0.254"} {
-		at, err := SiteOf(cluster, &m.Spec, zone)
+		at, err := PlacementOf(cluster, &m.Spec, zone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,16 +323,16 @@ func TestVM(t *testing.T) {
 	template := &ovirt.Template{ID: "template", DiskAttachments: &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{
 		{ID: "disk1", Bootable: ptr.To(true), Disk: &ovirt.Disk{Alias: "node_Disk1"}}, {ID: "disk2", Disk: &ovirt.Disk{Name: "var"}}, {ID: "disk3"},
 	}}}
-	from := Source{Cluster: "cluster", Template: template, Domains: map[string]string{"fast": "fast-id", "slow": "slow-id"}}
+	from := CloneInputs{Cluster: "cluster", Template: template, Domains: map[string]string{"fast": "fast-id", "slow": "slow-id"}}
 	full := from
 	full.Lease, full.Hosts, full.InstanceType = "lease-id", []string{"host1", "host2"}, "type"
 	l := hypervisor.CreateOptions{UserData: []byte("#cloud-config\nruncmd: ['a < b && c']\n"), Zone: "zone-1"}
 	for name, tt := range map[string]struct {
 		machine *infrav1.NovaZVirtMachine
-		from    Source
+		from    CloneInputs
 	}{"plain": {machine(), from}, "rich": {machine(rich), full}} {
 		t.Run(name, func(t *testing.T) {
-			at := Site{Interfaces: tt.machine.Spec.Network.Interfaces}
+			at := Placement{Interfaces: tt.machine.Spec.Network.Interfaces}
 			at.StorageDomain = "fast"
 			vm, err := VM(tt.machine, l, at, tt.from, id)
 			if err != nil {
@@ -354,7 +356,7 @@ func TestVM(t *testing.T) {
 	}
 	thin := machine(rich)
 	thin.Spec.CloneMode = infrav1.CloneLinked
-	if _, err := VM(thin, l, Site{Interfaces: thin.Spec.Network.Interfaces}, from, id); !hypervisor.IsTerminal(err) {
+	if _, err := VM(thin, l, Placement{Interfaces: thin.Spec.Network.Interfaces}, from, id); !hypervisor.IsTerminal(err) {
 		t.Errorf("a thin raw disk: %v", err)
 	}
 }
@@ -382,7 +384,7 @@ func TestVMInFailureDomain(t *testing.T) {
 		if zone == "site-b" {
 			l.Interfaces = pooled
 		}
-		at, err := SiteOf(&infrav1.NovaZVirtClusterSpec{
+		at, err := PlacementOf(&infrav1.NovaZVirtClusterSpec{
 			ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
 			FailureDomains: []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: zone}}},
 		}, &m.Spec, zone)
@@ -435,11 +437,11 @@ func TestNext(t *testing.T) {
 	bootable := m.DeepCopy()
 	bootable.Spec.Disks.Data[0].Bootable = ptr.To(true)
 	member := &ovirt.Members{VMs: []ovirt.Object{{ID: "vm"}}}
-	around := Around{
+	refs := References{
 		Cluster: "c", Profiles: []string{"p1"}, Labels: []ovirt.Object{{ID: "l1", Name: "label"}}, Tags: []ovirt.Object{{ID: "t1", Name: "tag"}},
 		Groups: []ovirt.AffinityGroup{{ID: "g1", Name: "group", VMs: member}},
 	}
-	groups := func(g ...ovirt.AffinityGroup) func(*Around) { return func(a *Around) { a.Groups = g } }
+	groups := func(g ...ovirt.AffinityGroup) func(*References) { return func(a *References) { a.Groups = g } }
 	disk := func(i int, change func(*ovirt.DiskAttachment)) func(*ovirt.VM) {
 		return func(vm *ovirt.VM) { change(&vm.DiskAttachments.Attachments[i]) }
 	}
@@ -447,7 +449,7 @@ func TestNext(t *testing.T) {
 	for name, tt := range map[string]struct {
 		machine *infrav1.NovaZVirtMachine
 		vm      func(*ovirt.VM)
-		around  func(*Around)
+		around  func(*References)
 		want    string
 	}{
 		"settled":           {want: ""},
@@ -463,7 +465,7 @@ func TestNext(t *testing.T) {
 		"console":           {vm: func(vm *ovirt.VM) { vm.Consoles = &ovirt.List{Items: []ovirt.Object{{ID: "c1"}}} }, want: "DELETE vms/vm/graphicsconsoles/c1"},
 		"no group":          {around: groups(ovirt.AffinityGroup{Name: "g"}), want: "POST clusters/c/affinitygroups"},
 		"not a member":      {around: groups(ovirt.AffinityGroup{ID: "g2", Name: "g"}), want: "POST clusters/c/affinitygroups/g2/vms"},
-		"left":              {around: func(a *Around) { a.Left = []ovirt.AffinityGroup{{ID: "g2"}} }, want: "DELETE clusters/c/affinitygroups/g2/vms/vm"},
+		"left":              {around: func(a *References) { a.GroupsToLeave = []ovirt.AffinityGroup{{ID: "g2"}} }, want: "DELETE clusters/c/affinitygroups/g2/vms/vm"},
 		"no label":          {vm: func(vm *ovirt.VM) { vm.AffinityLabels = nil }, want: "POST vms/vm/affinitylabels"},
 		"no tag":            {vm: func(vm *ovirt.VM) { vm.Tags = &ovirt.List{} }, want: "POST vms/vm/tags"},
 		"later: interface":  {machine: provisioned, vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: ""},
@@ -478,11 +480,11 @@ func TestNext(t *testing.T) {
 			if tt.vm == nil {
 				tt.vm = func(*ovirt.VM) {}
 			}
-			a, vm := around, settled(tt.vm)
+			a, vm := refs, settled(tt.vm)
 			if tt.around != nil {
 				tt.around(&a)
 			}
-			next, err := Next(tt.machine, vm, Site{Interfaces: tt.machine.Spec.Network.Interfaces}, a, id)
+			next, err := NextStep(tt.machine, vm, Placement{Interfaces: tt.machine.Spec.Network.Interfaces}, a, id)
 			got := ""
 			switch {
 			case err != nil:
@@ -496,11 +498,11 @@ func TestNext(t *testing.T) {
 			if next == nil {
 				return
 			}
-			if next.What == "" {
+			if next.Description == "" {
 				t.Error("the step does not say what it is")
 			}
 			before := settled(tt.vm)
-			next.Then(&ovirt.VM{})
+			next.Apply(&ovirt.VM{})
 			if b, v := show(t, before), show(t, vm); b != v {
 				t.Errorf("the VM that was observed was changed:\n%s\n%s", b, v)
 			}
@@ -521,11 +523,11 @@ func TestOurs(t *testing.T) {
 	for name, want := range map[string]bool{
 		"worker-1-boot-1f3a9c2e": true, "pvc-1": false, "worker-1-backup": false, "worker-1-boot-1f3a9c2f": false, "": false,
 	} {
-		if got := Ours(ovirt.DiskAttachment{Disk: &ovirt.Disk{Alias: name}}, id); got != want {
+		if got := IsOwned(ovirt.DiskAttachment{Disk: &ovirt.Disk{Alias: name}}, id); got != want {
 			t.Errorf("%q: got %t", name, got)
 		}
 	}
-	if Ours(ovirt.DiskAttachment{}, id) {
+	if IsOwned(ovirt.DiskAttachment{}, id) {
 		t.Error("a disk of which nothing is known was taken for ours")
 	}
 }
@@ -536,7 +538,7 @@ func TestAntiAffinityGroup(t *testing.T) {
 	} {
 		m := machine()
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
-		g, ok := AntiAffinityGroup("cid", m, Site{AntiAffinity: mode})
+		g, ok := AntiAffinityGroup("cid", m, Placement{AntiAffinity: mode})
 		if g.Name != want || ok != (want != "") || ok && (g.VMsRule.Positive || g.VMsRule.Enforcing != (mode == infrav1.AntiAffinityRequired)) {
 			t.Errorf("%s: got %+v, %t", mode, g, ok)
 		}
@@ -545,20 +547,20 @@ func TestAntiAffinityGroup(t *testing.T) {
 		m := machine(func(*infrav1.NovaZVirtMachineSpec) {})
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
 		return m
-	}(), Site{AntiAffinity: infrav1.AntiAffinityPreferred})
+	}(), Placement{AntiAffinity: infrav1.AntiAffinityPreferred})
 	for description, want := range map[string]string{own.Description: "cid", "nova-cluster/x": "x", "nova-cluster/": "", "made by hand": "", "": ""} {
 		if got := GroupOwner(&ovirt.AffinityGroup{Description: description}); got != want {
 			t.Errorf("the owner by %q is %q, want %q", description, got, want)
 		}
 	}
-	if _, ok := AntiAffinityGroup("cid", &infrav1.NovaZVirtMachine{}, Site{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
+	if _, ok := AntiAffinityGroup("cid", &infrav1.NovaZVirtMachine{}, Placement{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
 		t.Error("a machine of no group got one")
 	}
 }
 
 func TestScrub(t *testing.T) {
 	vm := &ovirt.VM{ID: "vm"}
-	next := Scrub(vm, Mark{ID: id, Zone: "a", Document: CloudConfig})
+	next := RemoveUserData(vm, Mark{ID: id, Zone: "a", UserDataFormat: CloudConfig})
 	body, err := xml.Marshal(next.Request.Body)
 	want := "<vm><comment>" + (Mark{ID: id, Zone: "a"}).String() + "</comment><initialization><custom_script></custom_script></initialization></vm>"
 	if err != nil || string(body) != want {

@@ -8,10 +8,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// architectures are the engine's names for processors, and Kubernetes'.
+// architectures maps the processor architectures of the engine to those of
+// Kubernetes.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "ppc64": "ppc64le", "s390x": "s390x"}
 
-// Size is what a VM of a spec gets: what the spec says, or its instance type,
+// Size returns the capacity of a VM of a spec, from the spec, its instance type
 // or the template. Cluster is the processor of the engine's cluster.
 func Size(m *infrav1.NovaZVirtMachineSpec, kind ovirt.Object, t *ovirt.Template, cluster *ovirt.CPU) hypervisor.Size {
 	out := hypervisor.Size{MemoryBytes: t.Memory, DiskBytes: m.Disks.Boot.SizeGiB << 30}

@@ -9,21 +9,21 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// faults are messages about VMs that run, by their status.
+// faults are messages about running VMs, by their status.
 var faults = map[string]string{
 	"paused":         "The engine paused the VM, as a rule because its storage has an error or no space left: see the events of the VM in the engine",
 	"not_responding": "The VM is not responding: see the events of the VM and its host in the engine",
 }
 
-// State says what a VM is like. One that goes down may never get there, since
-// its guest hangs: if it is to be deleted, it runs until it is down, so that its
-// power can be taken away.
-func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
+// State returns the state of a VM. A shutdown may not complete, because the
+// guest hangs: a VM that is to be deleted is therefore reported as Running
+// until it is down, so that it can be powered off.
+func State(v ovirt.Snapshot, deleting bool) (hypervisor.State, string, error) {
 	switch {
 	case v.Busy != "":
 		return hypervisor.Busy, v.Busy, nil
-	case len(v.Unclear) > 0:
-		return "", "", unclear(v.Unclear)
+	case len(v.Ambiguous) > 0:
+		return "", "", ambiguous(v.Ambiguous)
 	case v.VM == nil:
 		return hypervisor.Absent, "", nil
 	}
@@ -34,7 +34,7 @@ func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
 		if deleting && status == "powering_down" {
 			return hypervisor.Running, "", nil
 		}
-		return hypervisor.Busy, "The engine says that the VM is " + status, nil
+		return hypervisor.Busy, "The status of the VM in the engine is " + status, nil
 	case "unknown", "unassigned":
 		return "", "", Failure(infrav1.HypervisorErrorReason, "the engine does not know the state of the VM (%s): its host may be down", status)
 	case "down", "suspended":
@@ -52,10 +52,11 @@ func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
 	}
 }
 
-// unclear says that it cannot be told which VM is the machine's. To take none
-// for it would have another one made with the same identity or, as the machine
-// goes, leave this one behind.
-func unclear(vms []*ovirt.VM) error {
+// ambiguous returns the error for a machine whose VM cannot be identified. If
+// the driver reported the VM as Absent instead, the controller would create a
+// second VM with the same identity or, when it deletes the machine, leave this
+// VM behind.
+func ambiguous(vms []*ovirt.VM) error {
 	names := make([]string, 0, len(vms))
 	same := true
 	for _, vm := range vms {
@@ -64,10 +65,10 @@ func unclear(vms []*ovirt.VM) error {
 	}
 	if len(vms) > 1 && same {
 		return Failure(infrav1.VMAmbiguousReason,
-			"several VMs have this machine's name and its mark in their comment, so none is touched: %s. Take the comment of all but the machine's own out, or delete them",
+			"several VMs have this machine's name and its mark in their comment, so none is changed: %s. Clear the comments of all VMs but the machine's own, or delete these VMs",
 			strings.Join(names, ", "))
 	}
 	return Failure(infrav1.VMAmbiguousReason,
-		"no VM has this machine's name, but the comment of these holds its mark, so none is touched: %s. Give the machine's own its name back; take the comment of a copy out, or delete it",
+		"no VM has this machine's name, but the comments of these VMs contain its mark, so none is changed: %s. Rename the machine's own VM back; clear the comment of a copy, or delete the copy",
 		strings.Join(names, ", "))
 }

@@ -6,7 +6,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// The engine's values of our enums. A value that is not set is not sent.
+// The values of the engine for the enums of the API. A value that is not set is
+// not sent.
 var (
 	migrationModes = map[infrav1.NovaZVirtMigrationMode]string{
 		infrav1.MigrationMigratable:     "migratable",
@@ -47,7 +48,7 @@ var (
 	}
 )
 
-// biosType returns the engine's name of firmware and chipset.
+// biosType returns the value of the engine for a firmware and chipset.
 func biosType(h infrav1.NovaZVirtHardware) string {
 	switch {
 	case h.Firmware == infrav1.FirmwareBIOS:
@@ -59,7 +60,8 @@ func biosType(h infrav1.NovaZVirtHardware) string {
 	}
 }
 
-// sparse returns the engine's value of provisioning; nil, if it is not set.
+// sparse returns the value of the engine for a provisioning, or nil if it is
+// not set.
 func sparse(p infrav1.NovaZVirtProvisioning) *bool {
 	if p == "" {
 		return nil

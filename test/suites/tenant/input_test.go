@@ -131,7 +131,7 @@ var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
 		deleteCluster(ctx, c)
 	})
 
-	It("never touches a VM of the same name that is not ours", func(ctx context.Context) {
+	It("does not change a VM with the same name that belongs to no machine", func(ctx context.Context) {
 		c := cluster(hypervisor, "taken", 26)
 		name := c.Name + "-worker"
 		Expect(on(c).Clone(ctx, name)).To(Succeed())
@@ -143,13 +143,13 @@ var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(machines).To(ContainElement(And(
 				HaveField("GetName()", name),
-				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameConflictReason), ContainSubstring("is not ours"))),
+				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameConflictReason), ContainSubstring("a VM with this machine's name"))),
 			)))
 		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 		awaitEvent(ctx, c.Namespace, infrav1.NameConflictReason)
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: objectMeta(c)})).To(Succeed())
 		Eventually(func(ctx context.Context) ([]string, error) { return vms(ctx, c) }).
-			WithContext(ctx).WithTimeout(deleteTimeout).Should(ConsistOf(name), "only the VM that is not ours stays")
+			WithContext(ctx).WithTimeout(deleteTimeout).Should(ConsistOf(name), "only the VM that belongs to no machine remains")
 		Expect(on(c).Destroy(ctx, name)).To(Succeed())
 		deleteCluster(ctx, c)
 	})

@@ -13,40 +13,40 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// newMirror returns a mirror whose subjects are comments, and the reported
-// subjects.
-func newMirror(c *Client) (*Mirror, map[string]int) {
+// newCache returns a cache whose owners are comments, and the reported
+// owners.
+func newCache(c *Client) (*Cache, map[string]int) {
 	told := map[string]int{}
-	subject := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
-	return NewMirror(c, Pace{Tire: time.Minute, Detail: time.Minute}, "ours/", subject, func(of string) { told[of]++ }), told
+	ownerOf := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
+	return NewCache(c, PollIntervals{BusyTimeout: time.Minute, Detail: time.Minute}, "ours/", ownerOf, func(of string) { told[of]++ }), told
 }
 
 // TestAListOlderThanAWriteSaysNothing checks that a list before a write is
 // ignored.
 func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
-	m, _ := newMirror(nil)
+	m, _ := newCache(nil)
 	vm := VM{ID: "1", Name: "a", Comment: "ours/a", Status: "down"}
-	m.Look("a", "a", "")
-	older := m.begin()
+	m.Get("a", "a", "")
+	older := m.startList()
 	if !m.Begin("a", "Powering on") || m.Begin("a", "again") {
 		t.Fatal("one write at a time")
 	}
-	during := m.begin()
-	m.take(during, "a", vm, details)
-	if got := m.Look("a", "a", ""); got.VM != nil || got.Busy != "Powering on" {
+	during := m.startList()
+	m.store(during, "a", vm, details)
+	if got := m.Get("a", "a", ""); got.VM != nil || got.Busy != "Powering on" {
 		t.Fatalf("a list told of a VM that is being written: %+v", got)
 	}
 	started := vm
 	started.Status = "up"
 	m.End("a", nil, func() { m.Put("a", started, true) })
 	for _, list := range []uint64{older, during} {
-		m.take(list, "a", vm, details)
+		m.store(list, "a", vm, details)
 	}
-	if got := m.Look("a", "a", ""); got.VM == nil || got.VM.Status != "up" || got.Busy != "" {
+	if got := m.Get("a", "a", ""); got.VM == nil || got.VM.Status != "up" || got.Busy != "" {
 		t.Fatalf("a list that is older than the write counted: %+v", got)
 	}
-	m.take(m.begin(), "a", vm, details)
-	if got := m.Look("a", "a", ""); got.VM.Status != "down" {
+	m.store(m.startList(), "a", vm, details)
+	if got := m.Get("a", "a", ""); got.VM.Status != "down" {
 		t.Fatalf("a later list did not count: %+v", got)
 	}
 }
@@ -59,12 +59,12 @@ func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
 	_, clusters := engine.Do(http.MethodGet, "/clusters", "")
 	_, rest, _ := strings.Cut(clusters, ` id="`)
 	cluster, _, _ := strings.Cut(rest, `"`)
-	m, _ := newMirror(c)
+	m, _ := newCache(c)
 	m.groups[cluster] = map[string]*AffinityGroup{"g": {ID: "g", Name: "group"}}
 	answered = func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.Join(cluster, AffinityGroup{ID: "g"}, "1")
+		m.AddMember(cluster, AffinityGroup{ID: "g"}, "1")
 	}
 	// The engine has no such group, and so no such member.
 	if err := m.readGroups(t.Context(), cluster); err != nil {
@@ -83,22 +83,22 @@ func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
 }
 
 func TestDoubtEndsWithALaterList(t *testing.T) {
-	m, told := newMirror(nil)
-	m.Look("a", "a", "")
+	m, told := newCache(nil)
+	m.Get("a", "a", "")
 	m.Begin("a", "Creating")
-	older := m.begin()
+	older := m.startList()
 	m.End("a", &UnreachableError{Err: errors.New("gone")}, nil)
 	all := func(string) bool { return true }
-	m.settle(older, all)
-	if got := m.Look("a", "a", ""); got.Busy == "" || m.Begin("a", "Creating") {
+	m.confirm(older, all)
+	if got := m.Get("a", "a", ""); got.Busy == "" || m.Begin("a", "Creating") {
 		t.Fatalf("an older list cleared the doubt up: %+v", got)
 	}
-	m.settle(m.begin(), func(name string) bool { return name == "b" })
-	if m.Look("a", "a", "").Busy == "" {
+	m.confirm(m.startList(), func(name string) bool { return name == "b" })
+	if m.Get("a", "a", "").Busy == "" {
 		t.Fatal("a list of others cleared the doubt up")
 	}
-	m.settle(m.begin(), all)
-	if m.Look("a", "a", "").Busy != "" || told["a"] != 1 {
+	m.confirm(m.startList(), all)
+	if m.Get("a", "a", "").Busy != "" || told["a"] != 1 {
 		t.Fatalf("a later list left the doubt; told %v", told)
 	}
 }
@@ -113,39 +113,39 @@ func TestMayCome(t *testing.T) {
 		"just asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Second), true},
 		"in the same moment": {asked, asked, asked, true},
 		"long asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Minute), false},
-		"no subject yet":     {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
+		"no owner yet":       {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
 	} {
-		if got := mayCome(tt.unheard, tt.exists, tt.now, time.Minute); got != tt.want {
+		if got := mayAppear(tt.unheard, tt.exists, tt.now, time.Minute); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
 func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
-	m, _ := newMirror(nil)
-	m.pace.Late = time.Hour
-	old, young := m.began.Add(-time.Hour), m.began.Add(time.Nanosecond)
-	if !m.Await("a", old) || m.Await("b", young) {
-		t.Fatal("a previous process can have requested only VMs of subjects that existed")
+	m, _ := newCache(nil)
+	m.intervals.AppearTimeout = time.Hour
+	old, young := m.started.Add(-time.Hour), m.started.Add(time.Nanosecond)
+	if !m.MayAppear("a", old) || m.MayAppear("b", young) {
+		t.Fatal("a previous process can have requested only VMs of owners that existed")
 	}
 	ask := func(err error) {
 		m.Begin("b", "Creating")
 		m.End("b", err, func() {})
-		m.settle(m.begin(), func(string) bool { return true })
+		m.confirm(m.startList(), func(string) bool { return true })
 	}
-	if ask(&Error{Status: http.StatusConflict}); m.Await("b", young) {
+	if ask(&Error{Status: http.StatusConflict}); m.MayAppear("b", young) {
 		t.Error("a rejected creation must not be awaited")
 	}
-	if ask(&UnreachableError{Err: errors.New("gone")}); !m.Await("b", young) {
+	if ask(&UnreachableError{Err: errors.New("gone")}); !m.MayAppear("b", young) {
 		t.Error("a creation without a response must be awaited")
 	}
-	m.take(m.begin(), "b", VM{ID: "1", Name: "b"}, details)
-	m.Look("b", "b", "")
-	if ask(&UnreachableError{Err: errors.New("gone")}); m.Await("b", young) {
+	m.store(m.startList(), "b", VM{ID: "1", Name: "b"}, details)
+	m.Get("b", "b", "")
+	if ask(&UnreachableError{Err: errors.New("gone")}); m.MayAppear("b", young) {
 		t.Error("an observed VM must not be awaited")
 	}
-	m.Drop("1")
-	if m.Await("b", young) {
+	m.Remove("1")
+	if m.MayAppear("b", young) {
 		t.Error("a deleted VM must not be awaited")
 	}
 }
@@ -153,44 +153,44 @@ func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
 // The end of the wait is reported without a call.
 func TestTheEndOfTheWaitIsTold(t *testing.T) {
 	_, c, _ := open(t)
-	m, told := newMirror(c)
-	m.pace.Late = time.Hour
+	m, told := newCache(c)
+	m.intervals.AppearTimeout = time.Hour
 	learn := func() int {
-		if err := m.Learn(t.Context()); err != nil {
+		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return told["a"]
 	}
-	if !m.Await("a", time.Time{}) || learn() != 0 {
+	if !m.MayAppear("a", time.Time{}) || learn() != 0 {
 		t.Fatal("told too early")
 	}
-	m.subjects["a"].unheard = time.Now().Add(-time.Hour)
+	m.owners["a"].unknownSince = time.Now().Add(-time.Hour)
 	for range 2 {
 		if n := learn(); n != 1 {
 			t.Errorf("told %d times", n)
 		}
 	}
-	if m.Await("a", time.Time{}) {
+	if m.MayAppear("a", time.Time{}) {
 		t.Error("still waits")
 	}
 }
 
 func TestRefusalLeavesNoDoubt(t *testing.T) {
-	m, _ := newMirror(nil)
+	m, _ := newCache(nil)
 	m.Begin("a", "Creating")
 	m.End("a", &Error{Status: http.StatusConflict}, nil)
-	if got := m.Look("a", "a", ""); got.Busy != "" {
+	if got := m.Get("a", "a", ""); got.Busy != "" {
 		t.Errorf("got %+v", got)
 	}
 	m.Begin("a", "Creating")
 	m.End("a", context.Canceled, nil)
-	if got := m.Look("a", "a", ""); got.Busy == "" {
+	if got := m.Get("a", "a", ""); got.Busy == "" {
 		t.Error("the result of a canceled request is unknown")
 	}
 }
 
 func TestLookByIDOrName(t *testing.T) {
-	m, _ := newMirror(nil)
+	m, _ := newCache(nil)
 	m.Put("a", VM{ID: "1", Name: "a"}, false)
 	m.Put("a", VM{ID: "2", Name: "copy-of-a"}, false)
 	m.Put("b", VM{ID: "4", Name: "b"}, false)
@@ -203,11 +203,11 @@ func TestLookByIDOrName(t *testing.T) {
 		{"a", "renamed", "", "", "1 2"}, {"b", "b", "", "", "3 4"}, {"b", "b", "4", "4", ""}, {"b", "b", "6", "", ""},
 	} {
 		got, unclear := "", ""
-		v := m.Look(tt.of, tt.name, tt.id)
+		v := m.Get(tt.of, tt.name, tt.id)
 		if v.VM != nil {
 			got = v.VM.ID
 		}
-		for _, vm := range v.Unclear {
+		for _, vm := range v.Ambiguous {
 			unclear = strings.TrimSpace(unclear + " " + vm.ID)
 		}
 		if got != tt.want || unclear != tt.unclear {
@@ -226,10 +226,10 @@ func TestRestingVMsAreOneList(t *testing.T) {
 			t.Fatal(answer)
 		}
 	}
-	m, told := newMirror(c)
-	m.pace.Rest, m.pace.Groups = time.Nanosecond, time.Hour
+	m, told := newCache(c)
+	m.intervals.Idle, m.intervals.Groups = time.Nanosecond, time.Hour
 	for i := range count {
-		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
+		m.Get(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
 	}
 	poll := func() int {
 		engine.ResetRequests()
@@ -239,7 +239,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 		return engine.Requests()["GET /vms"]
 	}
 	for i := range count { // an unknown VM is read with the next list
-		m.Rest(strconv.Itoa(i), true)
+		m.SetIdle(strconv.Itoa(i), true)
 	}
 	if n := poll(); n != 1+(count+batch-1)/batch {
 		t.Errorf("%d requests to learn of %d VMs", n, count)
@@ -250,23 +250,23 @@ func TestRestingVMsAreOneList(t *testing.T) {
 	if n := poll(); n != 1 {
 		t.Errorf("%d requests at rest", n)
 	}
-	status, answer := engine.Do(http.MethodDelete, "/vms/"+m.Look("7", "vm-7", "").VM.ID, "")
+	status, answer := engine.Do(http.MethodDelete, "/vms/"+m.Get("7", "vm-7", "").VM.ID, "")
 	if status >= 300 {
 		t.Fatal(answer)
 	}
 	clear(told)
-	if n := poll(); n != 1 || told["7"] != 1 || len(told) != 1 || m.Look("7", "vm-7", "").VM != nil {
+	if n := poll(); n != 1 || told["7"] != 1 || len(told) != 1 || m.Get("7", "vm-7", "").VM != nil {
 		t.Errorf("%d requests; told %v", n, told)
 	}
 }
 
 func TestTiredVMsRest(t *testing.T) {
-	s := &subject{restless: true, since: time.Now()}
-	if !s.isRestless(time.Now(), time.Minute) || s.isRestless(time.Now().Add(time.Hour), time.Minute) {
+	s := &owner{pollOften: true, since: time.Now()}
+	if !s.isPolledOften(time.Now(), time.Minute) || s.isPolledOften(time.Now().Add(time.Hour), time.Minute) {
 		t.Error("an idle VM is polled at the wrong interval")
 	}
-	s.doubt = true
-	if !s.isRestless(time.Now().Add(time.Hour), time.Minute) {
+	s.resultUnknown = true
+	if !s.isPolledOften(time.Now().Add(time.Hour), time.Minute) {
 		t.Error("a doubt must be cleared up")
 	}
 }
@@ -345,7 +345,7 @@ func TestOnlyUsedListsAreForgotten(t *testing.T) {
 	}
 }
 
-// marked creates VMs with a subject each.
+// marked creates VMs with a owner each.
 func marked(t *testing.T, engine *ovirtsim.Server, count int) []string {
 	t.Helper()
 	var ids []string
@@ -367,11 +367,11 @@ func marked(t *testing.T, engine *ovirtsim.Server, count int) []string {
 func TestPages(t *testing.T) {
 	answered := func() {}
 	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
-	m, told := newMirror(c)
+	m, told := newCache(c)
 	m.page = 2
 	ids := marked(t, engine, 7)
 	for i := range ids {
-		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
+		m.Get(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
 	}
 	engine.ResetRequests()
 	if err := m.listAll(t.Context(), time.Now()); err != nil {
@@ -408,8 +408,8 @@ func TestClustersAreSearched(t *testing.T) {
 	engine, c, _ := openWith(t, ovirtsim.Options{
 		Inventory: ovirtsim.Inventory{Clusters: []ovirtsim.ClusterSpec{{Name: "Edge"}}},
 	}, func(string, string, string, time.Duration) {})
-	m, told := newMirror(c)
-	m.pace.All, m.pace.Groups = time.Hour, time.Hour
+	m, told := newCache(c)
+	m.intervals.AllClusters, m.intervals.Groups = time.Hour, time.Hour
 	ids := marked(t, engine, 3)
 	change := func(method, id, body string) {
 		t.Helper()
@@ -428,11 +428,11 @@ func TestClustersAreSearched(t *testing.T) {
 		}
 	}
 	move(ids[2], "Edge") // this one is not known
-	if err := m.Learn(t.Context()); err != nil {
+	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), ids[i])
+		m.Get(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), ids[i])
 	}
 	_ = engine.SetVMStatus(ids[0], "up")
 	_ = engine.SetVMStatus(ids[2], "up")
@@ -457,7 +457,7 @@ func TestClustersAreSearched(t *testing.T) {
 		t.Errorf("a VM that was removed is known, and %v were told", told)
 	}
 	// A VM with an unknown creation may appear in any cluster.
-	if m.pace.Late = time.Hour; !m.Await("late", time.Time{}) || m.clusters(time.Now()) != nil {
+	if m.intervals.AppearTimeout = time.Hour; !m.MayAppear("late", time.Time{}) || m.clusters(time.Now()) != nil {
 		t.Error("not all clusters are searched for a VM that may yet come")
 	}
 }
@@ -465,10 +465,10 @@ func TestClustersAreSearched(t *testing.T) {
 // While a VM waits for its address, only the links with addresses are followed.
 func TestOnlyReportsAreFollowed(t *testing.T) {
 	engine, c, _ := open(t)
-	m, _ := newMirror(c)
-	m.pace.Soon = time.Minute
+	m, _ := newCache(c)
+	m.intervals.SlowAfter = time.Minute
 	id := marked(t, engine, 1)[0]
-	m.Look("0", "vm-0", "")
+	m.Get("0", "vm-0", "")
 	look := func(status string) (followed int) {
 		t.Helper()
 		if err := engine.SetVMStatus(id, status); err != nil {
@@ -485,18 +485,18 @@ func TestOnlyReportsAreFollowed(t *testing.T) {
 		}
 		return engine.Followed()
 	}
-	if err := m.Learn(t.Context()); err != nil {
+	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m.pace.Rest, m.pace.Groups = time.Hour, time.Hour
-	m.Rest("0", false)
+	m.intervals.Idle, m.intervals.Groups = time.Hour, time.Hour
+	m.SetIdle("0", false)
 	if got := look("down"); got < 3*5 {
 		t.Errorf("%d objects were followed before the first boot, so details are missing", got)
 	}
 	if got := look("up"); got != 3*2 {
 		t.Errorf("%d objects were followed for a VM that waits for its address, want 6", got)
 	}
-	m.pace.Soon, m.pace.Slow = 0, time.Hour
+	m.intervals.SlowAfter, m.intervals.Slow = 0, time.Hour
 	if got := look("up"); got > 2 {
 		t.Errorf("%d objects were followed for a VM that has waited for long", got)
 	}

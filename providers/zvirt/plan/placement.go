@@ -7,25 +7,26 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// Site is where a VM goes, in names.
-type Site struct {
+// Placement is the placement of a VM with the settings that a failure domain
+// can replace. Objects are referenced by name.
+type Placement struct {
 	infrav1.NovaZVirtPlacement
 
 	Template infrav1.NovaZVirtTemplate
-	// Interfaces are the network interfaces of the machine, in order, as its failure
-	// domain connects them. Each has a network: a vNIC profile.
+	// Interfaces are the network interfaces of the machine, in order, with the
+	// networks of its failure domain. Each has a network: a vNIC profile.
 	Interfaces []infrav1.NovaZVirtInterface
-	// AntiAffinity is empty for the default.
+	// AntiAffinity is empty if the default applies.
 	AntiAffinity infrav1.AntiAffinity
-	// Labels are the affinity labels of the machine and its failure domain.
+	// Labels are the affinity labels of the machine and of its failure domain.
 	Labels []string
 }
 
-// SiteOf returns where and how the VM of a machine is created in a failure domain.
-// Fields of the failure domain replace those of the machine, and these replace those of
-// the cluster.
-func SiteOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Site, error) {
-	s, domain, err := place(cluster, m, zone)
+// PlacementOf returns the placement of the VM of a machine in a failure domain.
+// Fields of the failure domain override fields of the machine, and fields of
+// the machine override fields of the cluster.
+func PlacementOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Placement, error) {
+	s, domain, err := mergePlacements(cluster, m, zone)
 	if err != nil {
 		return s, err
 	}
@@ -35,22 +36,22 @@ func SiteOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSp
 	for i, in := range m.Network.GetInterfaces() {
 		in.Network, in.InterfaceAddressing = domain.Connect(i, cmp.Or(in.Network, cluster.Network), &in.InterfaceAddressing)
 		if in.Network == "" {
-			return s, hopeless("network.interfaces[%d].network is not set, and neither is spec.network of the cluster", i)
+			return s, invalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the cluster", i)
 		}
 		s.Interfaces = append(s.Interfaces, in)
 	}
 	return s, nil
 }
 
-// DefaultSite returns where the VMs of machines are created in a failure domain, for
-// machines that set nothing. It has no interfaces.
-func DefaultSite(cluster *infrav1.NovaZVirtClusterSpec, zone string) (Site, error) {
-	s, _, err := place(cluster, &infrav1.NovaZVirtMachineSpec{}, zone)
+// DefaultPlacement returns the placement of VMs in a failure domain for
+// machines that set no fields. It has no interfaces.
+func DefaultPlacement(cluster *infrav1.NovaZVirtClusterSpec, zone string) (Placement, error) {
+	s, _, err := mergePlacements(cluster, &infrav1.NovaZVirtMachineSpec{}, zone)
 	return s, err
 }
 
-func place(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Site, infrav1.NovaZVirtFailureDomain, error) {
-	s := Site{
+func mergePlacements(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Placement, infrav1.NovaZVirtFailureDomain, error) {
+	s := Placement{
 		Template: m.Template, Labels: slices.Clone(m.AffinityLabels),
 		AntiAffinity: cmp.Or(m.AntiAffinity, cluster.AntiAffinity),
 	}
@@ -82,7 +83,7 @@ func place(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpe
 }
 
 // Networks returns the networks of the interfaces.
-func (s *Site) Networks() []string {
+func (s *Placement) Networks() []string {
 	out := make([]string, len(s.Interfaces))
 	for i := range s.Interfaces {
 		out[i] = s.Interfaces[i].Network

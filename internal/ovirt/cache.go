@@ -15,32 +15,32 @@ import (
 	"time"
 )
 
-// Pace contains the poll intervals of a Mirror.
-type Pace struct {
-	// Rest is the interval between two lists of the VMs in the clusters of
+// PollIntervals contains the poll intervals of a Cache.
+type PollIntervals struct {
+	// Idle is the interval between two lists of the VMs in the clusters of
 	// known machines, and Busy the interval between two polls of VMs that are
 	// being changed.
-	Rest, Busy time.Duration
-	// All is the interval between two lists of the VMs in all clusters.
-	All time.Duration
+	Idle, Busy time.Duration
+	// AllClusters is the interval between two lists of the VMs in all clusters.
+	AllClusters time.Duration
 	// Groups is the interval between two lists of affinity groups, and Detail
 	// the maximum age of data that a list does not contain.
 	Groups, Detail time.Duration
-	// Tire is the time without a change after which a VM is no longer polled
-	// more often than the others.
-	Tire time.Duration
+	// BusyTimeout is the time without a change after which a VM is no longer
+	// polled more often than the others.
+	BusyTimeout time.Duration
 	// Slow is the interval between two polls of VMs that have not changed for
-	// Soon.
-	Slow, Soon time.Duration
-	// Late is how long after a request without a response a VM may still
+	// SlowAfter.
+	Slow, SlowAfter time.Duration
+	// AppearTimeout is how long after a request without a response a VM may still
 	// appear.
-	Late time.Duration
+	AppearTimeout time.Duration
 }
 
-// Usually contains the intervals outside of tests. Rest leaves a second for a
-// VM that shuts down and for the list itself, so that a change is detected
-// within ten seconds.
-var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, All: time.Minute, Slow: 5 * time.Second, Soon: time.Minute, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute, Late: 2 * timeout}
+// DefaultPollIntervals contains the intervals outside of tests. Idle leaves a
+// second for a VM that shuts down and for the list itself, so that a change is
+// detected within ten seconds.
+var DefaultPollIntervals = PollIntervals{Idle: 9 * time.Second, Busy: 1500 * time.Millisecond, AllClusters: time.Minute, Slow: 5 * time.Second, SlowAfter: time.Minute, Groups: time.Minute, Detail: 10 * time.Minute, BusyTimeout: 10 * time.Minute, AppearTimeout: 2 * timeout}
 
 const (
 	// details are the links of a VM that are followed when it is polled.
@@ -57,80 +57,80 @@ const (
 	maxClusters = 16
 )
 
-// Mirror caches the state of the VMs of an engine that have a subject in their
+// Cache caches the state of the VMs of an engine that have an owner in their
 // comment. One list serves all of them; the data that it does not contain is
 // read only for VMs that change, many per request.
 //
 // A list that was requested before the end of a write to a VM is ignored for
 // that VM: it may be older than the write. A write with an unknown result keeps
 // its VM busy until a later list has shown it.
-type Mirror struct {
-	client *Client
-	pace   Pace
-	// prefix starts the comments, and subjectOf parses a comment.
-	prefix    string
-	subjectOf func(comment string) string
-	changed   func(subject string)
-	began     time.Time
+type Cache struct {
+	client    *Client
+	intervals PollIntervals
+	// prefix starts the comments, and ownerOf parses a comment.
+	prefix  string
+	ownerOf func(comment string) string
+	changed func(owner string)
+	started time.Time
 	// page is the number of VMs per list request.
 	page int
 	// names contains the names of clusters, which VMs are searched by.
 	names *Directory
 
-	mu       sync.Mutex
-	lists    uint64 // number of lists that were started
-	vms      map[string]*shown
-	subjects map[string]*subject
-	groups   map[string]map[string]*AffinityGroup // by cluster and ID
-	listed   time.Time
-	whole    time.Time // time of the last list of all clusters
-	grouped  time.Time
-	regroups uint64 // number of writes to members of groups
-	wake     chan struct{}
+	mu           sync.Mutex
+	lists        uint64 // number of lists that were started
+	vms          map[string]*entry
+	owners       map[string]*owner
+	groups       map[string]map[string]*AffinityGroup // by cluster and ID
+	listed       time.Time
+	listedAll    time.Time // time of the last list of all clusters
+	groupsListed time.Time
+	groupWrites  uint64 // number of writes to members of groups
+	wake         chan struct{}
 }
 
-// shown is the last observed state of a VM.
-type shown struct {
-	vm      *VM
-	subject string
+// entry is the last observed state of a VM.
+type entry struct {
+	vm    *VM
+	owner string
 	// detailed is when its details were read; zero if they are outdated.
 	detailed time.Time
 }
 
-// subject is the owner of a VM, such as a machine.
-type subject struct {
+// owner is the owner of a VM, such as a machine.
+type owner struct {
 	name string
 	// busy describes the request in progress.
 	busy string
-	// touched is the number of lists that were started when the last write
+	// written is the number of lists that were started when the last write
 	// ended: only later lists are valid.
-	touched uint64
-	doubt   bool
-	// restless subjects are polled often.
-	restless bool
-	since    time.Time
-	// looked is when a restless subject was last polled.
-	looked time.Time
-	// unheard is when a creation may last have been requested without a known
+	written       uint64
+	resultUnknown bool
+	// pollOften is set while the VM of the owner is polled often.
+	pollOften bool
+	since     time.Time
+	// polled is when the VM of an owner with pollOften was last polled.
+	polled time.Time
+	// unknownSince is when a creation may last have been requested without a known
 	// result: by a previous process, or with a lost response. It is zero once a
-	// VM has been observed. An awaited subject is reported when its VM can no
+	// VM has been observed. An awaited owner is reported when its VM can no
 	// longer appear.
-	unheard time.Time
-	awaited bool
+	unknownSince time.Time
+	awaited      bool
 }
 
-// NewMirror returns an empty mirror. It calls changed with a subject whose VM
+// NewCache returns an empty cache. It calls changed with an owner whose VM
 // changed.
-func NewMirror(c *Client, p Pace, prefix string, subjectOf func(string) string, changed func(string)) *Mirror {
-	return &Mirror{
-		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed, began: time.Now(), page: page, names: NewDirectory(c),
-		vms: map[string]*shown{}, subjects: map[string]*subject{}, groups: map[string]map[string]*AffinityGroup{},
+func NewCache(c *Client, p PollIntervals, prefix string, ownerOf func(string) string, changed func(string)) *Cache {
+	return &Cache{
+		client: c, intervals: p, prefix: prefix, ownerOf: ownerOf, changed: changed, started: time.Now(), page: page, names: NewDirectory(c),
+		vms: map[string]*entry{}, owners: map[string]*owner{}, groups: map[string]map[string]*AffinityGroup{},
 		wake: make(chan struct{}, 1),
 	}
 }
 
-// View is the known state of a subject.
-type View struct {
+// Snapshot is the known state of an owner.
+type Snapshot struct {
 	// VM is nil if the engine has none. It must not be changed.
 	VM *VM
 	// Detailed means that disks, interfaces and other details are known.
@@ -138,40 +138,40 @@ type View struct {
 	// Busy describes the request in progress, or the request with an unknown
 	// result.
 	Busy string
-	// Unclear contains VMs of the subject if the right one cannot be
+	// Ambiguous contains VMs of the owner if the right one cannot be
 	// identified: its ID is not known, and none or several of them have its
 	// name. They are sorted by ID and must not be changed. VM is nil then.
-	Unclear []*VM
+	Ambiguous []*VM
 }
 
-// Look returns the state of the VM of a subject: the VM with the given ID, or,
+// Get returns the state of the VM of an owner: the VM with the given ID, or,
 // while the ID is not known, with the given name. A copy that a user made of
 // the VM, including its comment, is another VM.
-func (m *Mirror) Look(of, name, id string) View {
+func (m *Cache) Get(of, name, id string) Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.subject(of)
+	s := m.owner(of)
 	s.name = name
-	v := View{Busy: s.busy}
-	if s.doubt && v.Busy == "" {
+	v := Snapshot{Busy: s.busy}
+	if s.resultUnknown && v.Busy == "" {
 		v.Busy = "Checking the result of the last request"
 	}
-	found, unclear := m.choose(of, name, id)
-	v.Unclear = unclear
+	found, candidates := m.choose(of, name, id)
+	v.Ambiguous = candidates
 	if found != nil {
-		s.unheard, s.awaited = time.Time{}, false
+		s.unknownSince, s.awaited = time.Time{}, false
 		v.VM, v.Detailed = found.vm, !found.detailed.IsZero()
 		if !v.Detailed {
-			s.restless, s.since = true, time.Now()
-			m.kick()
+			s.pollOften, s.since = true, time.Now()
+			m.triggerPoll()
 		}
 	}
 	return v
 }
 
-// All returns the VMs of all subjects, known or not, sorted by ID. They must
+// All returns the VMs of all owners, known or not, sorted by ID. They must
 // not be changed.
-func (m *Mirror) All() []*VM {
+func (m *Cache) All() []*VM {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make([]*VM, 0, len(m.vms))
@@ -182,13 +182,13 @@ func (m *Mirror) All() []*VM {
 	return all
 }
 
-// choose returns the VM of a subject, or the candidates. The caller holds the
+// choose returns the VM of an owner, or the candidates. The caller holds the
 // lock.
-func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {
-	var named, all []*shown
+func (m *Cache) choose(of, name, id string) (*entry, []*VM) {
+	var named, all []*entry
 	for _, other := range m.vms {
 		switch {
-		case other.subject != of:
+		case other.owner != of:
 		case id != "" && other.vm.ID == id:
 			return other, nil
 		case id == "":
@@ -204,73 +204,73 @@ func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {
 	if len(named) > 1 {
 		all = named // two data centers can have VMs of one name
 	}
-	unclear := make([]*VM, 0, len(all))
+	candidates := make([]*VM, 0, len(all))
 	for _, other := range all {
-		unclear = append(unclear, other.vm)
+		candidates = append(candidates, other.vm)
 	}
-	slices.SortFunc(unclear, func(a, b *VM) int { return strings.Compare(a.ID, b.ID) })
-	return nil, unclear
+	slices.SortFunc(candidates, func(a, b *VM) int { return strings.Compare(a.ID, b.ID) })
+	return nil, candidates
 }
 
-// subject returns the record of a subject. The caller holds the lock.
-func (m *Mirror) subject(of string) *subject {
-	s, ok := m.subjects[of]
+// owner returns the record of an owner. The caller holds the lock.
+func (m *Cache) owner(of string) *owner {
+	s, ok := m.owners[of]
 	if !ok {
-		s = &subject{since: time.Now(), unheard: m.began}
-		m.subjects[of] = s
+		s = &owner{since: time.Now(), unknownSince: m.started}
+		m.owners[of] = s
 	}
 	return s
 }
 
-// Rest sets whether a subject is polled often.
-func (m *Mirror) Rest(of string, resting bool) {
+// SetIdle sets whether an owner is polled often.
+func (m *Cache) SetIdle(of string, idle bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.subject(of)
-	if s.restless == resting {
-		s.restless, s.since = !resting, time.Now()
-		m.kick()
+	s := m.owner(of)
+	if s.pollOften == idle {
+		s.pollOften, s.since = !idle, time.Now()
+		m.triggerPoll()
 	}
 }
 
-// Await reports whether a VM of a subject, which exists since a time, may have
-// been requested and may still appear, although the engine does not show it. If
-// so, the subject is reported when the result is known.
-func (m *Mirror) Await(of string, exists time.Time) bool {
+// MayAppear reports whether a VM of an owner, which exists since a time, may
+// have been requested and may still appear, although the engine does not show
+// it. If so, the owner is reported when the result is known.
+func (m *Cache) MayAppear(of string, exists time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.subject(of)
-	s.awaited = mayCome(s.unheard, exists, time.Now(), m.pace.Late)
+	s := m.owner(of)
+	s.awaited = mayAppear(s.unknownSince, exists, time.Now(), m.intervals.AppearTimeout)
 	return s.awaited
 }
 
-// mayCome reports whether a VM may still appear after a request without a known
-// result. A request before the subject existed is impossible.
-func mayCome(unheard, exists, now time.Time, late time.Duration) bool {
-	return !unheard.IsZero() && !exists.After(unheard) && now.Before(unheard.Add(late))
+// mayAppear reports whether a VM may still appear after a request without a
+// known result. A request before the owner existed is impossible.
+func mayAppear(unknownSince, exists, now time.Time, late time.Duration) bool {
+	return !unknownSince.IsZero() && !exists.After(unknownSince) && now.Before(unknownSince.Add(late))
 }
 
-// Subjects returns the known subjects.
-func (m *Mirror) Subjects() []string {
+// Owners returns the known owners.
+func (m *Cache) Owners() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.subjects))
+	return slices.Collect(maps.Keys(m.owners))
 }
 
-// Forget drops a deleted subject.
-func (m *Mirror) Forget(of string) {
+// Forget drops a deleted owner.
+func (m *Cache) Forget(of string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.subjects, of)
+	delete(m.owners, of)
 }
 
-// Begin marks a subject as busy before a request. It returns false if another
+// Begin marks an owner as busy before a request. It returns false if another
 // request is in progress.
-func (m *Mirror) Begin(of, busy string) bool {
+func (m *Cache) Begin(of, busy string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.subject(of)
-	if s.busy != "" || s.doubt {
+	s := m.owner(of)
+	if s.busy != "" || s.resultUnknown {
 		return false
 	}
 	s.busy = busy
@@ -278,16 +278,16 @@ func (m *Mirror) Begin(of, busy string) bool {
 }
 
 // End records the result of a request. If it succeeded, then updates the
-// mirror.
-func (m *Mirror) End(of string, err error, then func()) {
+// cache.
+func (m *Cache) End(of string, err error, then func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.subject(of)
-	s.busy, s.touched, s.since, s.restless = "", m.lists, time.Now(), true
-	s.doubt = IsAmbiguous(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	s := m.owner(of)
+	s.busy, s.written, s.since, s.pollOften = "", m.lists, time.Now(), true
+	s.resultUnknown = IsAmbiguous(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	none := true
 	for _, other := range m.vms {
-		if other.subject != of {
+		if other.owner != of {
 			continue
 		}
 		none = false
@@ -295,40 +295,40 @@ func (m *Mirror) End(of string, err error, then func()) {
 			other.detailed = time.Time{}
 		}
 	}
-	if s.doubt && none {
-		s.unheard = time.Now() // only a creation can have an unknown result here
+	if s.resultUnknown && none {
+		s.unknownSince = time.Now() // only a creation can have an unknown result here
 	}
 	if err == nil {
 		then()
 		m.changed(of)
 	}
-	m.kick()
+	m.triggerPoll()
 }
 
 // Put stores a VM in the state that the caller knows. It is called in then of
 // End.
-func (m *Mirror) Put(of string, vm VM, detailed bool) {
+func (m *Cache) Put(of string, vm VM, detailed bool) {
 	at := time.Time{}
 	if detailed {
 		at = time.Now()
 	}
-	m.vms[vm.ID] = &shown{vm: &vm, subject: of, detailed: at}
+	m.vms[vm.ID] = &entry{vm: &vm, owner: of, detailed: at}
 }
 
-// Drop removes a VM and its group memberships. It is called in then of End.
-func (m *Mirror) Drop(id string) {
+// Remove removes a VM and its group memberships. It is called in then of End.
+func (m *Cache) Remove(id string) {
 	delete(m.vms, id)
 	for _, groups := range m.groups {
 		for _, g := range groups {
-			g.leave(id)
+			g.removeMember(id)
 		}
 	}
-	m.grouped = time.Time{}
-	m.regroups++
+	m.groupsListed = time.Time{}
+	m.groupWrites++
 }
 
-// Join adds a VM to a group. It is called in then of End.
-func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
+// AddMember adds a VM to a group. It is called in then of End.
+func (m *Cache) AddMember(cluster string, g AffinityGroup, id string) {
 	groups, ok := m.groups[cluster]
 	if !ok {
 		return // read again soon
@@ -336,23 +336,23 @@ func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
 	if groups[g.ID] == nil {
 		groups[g.ID] = &g
 	}
-	groups[g.ID].join(id)
-	m.regroups++
+	groups[g.ID].addMember(id)
+	m.groupWrites++
 }
 
-// Leave shows a group without a VM. It is for then of End.
-func (m *Mirror) Leave(cluster, group, id string) {
+// RemoveMember removes a VM from a group. It is called in then of End.
+func (m *Cache) RemoveMember(cluster, group, id string) {
 	if g := m.groups[cluster][group]; g != nil {
 		left := *g
-		left.leave(id)
+		left.removeMember(id)
 		m.groups[cluster][group] = &left
 	}
-	m.regroups++
+	m.groupWrites++
 }
 
-// GroupsOf returns the groups of a cluster that a VM is in and that fit. It knows
-// groups once Group has read them.
-func (m *Mirror) GroupsOf(cluster, id string, fits func(*AffinityGroup) bool) []AffinityGroup {
+// GroupsOf returns the groups of a cluster that a VM is in and that fit. It
+// knows groups once Group has read them.
+func (m *Cache) GroupsOf(cluster, id string, fits func(*AffinityGroup) bool) []AffinityGroup {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []AffinityGroup
@@ -364,7 +364,7 @@ func (m *Mirror) GroupsOf(cluster, id string, fits func(*AffinityGroup) bool) []
 	return out
 }
 
-func (g *AffinityGroup) join(id string) {
+func (g *AffinityGroup) addMember(id string) {
 	if !g.Has(id) {
 		members := []Object{{ID: id}}
 		if g.VMs != nil {
@@ -374,7 +374,7 @@ func (g *AffinityGroup) join(id string) {
 	}
 }
 
-func (g *AffinityGroup) leave(id string) {
+func (g *AffinityGroup) removeMember(id string) {
 	if g.Has(id) {
 		g.VMs = &Members{VMs: slices.DeleteFunc(slices.Clone(g.VMs.VMs), func(o Object) bool { return o.ID == id })}
 	}
@@ -387,7 +387,7 @@ func (g *AffinityGroup) Has(id string) bool {
 
 // Group returns an affinity group by its name, if it exists. The first call
 // lists the cluster's groups.
-func (m *Mirror) Group(ctx context.Context, cluster, name string) (AffinityGroup, bool, error) {
+func (m *Cache) Group(ctx context.Context, cluster, name string) (AffinityGroup, bool, error) {
 	m.mu.Lock()
 	_, known := m.groups[cluster]
 	m.mu.Unlock()
@@ -406,17 +406,17 @@ func (m *Mirror) Group(ctx context.Context, cluster, name string) (AffinityGroup
 	return AffinityGroup{}, false, nil
 }
 
-// Regroup invalidates the affinity groups of a cluster.
-func (m *Mirror) Regroup(cluster string) {
+// InvalidateGroups invalidates the affinity groups of a cluster.
+func (m *Cache) InvalidateGroups(cluster string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups, cluster)
 }
 
-func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
+func (m *Cache) readGroups(ctx context.Context, cluster string) error {
 	m.mu.Lock()
 	_, known := m.groups[cluster]
-	regroups := m.regroups
+	regroups := m.groupWrites
 	m.mu.Unlock()
 	var found AffinityGroups
 	err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"clusters", cluster, "affinitygroups"}, Into: &found})
@@ -429,40 +429,40 @@ func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known && m.regroups != regroups {
+	if known && m.groupWrites != regroups {
 		// The list may be older than a write in the meantime: it is read again.
-		m.grouped = time.Time{}
+		m.groupsListed = time.Time{}
 		return nil
 	}
 	before := m.groups[cluster]
 	m.groups[cluster] = byID
 	for id, g := range byID {
 		if old := before[id]; old == nil || !reflect.DeepEqual(old.VMs, g.VMs) {
-			m.tellMembers(old, g)
+			m.notifyMembers(old, g)
 		}
 	}
 	for id, g := range before {
 		if byID[id] == nil {
-			m.tellMembers(g)
+			m.notifyMembers(g)
 		}
 	}
 	return nil
 }
 
-// tellMembers reports the subjects whose VM is in one of some groups. The
+// notifyMembers reports the owners whose VM is in one of some groups. The
 // caller holds the lock.
-func (m *Mirror) tellMembers(groups ...*AffinityGroup) {
+func (m *Cache) notifyMembers(groups ...*AffinityGroup) {
 	for _, other := range m.vms {
 		for _, g := range groups {
 			if g != nil && g.Has(other.vm.ID) {
-				m.tell(other.subject)
+				m.notify(other.owner)
 			}
 		}
 	}
 }
 
-// Empty returns the groups without members that fit, by cluster and ID.
-func (m *Mirror) Empty(fits func(*AffinityGroup) bool) map[string][]string {
+// EmptyGroups returns the groups without members that fit, by cluster and ID.
+func (m *Cache) EmptyGroups(fits func(*AffinityGroup) bool) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string][]string{}
@@ -479,44 +479,44 @@ func (m *Mirror) Empty(fits func(*AffinityGroup) bool) map[string][]string {
 // IsEmpty reports whether a group has no members.
 func (g *AffinityGroup) IsEmpty() bool { return g.VMs == nil || len(g.VMs.VMs) == 0 }
 
-// Dissolve removes a deleted group.
-func (m *Mirror) Dissolve(cluster, id string) {
+// RemoveGroup removes a deleted group.
+func (m *Cache) RemoveGroup(cluster, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups[cluster], id)
 }
 
-// kick triggers the next poll. The caller holds the lock or needs none.
-func (m *Mirror) kick() {
+// triggerPoll triggers the next poll. The caller holds the lock or needs none.
+func (m *Cache) triggerPoll() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-// tell reports a known subject.
-func (m *Mirror) tell(of string) {
-	if s, ok := m.subjects[of]; ok {
+// notify reports a known owner.
+func (m *Cache) notify(of string) {
+	if s, ok := m.owners[of]; ok {
 		s.since = time.Now()
 		m.changed(of)
 	}
 }
 
-// Learn lists all VMs.
-func (m *Mirror) Learn(ctx context.Context) error {
+// Refresh lists all VMs.
+func (m *Cache) Refresh(ctx context.Context) error {
 	m.mu.Lock()
-	m.listed, m.whole, m.grouped = time.Time{}, time.Time{}, time.Time{}
+	m.listed, m.listedAll, m.groupsListed = time.Time{}, time.Time{}, time.Time{}
 	m.mu.Unlock()
 	return m.Poll(ctx)
 }
 
 // Wait returns when the next Poll is due.
-func (m *Mirror) Wait(ctx context.Context) error {
+func (m *Cache) Wait(ctx context.Context) error {
 	polled := time.Now()
 	for {
-		pause := m.pace.Rest
-		if m.anyRestless(polled) {
-			pause = m.pace.Busy
+		pause := m.intervals.Idle
+		if m.anyPolledOften(polled) {
+			pause = m.intervals.Busy
 		}
 		timer := time.NewTimer(time.Until(polled.Add(pause)))
 		select {
@@ -531,27 +531,27 @@ func (m *Mirror) Wait(ctx context.Context) error {
 	}
 }
 
-func (m *Mirror) anyRestless(now time.Time) bool {
+func (m *Cache) anyPolledOften(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.subjects {
-		if s.isRestless(now, m.pace.Tire) {
+	for _, s := range m.owners {
+		if s.isPolledOften(now, m.intervals.BusyTimeout) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *subject) isRestless(now time.Time, tire time.Duration) bool {
-	return s.doubt || s.restless && now.Sub(s.since) < tire
+func (s *owner) isPolledOften(now time.Time, tire time.Duration) bool {
+	return s.resultUnknown || s.pollOften && now.Sub(s.since) < tire
 }
 
 // Poll sends the requests that are due: all VMs, the details of some, affinity
 // groups.
-func (m *Mirror) Poll(ctx context.Context) error {
+func (m *Cache) Poll(ctx context.Context) error {
 	now := time.Now()
 	m.mu.Lock()
-	all, groups := now.Sub(m.listed) >= m.pace.Rest, now.Sub(m.grouped) >= m.pace.Groups
+	all, groups := now.Sub(m.listed) >= m.intervals.Idle, now.Sub(m.groupsListed) >= m.intervals.Groups
 	m.mu.Unlock()
 	if all {
 		if err := m.listDue(ctx, now); err != nil {
@@ -570,7 +570,7 @@ func (m *Mirror) Poll(ctx context.Context) error {
 		return nil
 	}
 	m.mu.Lock()
-	m.grouped = now
+	m.groupsListed = now
 	clusters := slices.Collect(maps.Keys(m.groups))
 	m.mu.Unlock()
 	for _, cluster := range clusters {
@@ -581,21 +581,21 @@ func (m *Mirror) Poll(ctx context.Context) error {
 	return nil
 }
 
-// begin counts a list.
-func (m *Mirror) begin() uint64 {
+// startList counts a list.
+func (m *Cache) startList() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lists++
 	return m.lists
 }
 
-func (m *Mirror) list(ctx context.Context, search, follow string, most int) ([]VM, error) {
+func (m *Cache) list(ctx context.Context, search, follow string, limit int) ([]VM, error) {
 	query := url.Values{"search": {search}}
 	if follow != "" {
 		query.Set("follow", follow)
 	}
-	if most > 0 && !m.client.endpoint.Filter {
-		query.Set("max", strconv.Itoa(most))
+	if limit > 0 && !m.client.endpoint.Filter {
+		query.Set("max", strconv.Itoa(limit))
 	}
 	var found VMs
 	if err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"vms"}, Query: query, Into: &found}); err != nil {
@@ -607,7 +607,7 @@ func (m *Mirror) list(ctx context.Context, search, follow string, most int) ([]V
 // listPages lists the VMs of a search, one page per request, and reports
 // whether there were several pages. An engine that filters by permissions
 // ignores search and page, and returns all VMs that the user can see.
-func (m *Mirror) listPages(ctx context.Context, search string) (all []VM, several bool, err error) {
+func (m *Cache) listPages(ctx context.Context, search string) (all []VM, several bool, err error) {
 	for number := range maxPages {
 		found, err := m.list(ctx, fmt.Sprintf("%s sortby name page %d", search, number+1), "", m.page)
 		if err != nil {
@@ -624,7 +624,7 @@ func (m *Mirror) listPages(ctx context.Context, search string) (all []VM, severa
 // listAbsent lists the known VMs that are missing in a list of several pages.
 // If a VM is removed during the list, later VMs move up, so that one may be on
 // no page.
-func (m *Mirror) listAbsent(ctx context.Context, found []VM) ([]VM, error) {
+func (m *Cache) listAbsent(ctx context.Context, found []VM) ([]VM, error) {
 	m.mu.Lock()
 	names := map[string]string{}
 	for id, known := range m.vms {
@@ -654,16 +654,16 @@ func named(names []string) string {
 	return strings.Join(terms, " or ")
 }
 
-// counts reports whether a list is valid for a subject. The caller holds the
+// isValid reports whether a list is valid for an owner. The caller holds the
 // lock.
-func (m *Mirror) counts(list uint64, of string) bool {
-	s, ok := m.subjects[of]
-	return !ok || s.busy == "" && list > s.touched
+func (m *Cache) isValid(list uint64, of string) bool {
+	s, ok := m.owners[of]
+	return !ok || s.busy == "" && list > s.written
 }
 
 // listDue lists VMs: those in the clusters with VMs of known machines, or those
 // in all clusters if that is due, or if the first list lacks a VM.
-func (m *Mirror) listDue(ctx context.Context, now time.Time) error {
+func (m *Cache) listDue(ctx context.Context, now time.Time) error {
 	if clusters := m.clusters(now); len(clusters) > 0 {
 		complete, err := m.listIn(ctx, now, clusters)
 		if err != nil || complete {
@@ -676,20 +676,20 @@ func (m *Mirror) listDue(ctx context.Context, now time.Time) error {
 // clusters returns the IDs of the clusters with VMs of known machines. It
 // returns none if the VMs of all clusters must be listed: a VM with an unknown
 // creation may appear in any cluster.
-func (m *Mirror) clusters(now time.Time) []string {
+func (m *Cache) clusters(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.client.endpoint.Filter || now.Sub(m.whole) >= m.pace.All {
+	if m.client.endpoint.Filter || now.Sub(m.listedAll) >= m.intervals.AllClusters {
 		return nil
 	}
-	for _, s := range m.subjects {
+	for _, s := range m.owners {
 		if s.awaited {
 			return nil
 		}
 	}
 	ids := map[string]bool{}
 	for _, other := range m.vms {
-		if _, known := m.subjects[other.subject]; known && other.vm.Cluster != nil {
+		if _, known := m.owners[other.owner]; known && other.vm.Cluster != nil {
 			ids[other.vm.Cluster.ID] = true
 		}
 	}
@@ -702,7 +702,7 @@ func (m *Mirror) clusters(now time.Time) []string {
 // listIn stores a list of the VMs in some clusters. It returns false if the
 // list lacks a VM that was in one of them: that VM may have been moved to
 // another cluster or removed, or the cluster was renamed.
-func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (bool, error) {
+func (m *Cache) listIn(ctx context.Context, now time.Time, clusters []string) (bool, error) {
 	var terms []string
 	for _, id := range clusters {
 		cluster, err := m.names.Find(ctx, Clusters, id, Any)
@@ -714,7 +714,7 @@ func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (
 		}
 		terms = append(terms, fmt.Sprintf("comment=%q and cluster=%q", m.prefix+"*", cluster.Name))
 	}
-	list := m.begin()
+	list := m.startList()
 	found, _, err := m.listPages(ctx, strings.Join(terms, " or "))
 	if err != nil {
 		return false, err
@@ -722,9 +722,9 @@ func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listed = now
-	seen := m.takeAll(list, found)
+	seen := m.storeAll(list, found)
 	for id, other := range m.vms {
-		if !seen[id] && other.vm.Cluster != nil && slices.Contains(clusters, other.vm.Cluster.ID) && m.counts(list, other.subject) {
+		if !seen[id] && other.vm.Cluster != nil && slices.Contains(clusters, other.vm.Cluster.ID) && m.isValid(list, other.owner) {
 			m.names.Forget(func(id string) bool { return slices.Contains(clusters, id) })
 			return false, nil
 		}
@@ -732,22 +732,22 @@ func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (
 	return true, nil
 }
 
-// takeAll stores the VMs of a list, and returns the IDs of those that have a
-// subject. The caller holds the lock.
-func (m *Mirror) takeAll(list uint64, found []VM) map[string]bool {
+// storeAll stores the VMs of a list, and returns the IDs of those that have a
+// owner. The caller holds the lock.
+func (m *Cache) storeAll(list uint64, found []VM) map[string]bool {
 	seen := map[string]bool{}
 	for _, vm := range found {
-		if of := m.subjectOf(vm.Comment); of != "" {
+		if of := m.ownerOf(vm.Comment); of != "" {
 			seen[vm.ID] = true
-			m.take(list, of, vm, "")
+			m.store(list, of, vm, "")
 		}
 	}
 	return seen
 }
 
 // listAll stores a list of the VMs in all clusters.
-func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
-	list := m.begin()
+func (m *Cache) listAll(ctx context.Context, now time.Time) error {
+	list := m.startList()
 	found, several, err := m.listPages(ctx, fmt.Sprintf("comment=%q", m.prefix+"*"))
 	if err != nil {
 		return err
@@ -761,19 +761,19 @@ func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.listed, m.whole = now, now
-	seen := m.takeAll(list, found)
+	m.listed, m.listedAll = now, now
+	seen := m.storeAll(list, found)
 	for id, other := range m.vms {
-		if !seen[id] && m.counts(list, other.subject) {
+		if !seen[id] && m.isValid(list, other.owner) {
 			delete(m.vms, id)
-			m.tell(other.subject)
+			m.notify(other.owner)
 		}
 	}
-	m.settle(list, func(string) bool { return true })
-	for of, s := range m.subjects {
-		if s.awaited && !now.Before(s.unheard.Add(m.pace.Late)) {
+	m.confirm(list, func(string) bool { return true })
+	for of, s := range m.owners {
+		if s.awaited && !now.Before(s.unknownSince.Add(m.intervals.AppearTimeout)) {
 			s.awaited = false
-			m.tell(of)
+			m.notify(of)
 		}
 	}
 	return nil
@@ -781,8 +781,8 @@ func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 
 // listSome reads all details of some VMs, or only the reports of their guests.
 // It searches by names, because a VM that is being created has no known ID yet.
-func (m *Mirror) listSome(ctx context.Context, names []string, follow string) error {
-	list := m.begin()
+func (m *Cache) listSome(ctx context.Context, names []string, follow string) error {
+	list := m.startList()
 	found, err := m.list(ctx, named(names), follow, 0)
 	if err != nil {
 		return err
@@ -791,39 +791,39 @@ func (m *Mirror) listSome(ctx context.Context, names []string, follow string) er
 	defer m.mu.Unlock()
 	seen := map[string]bool{}
 	for _, vm := range found {
-		if of := m.subjectOf(vm.Comment); of != "" {
+		if of := m.ownerOf(vm.Comment); of != "" {
 			seen[vm.ID] = true
-			m.take(list, of, vm, follow)
+			m.store(list, of, vm, follow)
 		}
 	}
 	for id, other := range m.vms {
-		if !seen[id] && slices.Contains(names, other.vm.Name) && m.counts(list, other.subject) {
-			m.listed, m.whole = time.Time{}, time.Time{} // deleted or renamed
+		if !seen[id] && slices.Contains(names, other.vm.Name) && m.isValid(list, other.owner) {
+			m.listed, m.listedAll = time.Time{}, time.Time{} // deleted or renamed
 		}
 	}
-	m.settle(list, func(name string) bool { return slices.Contains(names, name) })
+	m.confirm(list, func(name string) bool { return slices.Contains(names, name) })
 	return nil
 }
 
-// settle clears the busy state of subjects that a list has confirmed. The
+// confirm clears the busy state of owners that a list has confirmed. The
 // caller holds the lock.
-func (m *Mirror) settle(list uint64, shown func(name string) bool) {
-	for of, s := range m.subjects {
-		if s.doubt && list > s.touched && shown(s.name) {
-			s.doubt = false
-			m.tell(of)
+func (m *Cache) confirm(list uint64, shown func(name string) bool) {
+	for of, s := range m.owners {
+		if s.resultUnknown && list > s.written && shown(s.name) {
+			s.resultUnknown = false
+			m.notify(of)
 		}
 	}
 }
 
-// take stores a VM from a list that followed some links. The caller holds the
+// store stores a VM from a list that followed some links. The caller holds the
 // lock.
-func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
-	if !m.counts(list, of) {
+func (m *Cache) store(list uint64, of string, vm VM, follow string) {
+	if !m.isValid(list, of) {
 		return
 	}
 	before := m.vms[vm.ID]
-	now := &shown{vm: &vm, subject: of}
+	now := &entry{vm: &vm, owner: of}
 	if follow != details && before != nil {
 		vm.HostDevices = before.vm.HostDevices
 		vm.DiskAttachments, vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.DiskAttachments, before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
@@ -842,29 +842,29 @@ func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
 	}
 	m.vms[vm.ID] = now
 	if before == nil || !reflect.DeepEqual(before.vm, now.vm) || before.detailed.IsZero() != now.detailed.IsZero() {
-		m.tell(of)
+		m.notify(of)
 	}
 }
 
 // due returns the names of the VMs to poll, by the links to follow. Of a
 // running VM with known details only the report of its guest can be missing.
-func (m *Mirror) due(now time.Time) map[string][]string {
+func (m *Cache) due(now time.Time) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := map[string]string{}
-	for of, s := range m.subjects {
-		if s.name == "" || !s.isRestless(now, m.pace.Tire) || !s.isDue(now, m.pace) {
+	for of, s := range m.owners {
+		if s.name == "" || !s.isPolledOften(now, m.intervals.BusyTimeout) || !s.isDue(now, m.intervals) {
 			continue
 		}
 		names[s.name] = details
-		if found, _ := m.choose(of, s.name, ""); found != nil && !s.doubt && found.waits() {
+		if found, _ := m.choose(of, s.name, ""); found != nil && !s.resultUnknown && found.needsReportOnly() {
 			names[s.name] = reports
 		}
-		s.looked = now
+		s.polled = now
 	}
 	for _, other := range m.vms {
-		s, asked := m.subjects[other.subject]
-		if asked && (other.detailed.IsZero() && now.Sub(s.since) < m.pace.Tire || !other.detailed.IsZero() && now.Sub(other.detailed) > m.pace.Detail) {
+		s, asked := m.owners[other.owner]
+		if asked && (other.detailed.IsZero() && now.Sub(s.since) < m.intervals.BusyTimeout || !other.detailed.IsZero() && now.Sub(other.detailed) > m.intervals.Detail) {
 			names[other.vm.Name] = details
 		}
 	}
@@ -875,13 +875,14 @@ func (m *Mirror) due(now time.Time) map[string][]string {
 	return out
 }
 
-// waits reports whether only the report of the guest can be missing for a VM.
-func (o *shown) waits() bool {
+// needsReportOnly reports whether only the report of the guest can be missing
+// for a VM.
+func (o *entry) needsReportOnly() bool {
 	return !o.detailed.IsZero() && slices.Contains([]string{"wait_for_launch", "powering_up", "up"}, o.vm.Status)
 }
 
-// isDue reports whether a subject must be polled: less often if it has not
+// isDue reports whether an owner must be polled: less often if it has not
 // changed for long.
-func (s *subject) isDue(now time.Time, p Pace) bool {
-	return s.doubt || now.Sub(s.since) < p.Soon || now.Sub(s.looked) >= p.Slow
+func (s *owner) isDue(now time.Time, p PollIntervals) bool {
+	return s.resultUnknown || now.Sub(s.since) < p.SlowAfter || now.Sub(s.polled) >= p.Slow
 }
