@@ -16,14 +16,14 @@ import (
 // newCache returns a cache whose owners are comments, and the reported
 // owners.
 func newCache(c *Client) (*Cache, map[string]int) {
-	told := map[string]int{}
+	changed := map[string]int{}
 	ownerOf := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
-	return NewCache(c, PollIntervals{BusyTimeout: time.Minute, Detail: time.Minute}, "ours/", ownerOf, func(of string) { told[of]++ }), told
+	return NewCache(c, PollIntervals{BusyTimeout: time.Minute, Detail: time.Minute}, "ours/", ownerOf, func(of string) { changed[of]++ }), changed
 }
 
-// TestAListOlderThanAWriteSaysNothing checks that a list before a write is
+// TestListBeforeWriteIsIgnored checks that a list before a write is
 // ignored.
-func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
+func TestListBeforeWriteIsIgnored(t *testing.T) {
 	m, _ := newCache(nil)
 	vm := VM{ID: "1", Name: "a", Comment: "ours/a", Status: "down"}
 	m.Get("a", "a", "")
@@ -34,7 +34,7 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 	during := m.startList()
 	m.store(during, "a", vm, details)
 	if got := m.Get("a", "a", ""); got.VM != nil || got.Busy != "Powering on" {
-		t.Fatalf("a list told of a VM that is being written: %+v", got)
+		t.Fatalf("a list changed a VM that is being written: %+v", got)
 	}
 	started := vm
 	started.Status = "up"
@@ -43,17 +43,17 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 		m.store(list, "a", vm, details)
 	}
 	if got := m.Get("a", "a", ""); got.VM == nil || got.VM.Status != "up" || got.Busy != "" {
-		t.Fatalf("a list that is older than the write counted: %+v", got)
+		t.Fatalf("a list that is older than the write was used: %+v", got)
 	}
 	m.store(m.startList(), "a", vm, details)
 	if got := m.Get("a", "a", ""); got.VM.Status != "down" {
-		t.Fatalf("a later list did not count: %+v", got)
+		t.Fatalf("a later list was not used: %+v", got)
 	}
 }
 
 // A machine joins its group while the groups are being listed: the list lacks
 // it.
-func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
+func TestGroupsBeforeWriteAreIgnored(t *testing.T) {
 	answered := func() {}
 	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
 	_, clusters := engine.Do(http.MethodGet, "/clusters", "")
@@ -71,19 +71,19 @@ func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g, ok, err := m.Group(t.Context(), cluster, "group"); err != nil || !ok || !g.Has("1") {
-		t.Errorf("%+v, %t, %v: the list was believed", g, ok, err)
+		t.Errorf("%+v, %t, %v: the list was used", g, ok, err)
 	}
 	answered = func() {}
 	if err := m.readGroups(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	if g, ok, err := m.Group(t.Context(), cluster, "group"); err != nil || ok {
-		t.Errorf("%+v, %t, %v: a later list was not believed", g, ok, err)
+		t.Errorf("%+v, %t, %v: a later list was not used", g, ok, err)
 	}
 }
 
-func TestDoubtEndsWithALaterList(t *testing.T) {
-	m, told := newCache(nil)
+func TestUnknownResultEndsWithLaterList(t *testing.T) {
+	m, changed := newCache(nil)
 	m.Get("a", "a", "")
 	m.Begin("a", "Creating")
 	older := m.startList()
@@ -91,37 +91,37 @@ func TestDoubtEndsWithALaterList(t *testing.T) {
 	all := func(string) bool { return true }
 	m.confirm(older, all)
 	if got := m.Get("a", "a", ""); got.Busy == "" || m.Begin("a", "Creating") {
-		t.Fatalf("an older list cleared the doubt up: %+v", got)
+		t.Fatalf("an older list cleared the unknown result: %+v", got)
 	}
 	m.confirm(m.startList(), func(name string) bool { return name == "b" })
 	if m.Get("a", "a", "").Busy == "" {
-		t.Fatal("a list of others cleared the doubt up")
+		t.Fatal("a list of others cleared the unknown result")
 	}
 	m.confirm(m.startList(), all)
-	if m.Get("a", "a", "").Busy != "" || told["a"] != 1 {
-		t.Fatalf("a later list left the doubt; told %v", told)
+	if m.Get("a", "a", "").Busy != "" || changed["a"] != 1 {
+		t.Fatalf("a later list kept the unknown result; changes:  %v", changed)
 	}
 }
 
-func TestMayCome(t *testing.T) {
-	asked := time.Now()
+func TestMayAppear(t *testing.T) {
+	requested := time.Now()
 	for name, tt := range map[string]struct {
-		unheard, exists, now time.Time
-		want                 bool
+		unknownSince, exists, now time.Time
+		want                      bool
 	}{
-		"no unknown result":  {time.Time{}, asked.Add(-time.Hour), asked, false},
-		"just asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Second), true},
-		"in the same moment": {asked, asked, asked, true},
-		"long asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Minute), false},
-		"no owner yet":       {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
+		"no unknown result":  {time.Time{}, requested.Add(-time.Hour), requested, false},
+		"just requested":     {requested, requested.Add(-time.Hour), requested.Add(time.Second), true},
+		"in the same moment": {requested, requested, requested, true},
+		"requested long ago": {requested, requested.Add(-time.Hour), requested.Add(time.Minute), false},
+		"no owner yet":       {requested, requested.Add(time.Second), requested.Add(2 * time.Second), false},
 	} {
-		if got := mayAppear(tt.unheard, tt.exists, tt.now, time.Minute); got != tt.want {
+		if got := mayAppear(tt.unknownSince, tt.exists, tt.now, time.Minute); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
+func TestAwaitedVM(t *testing.T) {
 	m, _ := newCache(nil)
 	m.intervals.AppearTimeout = time.Hour
 	old, young := m.started.Add(-time.Hour), m.started.Add(time.Nanosecond)
@@ -151,31 +151,31 @@ func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
 }
 
 // The end of the wait is reported without a call.
-func TestTheEndOfTheWaitIsTold(t *testing.T) {
+func TestEndOfWaitIsReported(t *testing.T) {
 	_, c, _ := open(t)
-	m, told := newCache(c)
+	m, changed := newCache(c)
 	m.intervals.AppearTimeout = time.Hour
 	learn := func() int {
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return told["a"]
+		return changed["a"]
 	}
 	if !m.MayAppear("a", time.Time{}) || learn() != 0 {
-		t.Fatal("told too early")
+		t.Fatal("the change was reported too early")
 	}
 	m.owners["a"].unknownSince = time.Now().Add(-time.Hour)
 	for range 2 {
 		if n := learn(); n != 1 {
-			t.Errorf("told %d times", n)
+			t.Errorf("the change was reported %d times", n)
 		}
 	}
 	if m.MayAppear("a", time.Time{}) {
-		t.Error("still waits")
+		t.Error("the VM is still awaited")
 	}
 }
 
-func TestRefusalLeavesNoDoubt(t *testing.T) {
+func TestRejectionHasKnownResult(t *testing.T) {
 	m, _ := newCache(nil)
 	m.Begin("a", "Creating")
 	m.End("a", &Error{Status: http.StatusConflict}, nil)
@@ -189,7 +189,7 @@ func TestRefusalLeavesNoDoubt(t *testing.T) {
 	}
 }
 
-func TestLookByIDOrName(t *testing.T) {
+func TestGetByIDOrName(t *testing.T) {
 	m, _ := newCache(nil)
 	m.Put("a", VM{ID: "1", Name: "a"}, false)
 	m.Put("a", VM{ID: "2", Name: "copy-of-a"}, false)
@@ -216,7 +216,7 @@ func TestLookByIDOrName(t *testing.T) {
 	}
 }
 
-func TestRestingVMsAreOneList(t *testing.T) {
+func TestIdleVMsNeedOneList(t *testing.T) {
 	engine, c, _ := open(t)
 	const count = 90
 	for i := range count {
@@ -226,7 +226,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 			t.Fatal(answer)
 		}
 	}
-	m, told := newCache(c)
+	m, changed := newCache(c)
 	m.intervals.Idle, m.intervals.Groups = time.Nanosecond, time.Hour
 	for i := range count {
 		m.Get(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
@@ -242,32 +242,32 @@ func TestRestingVMsAreOneList(t *testing.T) {
 		m.SetIdle(strconv.Itoa(i), true)
 	}
 	if n := poll(); n != 1+(count+batch-1)/batch {
-		t.Errorf("%d requests to learn of %d VMs", n, count)
+		t.Errorf("%d requests to list %d VMs", n, count)
 	}
-	if len(told) != count {
-		t.Errorf("%d were told of", len(told))
+	if len(changed) != count {
+		t.Errorf("%d changes were reported", len(changed))
 	}
 	if n := poll(); n != 1 {
-		t.Errorf("%d requests at rest", n)
+		t.Errorf("%d requests in the steady state", n)
 	}
 	status, answer := engine.Do(http.MethodDelete, "/vms/"+m.Get("7", "vm-7", "").VM.ID, "")
 	if status >= 300 {
 		t.Fatal(answer)
 	}
-	clear(told)
-	if n := poll(); n != 1 || told["7"] != 1 || len(told) != 1 || m.Get("7", "vm-7", "").VM != nil {
-		t.Errorf("%d requests; told %v", n, told)
+	clear(changed)
+	if n := poll(); n != 1 || changed["7"] != 1 || len(changed) != 1 || m.Get("7", "vm-7", "").VM != nil {
+		t.Errorf("%d requests; changes: %v", n, changed)
 	}
 }
 
-func TestTiredVMsRest(t *testing.T) {
+func TestBusyTimeout(t *testing.T) {
 	s := &owner{pollOften: true, since: time.Now()}
 	if !s.isPolledOften(time.Now(), time.Minute) || s.isPolledOften(time.Now().Add(time.Hour), time.Minute) {
 		t.Error("an idle VM is polled at the wrong interval")
 	}
 	s.resultUnknown = true
 	if !s.isPolledOften(time.Now().Add(time.Hour), time.Minute) {
-		t.Error("a doubt must be cleared up")
+		t.Error("an unknown result must be checked")
 	}
 }
 
@@ -302,12 +302,12 @@ func TestDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := d.Template(t.Context(), "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", "", 0, ""); err == nil {
-		t.Error("a template that is not there was found")
+		t.Error("a template that does not exist was found")
 	}
 }
 
 // Only lists that contain an object of a rejected request are read again.
-func TestOnlyUsedListsAreForgotten(t *testing.T) {
+func TestOnlyUsedListsAreInvalidated(t *testing.T) {
 	engine, c, _ := open(t)
 	d := NewDirectory(c)
 	ids := map[string]string{}
@@ -367,7 +367,7 @@ func marked(t *testing.T, engine *ovirtsim.Server, count int) []string {
 func TestPages(t *testing.T) {
 	answered := func() {}
 	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
-	m, told := newCache(c)
+	m, changed := newCache(c)
 	m.page = 2
 	ids := marked(t, engine, 7)
 	for i := range ids {
@@ -380,7 +380,7 @@ func TestPages(t *testing.T) {
 	if got := len(m.All()); got != len(ids) || engine.Requests()["GET /vms"] != 4 {
 		t.Fatalf("%d VMs after %v", got, engine.Requests())
 	}
-	clear(told)
+	clear(changed)
 	answered = func() {
 		answered = func() {}
 		if status, answer := engine.Do(http.MethodDelete, "/vms/"+ids[0], ""); status >= http.StatusMultipleChoices {
@@ -391,14 +391,14 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first VM was on the first page, so only the next list lacks it.
-	if got := len(m.All()); got != len(ids) || len(told) != 0 {
-		t.Errorf("%d VMs, and %v were told", got, told)
+	if got := len(m.All()); got != len(ids) || len(changed) != 0 {
+		t.Errorf("%d VMs, and the changes %v", got, changed)
 	}
 	if err := m.listAll(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(m.All()); got != len(ids)-1 || told["0"] != 1 || len(told) != 1 {
-		t.Errorf("%d VMs, and %v were told", got, told)
+	if got := len(m.All()); got != len(ids)-1 || changed["0"] != 1 || len(changed) != 1 {
+		t.Errorf("%d VMs, and the changes %v", got, changed)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestClustersAreSearched(t *testing.T) {
 	engine, c, _ := openWith(t, ovirtsim.Options{
 		Inventory: ovirtsim.Inventory{Clusters: []ovirtsim.ClusterSpec{{Name: "Edge"}}},
 	}, func(string, string, string, time.Duration) {})
-	m, told := newCache(c)
+	m, changed := newCache(c)
 	m.intervals.AllClusters, m.intervals.Groups = time.Hour, time.Hour
 	ids := marked(t, engine, 3)
 	change := func(method, id, body string) {
@@ -422,7 +422,7 @@ func TestClustersAreSearched(t *testing.T) {
 	}
 	poll := func() {
 		t.Helper()
-		clear(told)
+		clear(changed)
 		if err := m.Poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -453,12 +453,12 @@ func TestClustersAreSearched(t *testing.T) {
 	}
 	change(http.MethodDelete, ids[1], "")
 	poll()
-	if m.vms[ids[1]] != nil || told["1"] != 1 {
-		t.Errorf("a VM that was removed is known, and %v were told", told)
+	if m.vms[ids[1]] != nil || changed["1"] != 1 {
+		t.Errorf("a VM that was removed is known, and the changes %v", changed)
 	}
 	// A VM with an unknown creation may appear in any cluster.
 	if m.intervals.AppearTimeout = time.Hour; !m.MayAppear("late", time.Time{}) || m.clusters(time.Now()) != nil {
-		t.Error("not all clusters are searched for a VM that may yet come")
+		t.Error("not all clusters are searched for a VM that may still appear")
 	}
 }
 

@@ -56,7 +56,7 @@ func get(ctx context.Context, c *Client, path ...string) error {
 	return c.Do(ctx, Request{Method: http.MethodGet, Path: path, Into: &list})
 }
 
-func TestTenRequestsTakeOneConnection(t *testing.T) {
+func TestTenRequestsUseOneConnection(t *testing.T) {
 	engine, c, connections := open(t)
 	for range 10 {
 		if err := get(t.Context(), c, "vms"); err != nil {
@@ -83,7 +83,7 @@ func TestOneLoginForManyRequests(t *testing.T) {
 		engine.ExpireTokens()
 	}
 	if n := engine.Requests()["POST /sso/oauth/token"]; n != 2 {
-		t.Errorf("%d logins instead of one at first and one when the token was gone", n)
+		t.Errorf("%d logins instead of one at first and one after the token expired", n)
 	}
 	if made := engine.Connections().Made; made > parallel {
 		t.Errorf("%d connections were made", made)
@@ -143,7 +143,7 @@ func TestHangingEngine(t *testing.T) {
 	}
 }
 
-func TestWhatIsSentIsEscaped(t *testing.T) {
+func TestRequestIsEscaped(t *testing.T) {
 	engine, c, _ := open(t)
 	script := "a < b && c > \"d\" 'e' \u00e9\n\ttab"
 	made := VM{}
@@ -160,7 +160,7 @@ func TestWhatIsSentIsEscaped(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSaidIsNotSent(t *testing.T) {
+func TestUnsetFieldsAreNotSent(t *testing.T) {
 	body, err := xml.Marshal(VM{Comment: "x", Cluster: Ref("1"), Template: Ref("")})
 	if want := `<vm><comment>x</comment><cluster id="1"></cluster></vm>`; err != nil || string(body) != want {
 		t.Errorf("got %s, %v\nwant %s", body, err, want)
@@ -168,7 +168,7 @@ func TestWhatIsNotSaidIsNotSent(t *testing.T) {
 }
 
 // An oversized response must not fill the memory.
-func TestAnswerIsBounded(t *testing.T) {
+func TestResponseIsBounded(t *testing.T) {
 	var sent atomic.Int64
 	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == tokenPath {
@@ -197,7 +197,7 @@ func TestAnswerIsBounded(t *testing.T) {
 }
 
 // A redirect would send the password or the token to another server.
-func TestRedirectIsRefused(t *testing.T) {
+func TestRedirectIsRejected(t *testing.T) {
 	for _, from := range []string{tokenPath, apiPath} {
 		var requests atomic.Int32
 		other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
@@ -213,7 +213,7 @@ func TestRedirectIsRefused(t *testing.T) {
 		// Both servers have the same certificate.
 		c := clientOf(t, engine)
 		if err := get(t.Context(), c, "vms"); err == nil {
-			t.Errorf("%s: a redirect was taken for an answer", from)
+			t.Errorf("%s: a redirect counts as a response", from)
 		}
 		if n := requests.Load(); n != 0 {
 			t.Errorf("%s: %d requests followed the redirect", from, n)

@@ -13,9 +13,9 @@ const engines = "#cloud-config\nssh_pwauth: true\ndisable_root: 0\noutput:\n  al
 
 func TestCloudConfig(t *testing.T) {
 	tests := map[string]struct {
-		in      string
-		want    string
-		refused string
+		in       string
+		want     string
+		rejected string
 	}{
 		"reverts access that the engine allows": {
 			in:   "#cloud-config\nruncmd:\n- a < b && c\n",
@@ -29,11 +29,11 @@ func TestCloudConfig(t *testing.T) {
 			in:   "#cloud-config\n{runcmd: [x]}\n",
 			want: "#cloud-config\nruncmd:\n- x\ndisable_root: true\nssh_pwauth: false\n",
 		},
-		"takes document markers out": {
+		"removes document markers": {
 			in:   "#cloud-config\n---\nruncmd: [x]\n",
 			want: "#cloud-config\nruncmd:\n- x\ndisable_root: true\nssh_pwauth: false\n",
 		},
-		"takes an indentation out": {
+		"removes an indentation": {
 			in:   "#cloud-config\n  runcmd: [x]\n",
 			want: "#cloud-config\nruncmd:\n- x\ndisable_root: true\nssh_pwauth: false\n",
 		},
@@ -41,19 +41,19 @@ func TestCloudConfig(t *testing.T) {
 			in:   "#cloud-config\n\n# hello\n\"runcmd\": [x]\n",
 			want: "#cloud-config\n\n# hello\n\"runcmd\": [x]\ndisable_root: true\nssh_pwauth: false\n",
 		},
-		"script":   {in: "#!/bin/sh\n", refused: "first line"},
-		"template": {in: "## template: jinja\n#cloud-config\n", refused: "first line"},
-		"MIME":     {in: "Content-Type: multipart/mixed\n", refused: "first line"},
-		"no YAML":  {in: "#cloud-config\na: [\n", refused: "not YAML"},
-		"list":     {in: "#cloud-config\n- a\n", refused: "not YAML"},
-		"too long": {in: "#cloud-config\n" + strings.Repeat("#", MaxScript), refused: "it has 513 KiB, and an engine can pass on 512 KiB at most; compress"},
+		"script":   {in: "#!/bin/sh\n", rejected: "first line"},
+		"template": {in: "## template: jinja\n#cloud-config\n", rejected: "first line"},
+		"MIME":     {in: "Content-Type: multipart/mixed\n", rejected: "first line"},
+		"no YAML":  {in: "#cloud-config\na: [\n", rejected: "not YAML"},
+		"list":     {in: "#cloud-config\n- a\n", rejected: "not YAML"},
+		"too long": {in: "#cloud-config\n" + strings.Repeat("#", MaxScript), rejected: "it has 513 KiB, and an engine can pass on 512 KiB at most; compress"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := CloudConfig([]byte(tt.in))
-			if tt.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.refused) {
-					t.Fatalf("got %q, %v; want an error with %q", got, err, tt.refused)
+			if tt.rejected != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.rejected) {
+					t.Fatalf("got %q, %v; want an error with %q", got, err, tt.rejected)
 				}
 				return
 			}
@@ -71,10 +71,10 @@ func TestCloudConfig(t *testing.T) {
 
 func TestIgnition(t *testing.T) {
 	if _, err := Ignition([]byte("{")); err == nil {
-		t.Error("broken JSON was taken")
+		t.Error("broken JSON was accepted")
 	}
 	if _, err := Ignition([]byte(`"` + strings.Repeat("x", MaxScript) + `"`)); err == nil {
-		t.Error("a document that is too long was taken")
+		t.Error("a document that is too long was accepted")
 	}
 	if got, err := Ignition([]byte(`{"a":1}`)); err != nil || got != `{"a":1}` {
 		t.Errorf("got %q, %v", got, err)

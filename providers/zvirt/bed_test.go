@@ -30,23 +30,24 @@ const (
 	namespace    = "default"
 	clusterID    = "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"
 	templateName = "node"
-	// soon is long for anything in memory, and soonest how often to look.
-	soon    = 20 * time.Second
-	soonest = 5 * time.Millisecond
-	// endpoint is the address of the tenant's API server.
+	// timeout is long for an operation in memory, and interval is the interval of
+	// polls.
+	timeout  = 20 * time.Second
+	interval = 5 * time.Millisecond
+	// endpoint is the address of the API server of the workload cluster.
 	endpoint = "10.0.0.100"
 )
 
 var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
 
-// brisk is the pace of tests.
-func brisk() engine.Timeouts {
+// testTimeouts returns short timeouts for tests.
+func testTimeouts() engine.Timeouts {
 	return engine.Timeouts{
 		Session: sessions.Timeouts{
 			Wait: 5 * time.Second, MinRetry: 10 * time.Millisecond, MaxRetry: 50 * time.Millisecond,
 			MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 50 * time.Millisecond,
 		},
-		PowerOff: 10 * soon,
+		PowerOff: 10 * timeout,
 		Poll: ovirt.PollIntervals{
 			Idle: 100 * time.Millisecond, Busy: 5 * time.Millisecond, AllClusters: time.Minute,
 			Groups: 50 * time.Millisecond, Detail: time.Minute, BusyTimeout: time.Minute, AppearTimeout: 50 * time.Millisecond,
@@ -54,7 +55,7 @@ func brisk() engine.Timeouts {
 	}
 }
 
-// bed is an engine, a cluster on it, and a connector.
+// bed is a test environment: an engine, a cluster on it, and a connector.
 type bed struct {
 	*WithT
 	t         *testing.T
@@ -69,9 +70,9 @@ type bed struct {
 
 func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
 	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t, options: Options{timeouts: brisk(), Namespace: "manager"}}
-	b.SetDefaultEventuallyTimeout(soon)
-	b.SetDefaultEventuallyPollingInterval(soonest)
+	b := &bed{WithT: NewWithT(t), t: t, options: Options{timeouts: testTimeouts(), Namespace: "manager"}}
+	b.SetDefaultEventuallyTimeout(timeout)
+	b.SetDefaultEventuallyPollingInterval(interval)
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
@@ -110,7 +111,7 @@ func (b *bed) startEngine(change ...func(*ovirtsim.Options)) *ovirtsim.Server {
 	return s
 }
 
-// newConnector returns a connector as a restarted manager would have it.
+// newConnector returns a new connector, as after a restart of the manager.
 func (b *bed) newConnector() *Connector {
 	c := NewConnector(b.objects, b.options)
 	b.t.Cleanup(c.Close)
@@ -121,7 +122,7 @@ func server(s *ovirtsim.Server) string {
 	return strings.TrimSuffix(strings.TrimPrefix(s.URL, "https://"), "/ovirt-engine/api")
 }
 
-// addCluster makes a cluster and its credentials.
+// addCluster creates a cluster and its credentials.
 func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav1.NovaZVirtClusterSpec)) *infrav1.NovaZVirtCluster {
 	b.t.Helper()
 	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
@@ -147,8 +148,8 @@ func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav
 	return cluster
 }
 
-// machine returns a machine of the cluster. It need not be in the API: the
-// driver never reads it.
+// machine returns a machine of the cluster. It need not exist in the API,
+// because the driver does not read it there.
 func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
 	m := &infrav1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -168,15 +169,15 @@ func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *i
 	return m
 }
 
-// going marks a machine as being deleted.
-func going(m *infrav1.NovaZVirtMachine) *infrav1.NovaZVirtMachine {
+// markDeleted sets the deletion timestamp of a machine.
+func markDeleted(m *infrav1.NovaZVirtMachine) *infrav1.NovaZVirtMachine {
 	m = m.DeepCopy()
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	return m
 }
 
-// reconcile takes one step with m as controllers/machine does, and reports the
-// VM and what was done. Publishing writes the provider ID.
+// reconcile takes one step with m as controllers/machine does, and returns the
+// VM and the step. Publishing sets the provider ID.
 func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) (hypervisor.VM, string, error) {
 	b.boot()
 	d, err := c.Connect(b.ctx(), m)
@@ -210,7 +211,7 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	case vm.State == hypervisor.Absent:
 		return vm, "create", d.Create(b.ctx(), m, launch)
 	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !provisioned:
-		return vm, "settle", d.Sync(b.ctx(), m, joined)
+		return vm, "sync", d.Sync(b.ctx(), m, joined)
 	case vm.State == hypervisor.Stopped:
 		return vm, "start", d.Start(b.ctx(), m)
 	case len(vm.Addresses) == 0:
@@ -218,13 +219,13 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	}
 	m.Spec.ProviderID = vm.ProviderID
 	if vm.OutOfSync != "" || joined && vm.UserData {
-		return vm, "settle", d.Sync(b.ctx(), m, joined)
+		return vm, "sync", d.Sync(b.ctx(), m, joined)
 	}
 	return vm, "rest", nil
 }
 
-// boot has the guests of running VMs report what a node's would: an address,
-// the cluster's floating one, and a container bridge.
+// boot makes the guests of running VMs report the addresses of a node: its own
+// address, the endpoint of the cluster, and the address of a container bridge.
 func (b *bed) boot() {
 	for i, vm := range b.engine.VMs() {
 		if vm.Status != "powering_up" && vm.Status != "up" || len(vm.Addresses) > 0 || len(vm.NICs) == 0 {
@@ -238,8 +239,9 @@ func (b *bed) boot() {
 	}
 }
 
-// until reconciles m until something is done. Errors that pass are passed over.
-func (b *bed) until(c *Connector, m *infrav1.NovaZVirtMachine, joined bool, done string) hypervisor.VM {
+// reconcileUntil reconciles m until a step is done. It ignores transient
+// errors.
+func (b *bed) reconcileUntil(c *Connector, m *infrav1.NovaZVirtMachine, joined bool, done string) hypervisor.VM {
 	b.t.Helper()
 	var vm hypervisor.VM
 	b.Eventually(func() string {
@@ -253,15 +255,15 @@ func (b *bed) until(c *Connector, m *infrav1.NovaZVirtMachine, joined bool, done
 	return vm
 }
 
-// create makes a machine's VM, and its node joins.
+// create creates the VM of a machine, and its node joins.
 func (b *bed) create(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
 	b.t.Helper()
 	m := b.machine(name, change...)
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 	return m
 }
 
-// connect opens a driver.
+// connect returns a driver.
 func (b *bed) connect(m *infrav1.NovaZVirtMachine) hypervisor.Driver[*infrav1.NovaZVirtMachine] {
 	b.t.Helper()
 	d, err := b.connector.Connect(b.ctx(), m)
@@ -269,8 +271,8 @@ func (b *bed) connect(m *infrav1.NovaZVirtMachine) hypervisor.Driver[*infrav1.No
 	return d
 }
 
-// named returns what the engine has under a name.
-func (b *bed) named(name string) (found []ovirtsim.VM) {
+// vmsNamed returns the VMs of the engine with a name.
+func (b *bed) vmsNamed(name string) (found []ovirtsim.VM) {
 	for _, vm := range b.engine.VMs() {
 		if vm.Name == name {
 			found = append(found, vm)
@@ -279,8 +281,8 @@ func (b *bed) named(name string) (found []ovirtsim.VM) {
 	return found
 }
 
-// fails waits until a step with a machine fails with a reason.
-func (b *bed) fails(m *infrav1.NovaZVirtMachine, reason string) error {
+// expectFailure reconciles a machine until a step fails with a reason.
+func (b *bed) expectFailure(m *infrav1.NovaZVirtMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
@@ -290,7 +292,7 @@ func (b *bed) fails(m *infrav1.NovaZVirtMachine, reason string) error {
 	return err
 }
 
-// admin does what somebody else does behind our back.
+// admin sends a request to the engine as an administrator.
 func (b *bed) admin(method, path, body string) string {
 	b.t.Helper()
 	status, answer := b.engine.Do(method, path, body)
@@ -298,7 +300,7 @@ func (b *bed) admin(method, path, body string) string {
 	return answer
 }
 
-// idOf returns the first ID in an answer.
+// idOf returns the first ID in a response.
 func (b *bed) idOf(answer string) string {
 	b.t.Helper()
 	_, rest, ok := strings.Cut(answer, ` id="`)
@@ -307,7 +309,7 @@ func (b *bed) idOf(answer string) string {
 	return id
 }
 
-// disks returns the engine's disks as it shows them.
+// disks returns the disks of the engine.
 func (b *bed) disks() ovirt.DiskList {
 	b.t.Helper()
 	var all ovirt.DiskList
@@ -325,7 +327,7 @@ func (b *bed) diskNames(prefix string) (names []string) {
 	return names
 }
 
-// foreignDisk makes a disk of somebody else's.
+// foreignDisk creates a disk that no machine owns.
 func (b *bed) foreignDisk(name string) string {
 	b.t.Helper()
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata1", ""))
@@ -335,7 +337,7 @@ func (b *bed) foreignDisk(name string) string {
 	return id
 }
 
-// attach attaches a disk to a VM as a storage driver does.
+// attach attaches a disk to a VM as a CSI driver does.
 func (b *bed) attach(vm, disk string) {
 	b.t.Helper()
 	b.admin("POST", "/vms/"+vm+"/diskattachments", fmt.Sprintf(

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// lend makes the bed's cluster one that uses an identity with bounds.
-func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
+// useIdentity makes the bed's cluster use an identity with bounds.
+func (b *bed) useIdentity(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 	b.t.Helper()
 	identity := &infrav1.NovaZVirtIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
@@ -34,17 +34,18 @@ func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 	return identity
 }
 
-// narrow are bounds that the bed's cluster and machines stay within.
-func narrow() infrav1.NovaZVirtBounds {
+// narrowBounds returns bounds that contain the bed's cluster and machines.
+func narrowBounds() infrav1.NovaZVirtBounds {
 	return infrav1.NovaZVirtBounds{
 		ComputeClusters: []string{"Default"}, StorageDomains: []string{"data1"}, Networks: []string{"ovirtmgmt/ovirtmgmt"}, Templates: []string{templateName},
 	}
 }
 
-// A cluster that sets another server beside an identity sends it nothing.
+// A cluster that sets another server in addition to an identity sends no
+// credentials to it.
 func TestIdentityWithAnotherServer(t *testing.T) {
 	b := newBed(t)
-	b.lend(infrav1.NovaZVirtBounds{})
+	b.useIdentity(infrav1.NovaZVirtBounds{})
 	evil := b.startEngine()
 	for name, set := range map[string]func(*infrav1.NovaZVirtClusterSpec){
 		"server": func(c *infrav1.NovaZVirtClusterSpec) {
@@ -55,7 +56,7 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 		},
 	} {
 		b.updateCluster(set)
-		b.Expect(b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
+		b.Expect(b.expectFailure(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
 		_, err := b.connector.Inspect(b.ctx(), b.cluster)
 		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
 		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
@@ -66,7 +67,7 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 
 func TestWithinBounds(t *testing.T) {
 	b := newBed(t)
-	b.lend(narrow())
+	b.useIdentity(narrowBounds())
 	b.create("worker-1")
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -74,15 +75,15 @@ func TestWithinBounds(t *testing.T) {
 	b.Expect(site.CABundle).To(Equal(b.engine.CABundle))
 }
 
-// What is outside of the bounds is refused, whether a name or an ID leads there,
-// and no VM is made.
+// Objects outside of the bounds are rejected, whether they are referenced by
+// name or by ID, and no VM is created.
 func TestOutOfBounds(t *testing.T) {
 	b := newBed(t, func(o *ovirtsim.Options) {
 		o.Inventory.Templates = append(o.Inventory.Templates, ovirtsim.TemplateSpec{Name: "other", DiskGiB: 10})
 	})
 	other := b.idOf(b.admin("GET", "/templates?search=name%3Dother", ""))
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
-	identity := b.lend(narrow())
+	identity := b.useIdentity(narrowBounds())
 	type spec = infrav1.NovaZVirtMachineSpec
 	for name, tc := range map[string]struct {
 		ask  func(*spec)
@@ -101,8 +102,8 @@ func TestOutOfBounds(t *testing.T) {
 	} {
 		m := b.machine("m")
 		tc.ask(&m.Spec)
-		b.Expect(b.fails(m, infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(tc.says)), name)
-		b.Expect(b.named("m")).To(BeEmpty(), name)
+		b.Expect(b.expectFailure(m, infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(tc.says)), name)
+		b.Expect(b.vmsNamed("m")).To(BeEmpty(), name)
 	}
 
 	for bound, limits := range map[string]infrav1.NovaZVirtBounds{
@@ -117,22 +118,22 @@ func TestOutOfBounds(t *testing.T) {
 	}
 }
 
-// A name of a network allows all of its profiles, and a template's disks stay
-// within bounds when nothing names their storage domain.
+// The name of a network allows all of its profiles. The disks of a template
+// must be within the bounds even if the spec sets no storage domain for them.
 func TestBoundsByNetworkAndTemplate(t *testing.T) {
 	b := newBed(t)
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.Placement.StorageDomain = "" })
-	identity := b.lend(infrav1.NovaZVirtBounds{Networks: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
-	b.Expect(b.fails(b.machine("m"), infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(`storage domain "data1" is outside`)))
+	identity := b.useIdentity(infrav1.NovaZVirtBounds{Networks: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
+	b.Expect(b.expectFailure(b.machine("m"), infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(`storage domain "data1" is outside`)))
 	identity.Spec.Bounds.StorageDomains = []string{"data1"}
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
 	b.create("worker-1")
 }
 
-// A template outside of the bounds is not read to size machines.
+// A template outside of the bounds is not read to compute the size of machines.
 func TestSizeOutOfBounds(t *testing.T) {
 	b := newBed(t)
-	b.lend(infrav1.NovaZVirtBounds{Templates: []string{"another"}})
+	b.useIdentity(infrav1.NovaZVirtBounds{Templates: []string{"another"}})
 	m := b.machine("m")
 	b.Eventually(func() string {
 		_, err := b.connector.Size(b.ctx(), &infrav1.NovaZVirtMachineTemplate{

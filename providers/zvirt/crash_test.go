@@ -12,8 +12,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// rich is a machine that takes every kind of step, in a group of its own.
-func rich(m *infrav1.NovaZVirtMachine) {
+// fullMachine sets fields so that each kind of step is needed, with an affinity
+// group of its own.
+func fullMachine(m *infrav1.NovaZVirtMachine) {
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = m.Name
 	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}, {Network: "storage/storage"}}
 	m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
@@ -23,8 +24,8 @@ func rich(m *infrav1.NovaZVirtMachine) {
 	m.Spec.Hardware.Headless = &headless
 }
 
-// enrich makes what a rich machine names.
-func (b *bed) enrich() {
+// addReferences creates the objects that a full machine references.
+func (b *bed) addReferences() {
 	b.admin("POST", "/tags", "<tag><name>nova</name></tag>")
 	label := b.idOf(b.admin("POST", "/affinitylabels", "<affinity_label><name>fast</name></affinity_label>"))
 	for _, host := range []string{"host1", "host2"} {
@@ -33,17 +34,17 @@ func (b *bed) enrich() {
 	}
 }
 
-// TestCrash loses the connection at every request of a machine's life, before
-// the engine has carried it out and after, and a new manager goes on.
+// TestCrash loses the connection at each request in the lifetime of a machine,
+// before or after the engine has executed it, and continues with a new manager.
 func TestCrash(t *testing.T) {
 	b := newBed(t)
-	b.enrich()
+	b.addReferences()
 	name := func(n int) string { return fmt.Sprintf("crash-%d", n) }
 	b.engine.ResetRequests()
-	m := b.create(name(0), rich)
+	m := b.create(name(0), fullMachine)
 	creating := b.engine.Requests()
 	b.engine.ResetRequests()
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	deleting := b.engine.Requests()
 	b.connector.Close()
 
@@ -74,16 +75,16 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d crashes", n)
 }
 
-// crash lets a machine live with one manager until a fault hits and with
-// another from then on, to the end.
+// crash reconciles a machine with one manager until a fault occurs, and then
+// with another manager until the machine is deleted.
 func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth int) {
 	b.t.Helper()
 	what := fmt.Sprintf("%s: %+v", phase, f)
-	m := b.machine(name, rich)
+	m := b.machine(name, fullMachine)
 	first := NewConnector(b.objects, b.options)
 	if phase == "delete" {
-		b.until(first, m, true, "rest")
-		m = going(m)
+		b.reconcileUntil(first, m, true, "rest")
+		m = markDeleted(m)
 	}
 	b.engine.ResetRequests()
 	b.engine.Inject(f)
@@ -98,15 +99,15 @@ func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth in
 	second := NewConnector(b.objects, b.options)
 	defer second.Close()
 	if phase == "create" {
-		b.until(second, m, true, "rest")
-		b.Expect(b.named(name)).To(HaveLen(1), what)
-		b.Expect(b.named(name)[0].NICs).To(HaveLen(2), what)
-		b.Expect(b.named(name)[0].Drive).NotTo(BeEmpty(), what)
+		b.reconcileUntil(second, m, true, "rest")
+		b.Expect(b.vmsNamed(name)).To(HaveLen(1), what)
+		b.Expect(b.vmsNamed(name)[0].NICs).To(HaveLen(2), what)
+		b.Expect(b.vmsNamed(name)[0].Drive).NotTo(BeEmpty(), what)
 		b.Expect(b.diskNames(name+"-boot-")).To(HaveLen(1), what)
 		return
 	}
-	b.until(second, m, false, "release")
-	b.Expect(b.named(name)).To(BeEmpty(), what)
+	b.reconcileUntil(second, m, false, "release")
+	b.Expect(b.vmsNamed(name)).To(BeEmpty(), what)
 	b.Eventually(func() []string { return b.diskNames(name + "-") }).Should(BeEmpty(), what)
 	_, err := second.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())

@@ -17,9 +17,9 @@ const (
 	audio  = 0x10f0
 )
 
-// graphics are the devices of a host with so many graphics cards, each with an audio
-// function in its IOMMU group.
-func graphics(names ...string) []ovirtsim.DeviceSpec {
+// graphicsCards returns the devices of a host with graphics cards, each with an
+// audio function in its IOMMU group.
+func graphicsCards(names ...string) []ovirtsim.DeviceSpec {
 	out := []ovirtsim.DeviceSpec{{Name: "pci_0000_00_1f_0", VendorID: 0x8086, DeviceID: 0x1234, IOMMUGroup: 1}}
 	for i, name := range names {
 		group := int64(20 + i)
@@ -29,17 +29,17 @@ func graphics(names ...string) []ovirtsim.DeviceSpec {
 	return out
 }
 
-func withGraphics(m *infrav1.NovaZVirtMachine) {
+func withGraphicsCard(m *infrav1.NovaZVirtMachine) {
 	m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: tesla}}
 }
 
-// devicesOf returns the host that a VM is pinned to and its host devices, without
-// those that are there because of their IOMMU group.
+// devicesOf returns the host that a VM is pinned to and its host devices,
+// without the devices that were added because of their IOMMU group.
 func (b *bed) devicesOf(name string) (host string, devices []string) {
 	b.t.Helper()
-	b.Expect(b.named(name)).To(HaveLen(1))
+	b.Expect(b.vmsNamed(name)).To(HaveLen(1))
 	var vm ovirt.VM
-	b.Expect(xml.Unmarshal([]byte(b.admin("GET", "/vms/"+b.named(name)[0].ID+"?follow=host_devices", "")), &vm)).To(Succeed())
+	b.Expect(xml.Unmarshal([]byte(b.admin("GET", "/vms/"+b.vmsNamed(name)[0].ID+"?follow=host_devices", "")), &vm)).To(Succeed())
 	b.Expect(vm.PlacementPolicy.Affinity).To(Equal("pinned"))
 	b.Expect(vm.PlacementPolicy.Hosts.Hosts).To(HaveLen(1))
 	for _, d := range vm.HostDevices.Devices {
@@ -53,19 +53,19 @@ func (b *bed) devicesOf(name string) (host string, devices []string) {
 func withHosts(o *ovirtsim.Options) {
 	o.Inventory.Hosts = []ovirtsim.HostSpec{
 		{Name: "host1", Cores: 16, MemoryMiB: 128 << 10},
-		{Name: "host2", Cores: 16, MemoryMiB: 1 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00", "pci_0000_05_00")},
-		{Name: "gpu1", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00")},
-		{Name: "gpu2", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00")},
+		{Name: "host2", Cores: 16, MemoryMiB: 1 << 10, Devices: graphicsCards("pci_0000_03_00", "pci_0000_04_00", "pci_0000_05_00")},
+		{Name: "gpu1", Cores: 16, MemoryMiB: 64 << 10, Devices: graphicsCards("pci_0000_03_00")},
+		{Name: "gpu2", Cores: 16, MemoryMiB: 64 << 10, Devices: graphicsCards("pci_0000_03_00", "pci_0000_04_00")},
 	}
 }
 
-// The engine neither chooses hosts for devices nor finds before a start that two VMs
-// have one.
+// The engine does not choose hosts for devices, and it does not detect before a
+// start that two VMs have the same device.
 func TestHostDevices(t *testing.T) {
 	b := newBed(t, withHosts)
 	used := map[string][]string{}
 	for _, name := range []string{"worker-1", "worker-2"} {
-		b.create(name, withGraphics)
+		b.create(name, withGraphicsCard)
 		host, devices := b.devicesOf(name)
 		used[host] = append(used[host], devices...)
 	}
@@ -73,72 +73,75 @@ func TestHostDevices(t *testing.T) {
 		m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: audio}, {VendorID: nvidia, DeviceID: tesla}}
 	})
 	host, devices := b.devicesOf("worker-3")
-	b.Expect(devices).To(HaveLen(2), "the device that came with its group is one of the VM's own")
+	b.Expect(devices).To(HaveLen(2), "the device that was added with its group is one of the VM's own devices")
 	used[host] = append(used[host], devices[0])
 	b.Expect(used).To(HaveLen(2))
 	for _, devices := range used {
 		b.Expect(devices).To(HaveEach(HavePrefix("pci_0000_0")))
 	}
 
-	b.Expect(b.fails(b.machine("worker-4", withGraphics), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("10de:1eb8")))
-	b.until(b.connector, going(third), false, "release")
-	b.create("worker-4", withGraphics)
+	b.Expect(b.expectFailure(b.machine("worker-4", withGraphicsCard), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("10de:1eb8")))
+	b.reconcileUntil(b.connector, markDeleted(third), false, "release")
+	b.create("worker-4", withGraphicsCard)
 }
 
-// A VM that does not run yet has its devices, whichever manager asks.
-func TestHostDevicesOfVMsThatDoNotRun(t *testing.T) {
+// A VM that does not run yet keeps its devices, also when another manager
+// chooses devices.
+func TestHostDevicesOfStoppedVMs(t *testing.T) {
 	b := newBed(t, withHosts)
 	only := func(m *infrav1.NovaZVirtMachine) {
-		withGraphics(m)
+		withGraphicsCard(m)
 		m.Spec.Placement.Hosts = []string{"gpu1"}
 	}
 	first := b.machine("worker-1", only)
-	b.until(b.connector, first, false, "create")
+	b.reconcileUntil(b.connector, first, false, "create")
 	second := b.machine("worker-2", only)
-	b.Expect(b.fails(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
+	b.Expect(b.expectFailure(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
 
 	b.connector = b.newConnector()
-	b.Eventually(func() []ovirtsim.VM { return b.named("worker-1") }).Should(ContainElement(HaveField("Status", "down")))
-	b.Expect(b.fails(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
-	b.until(b.connector, first, true, "rest")
+	b.Eventually(func() []ovirtsim.VM { return b.vmsNamed("worker-1") }).Should(ContainElement(HaveField("Status", "down")))
+	b.Expect(b.expectFailure(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
+	b.reconcileUntil(b.connector, first, true, "rest")
 	_, devices := b.devicesOf("worker-1")
 	b.Expect(devices).To(ConsistOf("pci_0000_03_00_0"))
 }
 
-// The permits of the guide are sufficient, with the one that it lists for the field.
+// The permissions in the guide are sufficient, including the one that it lists
+// for the field.
 func TestRoleForHostDevices(t *testing.T) {
-	b := newLeastBed(t, func(*ovirtsim.UserSpec) {}, withHosts)
-	guide := guidePermits(b.WithT)
-	b.Expect(b.fails(b.machine("worker-1", withGraphics), infrav1.PermissionDeniedReason)).To(HaveOccurred())
+	b := newBedWithRole(t, func(*ovirtsim.UserSpec) {}, withHosts)
+	guide := documentedPermissions(b.WithT)
+	b.Expect(b.expectFailure(b.machine("worker-1", withGraphicsCard), infrav1.PermissionDeniedReason)).To(HaveOccurred())
 	b.Expect(b.engine.SetPermits(leastUser, append(guide, "edit_admin_vm_properties"))).To(Succeed())
-	b.create("worker-1", withGraphics)
+	b.create("worker-1", withGraphicsCard)
 	_, devices := b.devicesOf("worker-1")
 	b.Expect(devices).To(HaveLen(1))
 }
 
-// The connection is lost when the device is added, before and after the engine did so.
-func TestHostDeviceWhoseAnswerWasLost(t *testing.T) {
+// The connection is lost when the device is added, before or after the engine
+// has added it.
+func TestHostDeviceWithLostResponse(t *testing.T) {
 	b := newBed(t, withHosts)
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/hostdevices", Drop: true})
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/hostdevices", Drop: true, After: true})
-	b.create("worker-1", withGraphics)
+	b.create("worker-1", withGraphicsCard)
 	_, devices := b.devicesOf("worker-1")
 	b.Expect(devices).To(HaveLen(1))
 }
 
-// The engine refuses to start a VM whose device another VM runs with.
-func TestHostDeviceThatAnotherVMRunsWith(t *testing.T) {
+// The engine rejects the start of a VM whose device a running VM uses.
+func TestHostDeviceInUse(t *testing.T) {
 	b := newBed(t, withHosts)
-	m := b.machine("worker-1", withGraphics)
-	b.until(b.connector, m, false, "create")
-	b.until(b.connector, m, false, "start")
-	b.Eventually(func() []ovirtsim.VM { return b.named("worker-1") }).Should(ContainElement(HaveField("Status", "up")))
+	m := b.machine("worker-1", withGraphicsCard)
+	b.reconcileUntil(b.connector, m, false, "create")
+	b.reconcileUntil(b.connector, m, false, "start")
+	b.Eventually(func() []ovirtsim.VM { return b.vmsNamed("worker-1") }).Should(ContainElement(HaveField("Status", "up")))
 	host, _ := b.devicesOf("worker-1")
 
 	template := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))
 	foreign := b.idOf(b.admin("POST", "/vms", `<vm><name>foreign</name><cluster><name>Default</name></cluster><template id="`+template+`"/>
 		<placement_policy><affinity>pinned</affinity><hosts><host id="`+host+`"/></hosts></placement_policy></vm>`))
-	b.Eventually(func() []ovirtsim.VM { return b.named("foreign") }).Should(ContainElement(HaveField("Status", "down")))
+	b.Eventually(func() []ovirtsim.VM { return b.vmsNamed("foreign") }).Should(ContainElement(HaveField("Status", "down")))
 	for _, device := range []string{"pci_0000_03_00_0", "pci_0000_04_00_0"} {
 		b.admin("POST", "/vms/"+foreign+"/hostdevices", "<host_device><name>"+device+"</name></host_device>")
 	}

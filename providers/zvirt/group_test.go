@@ -10,9 +10,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// While the engine performs one machine's change of an affinity group, other
-// machines are queued: each of their reconciles returns, and does not wait.
-func TestGroupChangesHoldNoWorker(t *testing.T) {
+// While the engine executes one machine's change of an affinity group, other
+// machines are queued: each of their reconciles returns and does not wait.
+func TestGroupChangesDoNotBlockWorkers(t *testing.T) {
 	b := newBed(t)
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	block := func(method, path string) {
@@ -41,6 +41,6 @@ func TestGroupChangesHoldNoWorker(t *testing.T) {
 	b.Consistently(done).ShouldNot(Receive())
 	close(release)
 	b.Eventually(done).Should(Receive(BeNil()))
-	b.Eventually(b.connector.Changes()).Should(Receive(Equal(keyOf(second))), "a queued machine is called")
-	b.until(b.connector, second, true, "rest")
+	b.Eventually(b.connector.Changes()).Should(Receive(Equal(keyOf(second))), "the key of a queued machine is delivered")
+	b.reconcileUntil(b.connector, second, true, "rest")
 }

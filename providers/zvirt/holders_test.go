@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// marked returns the names of the VMs that the inventory tells of the cluster.
-func (b *bed) marked() []string {
+// ownedVMs returns the names of the VMs that Inspect reports for the cluster.
+func (b *bed) ownedVMs() []string {
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	if err != nil {
 		return nil
@@ -27,46 +27,46 @@ func (b *bed) marked() []string {
 	return out
 }
 
-// TestMarkedVMs: the list that the mirror reads anyway tells all VMs of a
-// cluster, also to a manager that has no machine.
-func TestMarkedVMs(t *testing.T) {
+// TestOwnedVMs checks that the list that the cache reads anyway contains all
+// VMs of a cluster, also for a manager that has no machine.
+func TestOwnedVMs(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	b.create("worker-2")
-	b.Eventually(b.marked).Should(ConsistOf("worker-1", "worker-2"))
+	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1", "worker-2"))
 
 	b.connector = b.newConnector()
-	b.Eventually(b.marked).Should(ConsistOf("worker-1", "worker-2"), "a manager that has not asked about a machine")
+	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1", "worker-2"), "a manager that has not observed a machine")
 	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = uuid.NewString()
-	b.Expect(b.marked()).To(BeEmpty(), "another cluster has none of them")
+	b.Expect(b.ownedVMs()).To(BeEmpty(), "another cluster has none of them")
 }
 
-// A VM that has another name than its machine is reported by the machine's name,
-// also after a restart of the manager.
-func TestNamedVM(t *testing.T) {
+// A VM with another name than its machine is reported with the name of the
+// machine, also after a restart of the manager.
+func TestVMWithAnotherName(t *testing.T) {
 	b := newBed(t)
 	named := func(template string) func(*infrav1.NovaZVirtMachine) {
 		return func(m *infrav1.NovaZVirtMachine) { m.Spec.Naming.Template = template }
 	}
 	m := b.create("worker-1", named("K8S_{{ .machine.name }}"))
-	b.Expect(b.named("K8S_worker-1")).To(HaveLen(1))
+	b.Expect(b.vmsNamed("K8S_worker-1")).To(HaveLen(1))
 	vm, err := b.connect(m).Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
 
 	b.connector = b.newConnector()
-	b.Eventually(b.marked).Should(ConsistOf("worker-1"))
+	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1"))
 	unpublished := m.DeepCopy()
 	unpublished.Spec.ProviderID = ""
-	b.Eventually(func() hypervisor.State { return b.connectedSees(unpublished) }).Should(Equal(hypervisor.Running), "its ID was not written down")
+	b.Eventually(func() hypervisor.State { return b.observedState(unpublished) }).Should(Equal(hypervisor.Running), "the machine has no provider ID")
 
 	other := b.machine("worker-2", named("K8S_worker-1"))
-	b.Expect(b.fails(other, infrav1.NameConflictReason)).To(HaveOccurred())
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("K8S_worker-1")).To(BeEmpty())
+	b.Expect(b.expectFailure(other, infrav1.NameConflictReason)).To(HaveOccurred())
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("K8S_worker-1")).To(BeEmpty())
 }
 
-func TestAddressThatAnotherVMHas(t *testing.T) {
+func TestAddressInUse(t *testing.T) {
 	b := newBed(t)
 	address := func(text string) func(*infrav1.NovaZVirtMachine) {
 		return func(m *infrav1.NovaZVirtMachine) {
@@ -74,11 +74,11 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 		}
 	}
 	orphan := b.machine("orphan", address("10.1.2.3/24"))
-	b.until(b.connector, orphan, true, "rest")
-	b.Expect(b.admin("GET", "/vms/"+b.named("orphan")[0].ID, "")).To(ContainSubstring("addresses=10.1.2.3"), "the address outlives the user data")
-	// The manager of a restored backup knows nothing of the machine.
+	b.reconcileUntil(b.connector, orphan, true, "rest")
+	b.Expect(b.admin("GET", "/vms/"+b.vmsNamed("orphan")[0].ID, "")).To(ContainSubstring("addresses=10.1.2.3"), "the address outlives the user data")
+	// The manager of a restored backup has no such machine.
 	b.connector = b.newConnector()
-	b.Eventually(b.marked).Should(ConsistOf("orphan"))
+	b.Eventually(b.ownedVMs).Should(ConsistOf("orphan"))
 
 	static, pooled := b.machine("static", address("10.1.2.3/24")), b.machine("pooled")
 	taken := launch
@@ -86,9 +86,9 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	pooled.Spec.Network.Interfaces[0].AddressesFromPools = append(pooled.Spec.Network.Interfaces[0].AddressesFromPools, ipamv1.IPPoolReference{Name: "pool"})
 	for m, l := range map[*infrav1.NovaZVirtMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
 		err := b.connect(m).Create(b.ctx(), m, l)
-		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.named("orphan")[0].ID+`) already has the address 10.1.2.3`)), m.Name)
+		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.vmsNamed("orphan")[0].ID+`) already has the address 10.1.2.3`)), m.Name)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.AddressInUseReason))
-		b.Expect(b.named(m.Name)).To(BeEmpty())
+		b.Expect(b.vmsNamed(m.Name)).To(BeEmpty())
 	}
-	b.until(b.connector, b.machine("free", address("10.1.2.4/24")), true, "rest")
+	b.reconcileUntil(b.connector, b.machine("free", address("10.1.2.4/24")), true, "rest")
 }

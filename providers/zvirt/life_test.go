@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// writes are the requests so far that change something.
+// writes returns the number of requests so far that change the engine.
 func (b *bed) writes() map[string]int {
 	out := map[string]int{}
 	for request, n := range b.engine.Requests() {
@@ -41,7 +41,7 @@ func TestLife(t *testing.T) {
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
 	})
-	vm := b.until(b.connector, m, true, "rest")
+	vm := b.reconcileUntil(b.connector, m, true, "rest")
 	created := b.writes()
 	b.Expect(created).To(Equal(map[string]int{
 		"POST /vms": 1, "POST /vms/{}/nics": 1, "PUT /disks/{}": 1, "POST /vms/{}/diskattachments": 1,
@@ -52,28 +52,28 @@ func TestLife(t *testing.T) {
 	b.Expect(vm.UserData).To(BeFalse())
 	b.Expect(vm.OutOfSync).To(BeEmpty())
 	b.Expect(vm.Host).To(HavePrefix("host"))
-	id := b.named("worker-1")[0].ID
+	id := b.vmsNamed("worker-1")[0].ID
 	b.Expect(m.Spec.ProviderID).To(Equal("zvirt://" + id))
 	b.Expect(b.diskNames("worker-1-")).To(HaveLen(2))
 
 	b.engine.ResetRequests()
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	t.Logf("requests to delete: %v", b.engine.Requests())
 	b.Expect(b.writes()).To(Equal(map[string]int{"POST /vms/{}/stop": 1, "DELETE /vms/{}": 1}))
 	b.Expect(b.engine.Requests()["GET /vms/{}/diskattachments"]).To(Equal(1))
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /vms/{}"))
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 	b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
 }
 
-func TestRestCostsNothing(t *testing.T) {
+func TestSteadyStateSendsNoRequests(t *testing.T) {
 	b := newBed(t)
-	b.options.timeouts.Poll.Idle = soon * 10
-	b.options.timeouts.Poll.Groups = soon * 10
+	b.options.timeouts.Poll.Idle = timeout * 10
+	b.options.timeouts.Poll.Groups = timeout * 10
 	c := b.newConnector()
 	m := b.machine("worker-1")
-	b.until(c, m, true, "rest")
-	// The look after the last step may still be under way.
+	b.reconcileUntil(c, m, true, "rest")
+	// The poll after the last step may still be in progress.
 	b.Eventually(func() int {
 		b.engine.ResetRequests()
 		for range 20 {
@@ -86,17 +86,17 @@ func TestRestCostsNothing(t *testing.T) {
 	b.Expect(b.engine.Connections().Made).To(BeZero())
 }
 
-func TestUserDataIsCarriedWordByWordAndTakenBack(t *testing.T) {
+func TestUserDataIsSetAndRemoved(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	vm := b.until(b.connector, m, false, "rest")
+	vm := b.reconcileUntil(b.connector, m, false, "rest")
 	b.Expect(vm.UserData).To(BeTrue(), "the node has not joined")
-	got := b.named("worker-1")[0]
+	got := b.vmsNamed("worker-1")[0]
 	data := string(got.Drive["openstack/latest/user_data"])
 	b.Expect(data).To(HavePrefix("#cloud-config\n"), "the engine's own document comes first")
 	b.Expect(data).To(HaveSuffix(string(launch.UserData) + "disable_root: true\nssh_pwauth: false\n"))
 	b.Expect(b.admin("GET", "/vms/"+got.ID, "")).To(ContainSubstring("write_files"))
-	vm = b.until(b.connector, m, true, "rest")
+	vm = b.reconcileUntil(b.connector, m, true, "rest")
 	b.Expect(vm.UserData).To(BeFalse())
 	shown := b.admin("GET", "/vms/"+got.ID, "")
 	b.Expect(shown).NotTo(ContainSubstring("write_files"))
@@ -108,16 +108,16 @@ func TestIgnition(t *testing.T) {
 	m := b.machine("worker-1")
 	d := b.connect(m)
 	b.Expect(d.Create(b.ctx(), m, hypervisor.CreateOptions{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
-	b.until(b.connector, m, false, "rest")
-	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).To(ContainSubstring(`"3.4.0"`))
-	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
+	b.reconcileUntil(b.connector, m, false, "rest")
+	b.Expect(string(b.vmsNamed("worker-1")[0].Drive["openstack/latest/user_data"])).To(ContainSubstring(`"3.4.0"`))
+	b.Expect(string(b.vmsNamed("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
 }
 
-// User data is removed although a tag of the machine can never be set.
+// User data is removed although a tag of the machine cannot be added.
 func TestUserDataIsRemovedWithoutTags(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	b.Expect(b.until(b.connector, m, false, "rest").UserData).To(BeTrue())
+	b.Expect(b.reconcileUntil(b.connector, m, false, "rest").UserData).To(BeTrue())
 	m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "none"}}
 	b.Eventually(func(g Gomega) {
 		vm, _, err := b.reconcile(b.connector, m, true)
@@ -126,7 +126,7 @@ func TestUserDataIsRemovedWithoutTags(t *testing.T) {
 	}).Should(Succeed())
 }
 
-func TestUserDataThatCannotBePassedOn(t *testing.T) {
+func TestInvalidUserData(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
 	for _, l := range []hypervisor.CreateOptions{
@@ -139,7 +139,7 @@ func TestUserDataThatCannotBePassedOn(t *testing.T) {
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 		b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
 	}
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 }
 
 func TestInterfaces(t *testing.T) {
@@ -155,8 +155,8 @@ func TestInterfaces(t *testing.T) {
 	l := launch
 	l.Interfaces = [][]hypervisor.Address{nil, {{Prefix: netip.MustParsePrefix("10.1.0.5/20"), Gateway: netip.MustParseAddr("10.1.0.1")}}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
-	b.until(b.connector, m, false, "rest")
-	vm := b.named("worker-1")[0]
+	b.reconcileUntil(b.connector, m, false, "rest")
+	vm := b.vmsNamed("worker-1")[0]
 	b.Expect(vm.NICs).To(HaveLen(2))
 	b.Expect(vm.NICs[0].MAC).To(Equal("02:aa:00:00:00:01"))
 	b.Expect([]string{vm.NICs[0].Network, vm.NICs[1].Network}).To(Equal([]string{"ovirtmgmt", "storage"}))
@@ -166,10 +166,10 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-func TestAddressesAreTheNodesOwn(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	vm := b.until(b.connector, m, true, "rest")
+	vm := b.reconcileUntil(b.connector, m, true, "rest")
 	b.Expect(vm.Addresses).To(Equal([]clusterv1.MachineAddress{
 		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"},
 		{Type: clusterv1.MachineHostName, Address: "worker-1"},
@@ -177,7 +177,7 @@ func TestAddressesAreTheNodesOwn(t *testing.T) {
 	}))
 }
 
-func TestEndpointOfTheClusterDoesNotCountEither(t *testing.T) {
+func TestAddressesWithoutEndpoint(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
@@ -186,7 +186,7 @@ func TestEndpointOfTheClusterDoesNotCountEither(t *testing.T) {
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
 	b.Expect(b.objects.Create(b.ctx(), cluster)).To(Succeed())
 	m := b.machine("worker-1")
-	vm := b.until(b.connector, m, true, "rest")
+	vm := b.reconcileUntil(b.connector, m, true, "rest")
 	b.Expect(vm.Addresses).NotTo(ContainElement(HaveField("Address", endpoint)))
 }
 
@@ -206,7 +206,7 @@ func TestHardware(t *testing.T) {
 		m.Spec.CloneMode = infrav1.CloneFull
 		m.Spec.Disks.Boot = infrav1.NovaZVirtBootDisk{SizeGiB: 12, StorageDomain: "data2", Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick}
 	})
-	vm := b.named(m.Name)[0]
+	vm := b.vmsNamed(m.Name)[0]
 	b.Expect(vm.CPUs).To(BeEquivalentTo(4))
 	b.Expect(vm.MemoryMiB).To(BeEquivalentTo(4096))
 	shown := b.admin("GET", "/vms/"+vm.ID+"?follow=graphics_consoles", "")
@@ -217,7 +217,7 @@ func TestHardware(t *testing.T) {
 	} {
 		b.Expect(shown).To(ContainSubstring(want))
 	}
-	b.Expect(shown).NotTo(ContainSubstring("<protocol>"), "the consoles are gone")
+	b.Expect(shown).NotTo(ContainSubstring("<protocol>"), "the consoles are removed")
 	disks := b.admin("GET", "/vms/"+vm.ID+"/diskattachments?follow=disk", "")
 	b.Expect(disks).To(And(ContainSubstring("<format>raw</format>"), ContainSubstring("<provisioned_size>12884901888</provisioned_size>")))
 }
@@ -229,7 +229,7 @@ func TestPinned(t *testing.T) {
 			m.Spec.Placement.Hosts = []string{host}
 			m.Spec.MigrationMode = infrav1.MigrationPinned
 		})
-		b.Expect(b.named("on-" + host)[0].Host).To(Equal(host))
+		b.Expect(b.vmsNamed("on-" + host)[0].Host).To(Equal(host))
 	}
 }
 
@@ -238,26 +238,26 @@ func TestInstanceType(t *testing.T) {
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Medium"}
 	})
-	b.Expect(b.named(m.Name)[0].MemoryMiB).To(BeEquivalentTo(4096))
-	b.Expect(b.named(m.Name)[0].CPUs).To(BeEquivalentTo(2))
+	b.Expect(b.vmsNamed(m.Name)[0].MemoryMiB).To(BeEquivalentTo(4096))
+	b.Expect(b.vmsNamed(m.Name)[0].CPUs).To(BeEquivalentTo(2))
 }
 
-func TestPoweredOffOutside(t *testing.T) {
+func TestPoweredOffByUser(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.drain(m.Name)
 	b.Expect(b.engine.GuestStopped("worker-1")).To(Succeed())
-	b.told("worker-1")
-	b.until(b.connector, m, true, "start")
-	b.until(b.connector, m, true, "rest")
+	b.expectChange("worker-1")
+	b.reconcileUntil(b.connector, m, true, "start")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestMigrationIsFollowed(t *testing.T) {
+func TestMigration(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	vm, _, err := b.reconcile(b.connector, m, true)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.admin("POST", "/vms/"+b.named("worker-1")[0].ID+"/migrate", "<action/>")
+	b.admin("POST", "/vms/"+b.vmsNamed("worker-1")[0].ID+"/migrate", "<action/>")
 	b.Eventually(func() string {
 		now, _, _ := b.reconcile(b.connector, m, true)
 		return now.Host
@@ -267,13 +267,13 @@ func TestMigrationIsFollowed(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("up"))
+	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("up"))
 	b.Eventually(func(g Gomega) {
 		d := b.connect(m)
-		vm, err := d.Observe(b.ctx(), going(m))
+		vm, err := d.Observe(b.ctx(), markDeleted(m))
 		g.Expect(err).NotTo(HaveOccurred())
 		if vm.State == hypervisor.Running {
-			g.Expect(d.Shutdown(b.ctx(), going(m))).To(Succeed())
+			g.Expect(d.Shutdown(b.ctx(), markDeleted(m))).To(Succeed())
 		}
 		g.Expect(vm.State).To(Equal(hypervisor.Stopped))
 	}).Should(Succeed())
@@ -281,69 +281,69 @@ func TestShutdown(t *testing.T) {
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
 }
 
-// A guest that hangs while it shuts down, such as one that cannot unmount, keeps
-// its VM powering_down without end.
-func TestGuestThatHangsAsItShutsDown(t *testing.T) {
+// A guest that hangs during its shutdown, for instance because it cannot
+// unmount a file system, keeps the status of its VM at powering_down.
+func TestGuestHangsDuringShutdown(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("up"))
+	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("up"))
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/shutdown", Work: true})
 	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 6}
-	m = going(m)
-	hanging := func() bool { return b.named("worker-1")[0].Status == "powering_down" }
+	m = markDeleted(m)
+	hanging := func() bool { return b.vmsNamed("worker-1")[0].Status == "powering_down" }
 	b.Eventually(func() bool {
 		_, _, err := b.reconcile(b.connector, m, false)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(BeEmpty())
 		return hanging()
 	}).Should(BeTrue())
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
-	b.until(b.connector, m, false, "shutdown")
-	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1), "the guest was asked already")
-	b.until(b.connector, m, false, "release")
+	b.reconcileUntil(b.connector, m, false, "shutdown")
+	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1), "the request is not repeated")
+	b.reconcileUntil(b.connector, m, false, "release")
 	b.Expect(time.Since(m.DeletionTimestamp.Time)).To(BeNumerically(">", m.Spec.PowerOff.Timeout()))
 	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1))
 	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(Equal(1))
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 }
 
-func TestPowerThatIsNotTakenAwayIsTakenAgain(t *testing.T) {
+func TestPowerOffIsRepeated(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.PowerOff = 200 * time.Millisecond
 	c := b.newConnector()
 	m := b.machine("worker-1")
-	b.until(c, m, true, "rest")
+	b.reconcileUntil(c, m, true, "rest")
 	const vain = 3
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/stop", Work: true, Times: vain})
 	began := time.Now()
-	b.until(c, going(m), false, "release")
+	b.reconcileUntil(c, markDeleted(m), false, "release")
 	took := time.Since(began)
 	b.Expect(took).To(BeNumerically(">", vain*b.options.timeouts.PowerOff))
 	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(And(
-		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.timeouts.PowerOff)), "not at each look")
+		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.timeouts.PowerOff)), "not with each Observe")
 }
 
-func TestGuestThatCannotBeAsked(t *testing.T) {
-	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimePoweringUp] = soon * 10 })
+func TestGuestUnreachable(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimePoweringUp] = timeout * 10 })
 	m := b.machine("worker-1")
-	b.until(b.connector, m, false, "start")
+	b.reconcileUntil(b.connector, m, false, "start")
 	b.Eventually(func() string {
 		_, err := b.connect(m).Observe(b.ctx(), m)
 		b.Expect(err).NotTo(HaveOccurred())
 		return hypervisor.ReasonFor(b.connect(m).Shutdown(b.ctx(), m), "")
 	}).Should(Equal(infrav1.GuestUnreachableReason))
-	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/shutdown"), "the engine would take the power away")
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/shutdown"), "the engine would power the VM off")
 }
 
-// told waits until a machine is delivered.
-func (b *bed) told(name string) {
+// expectChange waits until the key of a machine is delivered.
+func (b *bed) expectChange(name string) {
 	b.t.Helper()
 	b.Eventually(b.connector.Changes()).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
 }
 
-// drain takes from the queue until it is empty.
+// drain reads the queue until it is empty.
 func (b *bed) drain(name string) {
 	b.t.Helper()
-	b.told(name)
+	b.expectChange(name)
 	b.Consistently(func() bool {
 		select {
 		case <-b.connector.Changes():

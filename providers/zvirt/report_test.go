@@ -12,7 +12,7 @@ import (
 func TestGuestReports(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-0")
-	id := b.named("worker-0")[0].ID
+	id := b.vmsNamed("worker-0")[0].ID
 	look := func() hypervisor.Report {
 		vm, err := b.connect(m).Observe(b.ctx(), m)
 		b.Expect(err).NotTo(HaveOccurred())

@@ -21,8 +21,9 @@ const (
 	leastPassword = "least"
 )
 
-// guidePermits returns the permits that docs/zvirt.md lists for the role.
-func guidePermits(g *WithT) (names []string) {
+// documentedPermissions returns the permissions that docs/zvirt.md lists for
+// the role.
+func documentedPermissions(g *WithT) (names []string) {
 	text, err := os.ReadFile("../../docs/zvirt.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	row := regexp.MustCompile(`(?m)^\| the data center, or .*$`).FindString(string(text))
@@ -33,16 +34,17 @@ func guidePermits(g *WithT) (names []string) {
 	return names
 }
 
-// newLeastBed returns a bed whose cluster has a user with the documented role.
-func newLeastBed(t *testing.T, change func(*ovirtsim.UserSpec), options ...func(*ovirtsim.Options)) *bed {
+// newBedWithRole returns a bed whose cluster uses a user with the documented
+// role.
+func newBedWithRole(t *testing.T, change func(*ovirtsim.UserSpec), options ...func(*ovirtsim.Options)) *bed {
 	t.Helper()
 	spec := ovirtsim.UserSpec{
-		Name: leastUser, Password: leastPassword, Permits: guidePermits(NewWithT(t)), On: []string{"data_center/Default"},
+		Name: leastUser, Password: leastPassword, Permits: documentedPermissions(NewWithT(t)), On: []string{"data_center/Default"},
 		SystemPermits: []string{"tag_management"},
 	}
 	change(&spec)
 	b := newBed(t, append(options, func(o *ovirtsim.Options) { o.Users = []ovirtsim.UserSpec{spec} })...)
-	b.enrich()
+	b.addReferences()
 	secret := &corev1.Secret{}
 	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: "tenant"}, secret)).To(Succeed())
 	secret.Data["username"], secret.Data["password"] = []byte(leastUser), []byte(leastPassword)
@@ -50,9 +52,9 @@ func newLeastBed(t *testing.T, change func(*ovirtsim.UserSpec), options ...func(
 	return b
 }
 
-// lives has a machine created and deleted, with a foreign disk that is kept. It
-// returns the first failure, or nil.
-func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
+// createAndDelete creates and deletes a machine with a foreign disk that must
+// be kept. It returns the first failure, or nil.
+func (b *bed) createAndDelete(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
 	b.t.Helper()
 	released := false
 	b.Eventually(func() bool {
@@ -61,8 +63,8 @@ func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
 		case err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsTransient(err):
 			failed = err
 		case err == nil && did == "rest":
-			b.attach(b.named(m.Name)[0].ID, disk)
-			m = going(m)
+			b.attach(b.vmsNamed(m.Name)[0].ID, disk)
+			m = markDeleted(m)
 		case err == nil && did == "release":
 			released = true
 		}
@@ -71,49 +73,50 @@ func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
 	return failed
 }
 
-// A role with the permits of the guide is sufficient for all steps of a machine.
-// Without one of them, the step that needs it fails with PermissionDenied.
+// A role with the permissions in the guide is sufficient for all steps of a
+// machine. Without one of them, the step that needs it fails with
+// PermissionDenied.
 func TestLeastRole(t *testing.T) {
-	b := newLeastBed(t, func(*ovirtsim.UserSpec) {})
-	guide := guidePermits(b.WithT)
+	b := newBedWithRole(t, func(*ovirtsim.UserSpec) {})
+	guide := documentedPermissions(b.WithT)
 	disk := b.foreignDisk("pvc-1")
-	b.Expect(b.lives(b.machine("worker", rich), disk)).To(Succeed())
+	b.Expect(b.createAndDelete(b.machine("worker", fullMachine), disk)).To(Succeed())
 	for i, lacking := range guide {
 		t.Run("without "+lacking, func(t *testing.T) {
 			g := NewWithT(t)
-			m := b.machine(fmt.Sprintf("without-%d", i), rich)
+			m := b.machine(fmt.Sprintf("without-%d", i), fullMachine)
 			if lacking == "shut_down_vm" {
 				m.Spec.PowerOff.Mode = infrav1.PowerOffSoftThenHard
 			}
 			g.Expect(b.engine.SetPermits(leastUser, slices.DeleteFunc(slices.Clone(guide), func(p string) bool { return p == lacking }))).To(Succeed())
 			if lacking == "login" {
 				b.engine.ExpireTokens()
-				g.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("not authorized to perform login")))
+				g.Expect(b.expectFailure(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("not authorized to perform login")))
 			} else {
-				err := b.lives(m, disk)
+				err := b.createAndDelete(m, disk)
 				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason), "%v", err)
 				g.Expect(err).To(MatchError(ContainSubstring("not authorized to perform this action")))
 			}
 			g.Expect(b.engine.SetPermits(leastUser, guide)).To(Succeed())
-			b.until(b.connector, going(m), false, "release")
+			b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 		})
 	}
 }
 
-// The role is given on the objects that the guide names. Without one of them, the
-// step that needs it fails with PermissionDenied.
+// The role is assigned on the objects that the guide lists. Without one of
+// them, the step that needs it fails with PermissionDenied.
 func TestRoleOnObjects(t *testing.T) {
 	places := []string{"cluster/Default", "storage_domain/data1", "template/" + templateName}
 	for _, lacking := range append([]string{"", "the system"}, places...) {
 		t.Run("without "+lacking, func(t *testing.T) {
-			b := newLeastBed(t, func(u *ovirtsim.UserSpec) {
+			b := newBedWithRole(t, func(u *ovirtsim.UserSpec) {
 				u.On = slices.DeleteFunc(slices.Clone(places), func(p string) bool { return p == lacking })
 				if lacking == "the system" {
 					u.SystemPermits = nil
 					u.Permits = append(u.Permits, "tag_management")
 				}
 			})
-			err := b.lives(b.machine("worker", rich), b.foreignDisk("pvc-1"))
+			err := b.createAndDelete(b.machine("worker", fullMachine), b.foreignDisk("pvc-1"))
 			if lacking == "" {
 				b.Expect(err).NotTo(HaveOccurred())
 				return

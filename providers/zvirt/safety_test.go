@@ -15,7 +15,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// foreignVM makes a VM of somebody else's in a cluster of the engine.
+// foreignVM creates a VM that no machine owns in a cluster of the engine.
 func (b *bed) foreignVM(name, cluster, comment string) string {
 	b.t.Helper()
 	return b.idOf(b.admin("POST", "/vms", fmt.Sprintf(
@@ -27,13 +27,13 @@ func TestNameTakenInTheSameDataCenter(t *testing.T) {
 	elsewhere := b.foreignVM("worker-1", "Elsewhere", "mine")
 	foreign := b.foreignVM("worker-1", "Default", "mine")
 	m := b.machine("worker-1")
-	b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(And(
+	b.Expect(b.expectFailure(m, infrav1.NameConflictReason)).To(MatchError(And(
 		ContainSubstring("(%s) exists in the data center and does not belong to this machine", foreign), Not(ContainSubstring(elsewhere)))))
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
 
 	b.admin("DELETE", "/vms/"+foreign, "")
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
 func TestNameTakenInAnotherDataCenter(t *testing.T) {
@@ -42,43 +42,44 @@ func TestNameTakenInAnotherDataCenter(t *testing.T) {
 	b.Expect(strings.Count(answer, "<cluster ")).To(Equal(2))
 	foreign := b.foreignVM("worker-1", "Elsewhere", "mine")
 	m := b.create("worker-1")
-	b.Expect(b.named("worker-1")).To(HaveLen(2))
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(HaveLen(1))
-	b.Expect(b.named("worker-1")[0].ID).To(Equal(foreign))
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(2))
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
+	b.Expect(b.vmsNamed("worker-1")[0].ID).To(Equal(foreign))
 }
 
-// Whoever clones a VM in the engine copies its comment, too.
-func TestCopyOfOurVMIsNotOurs(t *testing.T) {
+// A user who clones a VM in the engine copies its comment, too.
+func TestCopyOfVM(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	id, err := plan.Identify(clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	copied := b.foreignVM("copy-of-worker-1", "Default", plan.Mark{ID: id}.String())
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(BeEmpty())
-	b.Expect(b.named("copy-of-worker-1")).To(HaveLen(1))
-	b.Expect(b.named("copy-of-worker-1")[0].ID).To(Equal(copied))
-	b.Expect(b.connectedSees(m)).To(Equal(hypervisor.Absent))
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
+	b.Expect(b.vmsNamed("copy-of-worker-1")).To(HaveLen(1))
+	b.Expect(b.vmsNamed("copy-of-worker-1")[0].ID).To(Equal(copied))
+	b.Expect(b.observedState(m)).To(Equal(hypervisor.Absent))
 }
 
-func (b *bed) connectedSees(m *infrav1.NovaZVirtMachine) hypervisor.State {
+func (b *bed) observedState(m *infrav1.NovaZVirtMachine) hypervisor.State {
 	vm, err := b.connect(m).Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	return vm.State
 }
 
-func TestRenamedVMIsStillOurs(t *testing.T) {
+func TestRenamedVM(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	b.admin("PUT", "/vms/"+b.named("worker-1")[0].ID, "<vm><name>renamed</name></vm>")
-	b.Consistently(func() hypervisor.State { return b.connectedSees(m) }, 10*brisk().Poll.Idle).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("renamed")).To(BeEmpty())
+	b.admin("PUT", "/vms/"+b.vmsNamed("worker-1")[0].ID, "<vm><name>renamed</name></vm>")
+	b.Consistently(func() hypervisor.State { return b.observedState(m) }, 10*testTimeouts().Poll.Idle).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("renamed")).To(BeEmpty())
 }
 
-// refused waits, without a step with a machine, until its VM cannot be told.
-func (b *bed) refused(m *infrav1.NovaZVirtMachine, reason string) error {
+// expectAmbiguous reconciles a machine until its VM cannot be identified. No
+// reconcile may take a step.
+func (b *bed) expectAmbiguous(m *infrav1.NovaZVirtMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
@@ -88,97 +89,97 @@ func (b *bed) refused(m *infrav1.NovaZVirtMachine, reason string) error {
 	return err
 }
 
-// Its ID is written down when it first reports an address: until then only the
-// name tells a VM from a copy of it.
-func TestVMRenamedBeforeItWasPublished(t *testing.T) {
-	for _, end := range []string{"named back", "unmarked"} {
+// The controller stores the ID of a VM when the VM reports its first address:
+// until then, only the name distinguishes a VM from a copy of it.
+func TestVMRenamedBeforeProviderID(t *testing.T) {
+	for _, end := range []string{"renamed back", "unmarked"} {
 		t.Run(end, func(t *testing.T) {
 			b := newBed(t)
 			m := b.machine("worker-1")
-			b.until(b.connector, m, false, "start")
+			b.reconcileUntil(b.connector, m, false, "start")
 			b.Expect(m.Spec.ProviderID).To(BeEmpty())
-			vm := b.named("worker-1")[0].ID
+			vm := b.vmsNamed("worker-1")[0].ID
 			rename := func(to string) { b.admin("PUT", "/vms/"+vm, "<vm><name>"+to+"</name></vm>") }
 			rename("renamed")
-			b.Expect(b.refused(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring("renamed (" + vm)))
-			b.Expect(b.fails(going(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
-			b.Expect(b.named("worker-1")).To(BeEmpty())
+			b.Expect(b.expectAmbiguous(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring("renamed (" + vm)))
+			b.Expect(b.expectFailure(markDeleted(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
+			b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 			if end == "unmarked" {
 				b.admin("PUT", "/vms/"+vm, "<vm><comment>mine</comment></vm>")
-				b.until(b.connector, going(m), false, "release")
-				b.Expect(b.named("renamed")).To(HaveLen(1))
+				b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+				b.Expect(b.vmsNamed("renamed")).To(HaveLen(1))
 				return
 			}
 			rename("worker-1")
-			b.until(b.connector, m, true, "rest")
-			b.until(b.connector, going(m), false, "release")
+			b.reconcileUntil(b.connector, m, true, "rest")
+			b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 			b.Expect(b.engine.VMs()).To(BeEmpty())
 		})
 	}
 }
 
-// A VM can be taken to another data center with its name and its comment.
-func TestCopyInAnotherDataCenterBeforeOursWasPublished(t *testing.T) {
+// A user can copy a VM to another data center with its name and its comment.
+func TestCopyInAnotherDataCenterBeforeProviderID(t *testing.T) {
 	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
 	m := b.machine("worker-1")
-	b.until(b.connector, m, false, "start")
+	b.reconcileUntil(b.connector, m, false, "start")
 	id, err := plan.Identify(clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	copied := b.foreignVM("worker-1", "Elsewhere", plan.Mark{ID: id}.String())
-	b.Expect(b.refused(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring(copied)))
-	b.Expect(b.fails(going(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
-	b.Expect(b.named("worker-1")).To(HaveLen(2))
+	b.Expect(b.expectAmbiguous(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring(copied)))
+	b.Expect(b.expectFailure(markDeleted(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(2))
 	b.admin("DELETE", "/vms/"+copied, "")
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(b.engine.VMs()).To(BeEmpty())
 }
 
-func TestVMWithoutItsMarkIsNobodys(t *testing.T) {
+func TestVMWithoutMark(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	vm := b.named("worker-1")[0].ID
+	vm := b.vmsNamed("worker-1")[0].ID
 	b.admin("PUT", "/vms/"+vm, "<vm><comment>a nice VM</comment></vm>")
-	err := b.fails(m, infrav1.HypervisorErrorReason)
+	err := b.expectFailure(m, infrav1.HypervisorErrorReason)
 	b.Expect(err).To(MatchError(ContainSubstring("nova-machine/")))
-	b.Expect(b.fails(going(m), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("delete the VM")))
-	b.Expect(b.named("worker-1")).To(HaveLen(1))
+	b.Expect(b.expectFailure(markDeleted(m), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("delete the VM")))
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
 
 	id, err := plan.Identify(clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.admin("PUT", "/vms/"+vm, "<vm><comment>"+plan.Mark{ID: id}.String()+"</comment></vm>")
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 }
 
-func TestVMRemovedOutsideIsAbsent(t *testing.T) {
+func TestVMRemovedByUser(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	vm := b.named("worker-1")[0].ID
+	vm := b.vmsNamed("worker-1")[0].ID
 	b.admin("POST", "/vms/"+vm+"/stop", "<action/>")
 	b.Eventually(func() int { status, _ := b.engine.Do("DELETE", "/vms/"+vm, ""); return status }).Should(Equal(200))
-	b.until(b.connector, m, true, "reportMissing")
+	b.reconcileUntil(b.connector, m, true, "reportMissing")
 }
 
-// TestForeignDisks deletes a machine with a disk of somebody else's in every
-// state that a VM can be deleted in.
+// TestForeignDisks deletes a machine with a foreign disk in each state in which
+// a VM can be deleted.
 func TestForeignDisks(t *testing.T) {
 	for _, at := range []struct {
 		name  string
 		reach func(b *bed, m *infrav1.NovaZVirtMachine)
 	}{
-		{"before its first boot", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, false, "settle") }},
-		{"as it starts", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, false, "start") }},
-		{"running", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, true, "rest") }},
+		{"before its first boot", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "sync") }},
+		{"during its start", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "start") }},
+		{"running", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, true, "rest") }},
 		{"stopped", func(b *bed, m *infrav1.NovaZVirtMachine) {
-			b.until(b.connector, m, true, "rest")
+			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.GuestStopped(m.Name)).To(Succeed())
 		}},
 		{"suspended", func(b *bed, m *infrav1.NovaZVirtMachine) {
-			b.until(b.connector, m, true, "rest")
+			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.SetVMStatus(m.Name, "suspended")).To(Succeed())
 		}},
 		{"paused", func(b *bed, m *infrav1.NovaZVirtMachine) {
-			b.until(b.connector, m, true, "rest")
+			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.SetVMStatus(m.Name, "paused")).To(Succeed())
 		}},
 	} {
@@ -188,44 +189,44 @@ func TestForeignDisks(t *testing.T) {
 			m := b.machine("worker-1")
 			at.reach(b, m)
 			b.Eventually(func() int {
-				status, _ := b.engine.Do("POST", "/vms/"+b.named(m.Name)[0].ID+"/diskattachments", fmt.Sprintf(
+				status, _ := b.engine.Do("POST", "/vms/"+b.vmsNamed(m.Name)[0].ID+"/diskattachments", fmt.Sprintf(
 					`<disk_attachment><active>true</active><bootable>false</bootable><interface>virtio_scsi</interface><disk id=%q/></disk_attachment>`, disk))
 				return status
 			}).Should(BeNumerically("<", 300))
-			b.until(b.connector, going(m), false, "release")
-			b.Expect(b.named(m.Name)).To(BeEmpty())
+			b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+			b.Expect(b.vmsNamed(m.Name)).To(BeEmpty())
 			b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
 			b.Expect(b.admin("GET", "/disks/"+disk, "")).To(ContainSubstring("<status>ok</status>"))
 		})
 	}
 }
 
-// A disk may come between the last look and the removal.
+// A user may attach a disk between the last read and the removal.
 func TestForeignDiskAtTheLastMoment(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-late")
 	m := b.create("worker-1")
-	gone := going(m)
-	b.until(b.connector, gone, false, "destroy")
-	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("down"))
+	gone := markDeleted(m)
+	b.reconcileUntil(b.connector, gone, false, "destroy")
+	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("down"))
 	b.Eventually(func() hypervisor.State {
 		vm, err := b.connect(m).Observe(b.ctx(), gone)
 		b.Expect(err).NotTo(HaveOccurred())
 		return vm.State
 	}).Should(Equal(hypervisor.Stopped))
-	b.attach(b.named("worker-1")[0].ID, disk)
+	b.attach(b.vmsNamed("worker-1")[0].ID, disk)
 	b.Expect(b.connect(m).Delete(b.ctx(), gone)).To(Succeed())
-	b.until(b.connector, gone, false, "release")
+	b.reconcileUntil(b.connector, gone, false, "release")
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 }
 
-// A disk of another that is attached after the last look is kept, if the VM is a
-// clone.
+// A foreign disk that is attached after the last read is kept if the VM is a
+// full clone.
 func TestForeignDiskWhileACloneIsRemoved(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-late")
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
-	vm := b.named("worker-1")[0].ID
+	vm := b.vmsNamed("worker-1")[0].ID
 	var attached atomic.Bool
 	attach := func(method, path string) {
 		if method == "DELETE" && path == "/vms/{}" && attached.CompareAndSwap(false, true) {
@@ -233,57 +234,58 @@ func TestForeignDiskWhileACloneIsRemoved(t *testing.T) {
 		}
 	}
 	b.onRequest.Store(&attach)
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(attached.Load()).To(BeTrue())
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 	b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
 }
 
-// The engine detaches no disk that is in a snapshot, such as that of a backup.
+// The engine cannot detach a disk that is in a snapshot, such as the snapshot
+// of a backup.
 func TestForeignDiskInSnapshot(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-1")
 	m := b.create("worker-1")
-	vm := b.named("worker-1")[0].ID
+	vm := b.vmsNamed("worker-1")[0].ID
 	b.attach(vm, disk)
 	snapshot := b.idOf(b.admin("POST", "/vms/"+vm+"/snapshots", "<snapshot><description>nightly backup</description></snapshot>"))
 	b.Eventually(func() string { return b.admin("GET", "/vms/"+vm+"/snapshots/"+snapshot, "") }).Should(ContainSubstring("<snapshot_status>ok<"))
-	b.Expect(b.fails(going(m), infrav1.DisksInSnapshotReason)).To(MatchError(And(ContainSubstring(disk), ContainSubstring(`"nightly backup"`))))
+	b.Expect(b.expectFailure(markDeleted(m), infrav1.DisksInSnapshotReason)).To(MatchError(And(ContainSubstring(disk), ContainSubstring(`"nightly backup"`))))
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 	b.admin("DELETE", "/vms/"+vm+"/snapshots/"+snapshot, "")
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(b.admin("GET", "/disks/"+disk, "")).To(ContainSubstring("<status>ok</status>"))
 }
 
 // Engines of zVirt translate messages. The driver requests them in English.
-func TestCausesOfARussianEngine(t *testing.T) {
+func TestErrorsOfLocalizedEngine(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
 	b.admin("POST", "/vms", "<vm><name>worker-1</name><cluster><name>Default</name></cluster><template><name>"+templateName+"</name></template></vm>")
-	b.Expect(b.fails(m, infrav1.NameConflictReason)).To(HaveOccurred())
+	b.Expect(b.expectFailure(m, infrav1.NameConflictReason)).To(HaveOccurred())
 }
 
 func TestDeleteProtected(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	vm := b.named("worker-1")[0].ID
+	vm := b.vmsNamed("worker-1")[0].ID
 	b.admin("PUT", "/vms/"+vm, "<vm><delete_protected>true</delete_protected></vm>")
-	b.Expect(b.fails(going(m), infrav1.DeleteProtectedReason)).To(MatchError(ContainSubstring("protected")))
+	b.Expect(b.expectFailure(markDeleted(m), infrav1.DeleteProtectedReason)).To(MatchError(ContainSubstring("protected")))
 	b.admin("PUT", "/vms/"+vm, "<vm><delete_protected>false</delete_protected></vm>")
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 }
 
-func TestHighlyAvailableVMGoes(t *testing.T) {
+func TestHighlyAvailableVMIsDeleted(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 1}
 	})
-	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
+	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 }
 
-func TestConflictsThatPass(t *testing.T) {
+func TestTransientConflicts(t *testing.T) {
 	b := newBed(t)
 	b.engine.Inject(ovirtsim.Fault{
 		Method: "POST", Path: "vms", Status: 409, Reason: "Operation Failed",
@@ -296,56 +298,56 @@ func TestConflictsThatPass(t *testing.T) {
 		return hypervisor.IsTransient(err)
 	}).Should(BeTrue())
 	b.Expect(err).To(MatchError(ContainSubstring("Related operation")))
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestUnknownStateIsNoState(t *testing.T) {
+func TestUnknownState(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.Expect(b.engine.SetVMStatus("worker-1", "unknown")).To(Succeed())
-	b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("does not know the state")))
+	b.Expect(b.expectFailure(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("does not know the state")))
 	b.Expect(b.engine.SetVMStatus("worker-1", "up")).To(Succeed())
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestFailedCreationIsToldOnce(t *testing.T) {
+func TestFailedCreationIsReportedOnce(t *testing.T) {
 	b := newBed(t)
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms", Work: true})
 	m := b.machine("worker-1")
-	b.until(b.connector, m, false, "create")
+	b.reconcileUntil(b.connector, m, false, "create")
 	var err error
 	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
 	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
 	t.Log(err)
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestFailedStartIsToldOnce(t *testing.T) {
+func TestFailedStartIsReportedOnce(t *testing.T) {
 	b := newBed(t)
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/start", Work: true})
 	m := b.machine("worker-1")
-	b.until(b.connector, m, false, "start")
+	b.reconcileUntil(b.connector, m, false, "start")
 	var err error
 	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
 	t.Log(err)
 	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
 func TestFullDomain(t *testing.T) {
 	b := newBed(t)
 	b.Expect(b.engine.SetDomain("data1", "", 499)).To(Succeed())
-	b.Expect(b.fails(b.machine("worker-1"), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("Low disk space")))
+	b.Expect(b.expectFailure(b.machine("worker-1"), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("Low disk space")))
 }
 
-func TestNoHostHasRoom(t *testing.T) {
+func TestNoHostWithCapacity(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.MemoryMiB = 128 << 10 })
-	err := b.fails(m, infrav1.InsufficientResourcesReason)
+	err := b.expectFailure(m, infrav1.InsufficientResourcesReason)
 	b.Expect(err).To(MatchError(ContainSubstring("no host that satisfies")))
 }
 
-// TestStorm has machines live and die while all goes wrong that can.
+// TestStorm creates and deletes machines while many requests fail.
 func TestStorm(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 3
@@ -384,23 +386,23 @@ func TestStorm(t *testing.T) {
 				b.engine.Restart(20 * time.Millisecond)
 			}
 			return done
-		}, 3*soon).Should(Equal(count))
+		}, 3*timeout).Should(Equal(count))
 	}
 	drive("rest")
 	for _, m := range machines {
-		b.Expect(b.named(m.Name)).To(HaveLen(1))
-		b.Expect(b.named(m.Name)[0].NICs).To(HaveLen(1))
+		b.Expect(b.vmsNamed(m.Name)).To(HaveLen(1))
+		b.Expect(b.vmsNamed(m.Name)[0].NICs).To(HaveLen(1))
 	}
 	b.Expect(b.diskNames("storm-")).To(HaveLen(count))
-	b.attach(b.named("storm-0")[0].ID, disk)
+	b.attach(b.vmsNamed("storm-0")[0].ID, disk)
 	for i := range machines {
-		machines[i] = going(machines[i])
+		machines[i] = markDeleted(machines[i])
 	}
 	drive("release")
 	b.Expect(b.engine.VMs()).To(BeEmpty())
 	b.Eventually(func() []string { return b.diskNames("storm-") }).Should(BeEmpty())
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
-	b.Expect(failures).To(BeNumerically(">", 20), "it was no storm")
+	b.Expect(failures).To(BeNumerically(">", 20), "too few requests failed")
 	b.engine.ClearFaults()
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-cluster/"))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// TestFleet has a manager start beside many machines that are up: they are
-// learnt with few requests, and none is for one of them alone.
+// TestFleet starts a manager with many running machines: it reads them with few
+// requests, and sends no request for a single machine.
 func TestFleet(t *testing.T) {
 	const count = 400
 	b := newBed(t)

@@ -45,8 +45,8 @@ func TestOneLoginForAll(t *testing.T) {
 	b.Expect(b.engine.Tokens()).To(Equal(1))
 }
 
-// A tenant that writes wrong passwords beside the name of a shared user, in as
-// many clusters as it likes, does not lock the user out.
+// A tenant that sets wrong passwords for the name of a shared user, in any
+// number of clusters, does not lock the user out.
 func TestWrongPasswordsOfManyClusters(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.Session.MinLoginRetry, b.options.timeouts.Session.MaxLoginRetry = time.Minute, 5*time.Minute
@@ -69,18 +69,18 @@ func TestTokenIsRenewed(t *testing.T) {
 	m := b.create("worker-1")
 	b.engine.ResetRequests()
 	b.engine.ExpireTokens()
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(b.engine.Requests()["POST /sso/oauth/token"]).To(Equal(1))
 }
 
-func TestTokenIsGivenBack(t *testing.T) {
+func TestTokenIsRevoked(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	b.connector.Close()
 	b.Expect(b.engine.Tokens()).To(BeZero())
 }
 
-func TestConnectionsAreKept(t *testing.T) {
+func TestConnectionsAreReused(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	b.engine.ResetRequests()
@@ -93,36 +93,36 @@ func TestRestartOfTheEngine(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.engine.SetDown(true)
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("503")))
+	b.Expect(b.expectFailure(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("503")))
 	b.engine.SetDown(false)
-	b.told("worker-1")
-	b.until(b.connector, m, true, "rest")
-	b.Expect(b.named("worker-1")).To(HaveLen(1))
+	b.expectChange("worker-1")
+	b.reconcileUntil(b.connector, m, true, "rest")
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
 }
 
-func TestEngineThatGivesNoAnswerHoldsNobodyUp(t *testing.T) {
+func TestUnresponsiveEngineDoesNotBlockCallers(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.Session.Wait = 20 * time.Millisecond
 	b.options.timeouts.Poll.Idle = time.Hour
 	b.connector = b.newConnector()
 	m := b.machine("worker-1")
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 	d := b.connect(m) // the session does not know yet
 	b.engine.SetDown(true)
 	b.Expect(hypervisor.ReasonFor(d.Delete(b.ctx(), m), "")).To(Equal(infrav1.EndpointUnreachableReason))
 	b.Eventually(func() error { _, err := b.connector.Connect(b.ctx(), m); return err }).Should(HaveOccurred())
 	b.engine.SetDown(false)
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
 func TestCredentialsAreRotated(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.setPassword("tenant", "wrong")
-	err := b.fails(m, infrav1.CredentialsInvalidReason)
+	err := b.expectFailure(m, infrav1.CredentialsInvalidReason)
 	b.Expect(err.Error()).NotTo(ContainSubstring("wrong"))
 	b.setPassword("tenant", ovirtsim.DefaultPassword)
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
 func TestIdentityOfTheManager(t *testing.T) {
@@ -143,10 +143,10 @@ func TestIdentityOfTheManager(t *testing.T) {
 	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m := b.machine("worker-1")
-	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow")))
+	b.Expect(b.expectFailure(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow")))
 	identity.Spec.AllowedNamespaces.List = []string{namespace}
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
 func TestTrust(t *testing.T) {
@@ -157,42 +157,42 @@ func TestTrust(t *testing.T) {
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	trust(infrav1.Trust{})
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
+	b.Expect(b.expectFailure(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	trust(infrav1.Trust{Thumbprint: strings.Repeat("00:", 31) + "00"})
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
+	b.Expect(b.expectFailure(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	conn, err := tls.Dial("tcp", b.cluster.Spec.Server, &tls.Config{InsecureSkipVerify: true})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(conn.Close()).To(Succeed())
 	pin := fmt.Sprintf("% X", sha256.Sum256(conn.ConnectionState().PeerCertificates[0].Raw))
 	trust(infrav1.Trust{Thumbprint: strings.ReplaceAll(pin, " ", ":")})
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestCreationsTakeTurns(t *testing.T) {
+func TestCreationQueue(t *testing.T) {
 	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimeThin] = 100 * time.Millisecond })
 	b.options.MaxCreations = 1
 	b.connector = b.newConnector()
 	first, second := b.machine("worker-1"), b.machine("worker-2")
-	b.until(b.connector, first, false, "create")
+	b.reconcileUntil(b.connector, first, false, "create")
 	_, _, err := b.reconcile(b.connector, second, false)
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
-	b.Expect(b.named("worker-2")).To(BeEmpty())
-	b.until(b.connector, first, true, "rest")
-	b.told("worker-2")
-	b.until(b.connector, second, true, "rest")
+	b.Expect(b.vmsNamed("worker-2")).To(BeEmpty())
+	b.reconcileUntil(b.connector, first, true, "rest")
+	b.expectChange("worker-2")
+	b.reconcileUntil(b.connector, second, true, "rest")
 }
 
-func TestNoticeOfAChangeOutside(t *testing.T) {
+func TestChangeByUserIsDelivered(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.drain("worker-1")
-	b.admin("POST", "/vms/"+b.named("worker-1")[0].ID+"/migrate", "<action/>")
-	b.told("worker-1")
-	b.until(b.connector, m, true, "rest")
+	b.admin("POST", "/vms/"+b.vmsNamed("worker-1")[0].ID+"/migrate", "<action/>")
+	b.expectChange("worker-1")
+	b.reconcileUntil(b.connector, m, true, "rest")
 }
 
-func TestClusterIsToldWhenItsEngineComesAndGoes(t *testing.T) {
+func TestEndpointChanges(t *testing.T) {
 	b := newBed(t)
 	_, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -208,7 +208,7 @@ func TestClusterIsToldWhenItsEngineComesAndGoes(t *testing.T) {
 	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), b.cluster); return err }).Should(Succeed())
 }
 
-func TestOneEngineDownSlowsNoOther(t *testing.T) {
+func TestUnreachableEngineDoesNotSlowOthers(t *testing.T) {
 	b := newBed(t)
 	other := b.startEngine()
 	other.SetHanging(true)

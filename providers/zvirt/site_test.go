@@ -16,8 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// elsewhere gives the engine a second data center.
-func elsewhere(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} }
+// withSecondDataCenter adds a second data center to the engine.
+func withSecondDataCenter(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} }
 
 func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
 	b.t.Helper()
@@ -26,7 +26,7 @@ func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
 }
 
 func TestInspect(t *testing.T) {
-	b := newBed(t, elsewhere)
+	b := newBed(t, withSecondDataCenter)
 	domain := func(name string) infrav1.NovaZVirtFailureDomain {
 		return infrav1.NovaZVirtFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}}
 	}
@@ -72,7 +72,7 @@ func TestInspect(t *testing.T) {
 
 func TestZones(t *testing.T) {
 	b := newBed(t)
-	b.enrich()
+	b.addReferences()
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
 		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{
 			FailureDomain: infrav1.FailureDomain{Name: "b", Networks: []infrav1.FailureDomainNetwork{{Network: "storage/storage"}}},
@@ -85,16 +85,16 @@ func TestZones(t *testing.T) {
 	b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, l), "")).To(Equal(infrav1.PlacementNotFoundReason))
 	l.Zone = "b"
 	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
-	vm := b.until(b.newConnector(), m, true, "rest")
+	vm := b.reconcileUntil(b.newConnector(), m, true, "rest")
 	b.Expect(vm.Zone).To(Equal("b"))
-	got := b.named("worker-1")[0]
+	got := b.vmsNamed("worker-1")[0]
 	b.Expect(got.NICs[0].Network).To(Equal("storage"))
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
 	b.Expect(b.admin("GET", "/vms/"+got.ID+"/diskattachments?follow=disk", "")).To(ContainSubstring(domain))
 	b.Expect(b.admin("GET", "/vms/"+got.ID+"/affinitylabels", "")).To(ContainSubstring("<name>fast</name>"))
 }
 
-func TestNamesThatStandForNothing(t *testing.T) {
+func TestMissingObjects(t *testing.T) {
 	b := newBed(t)
 	for name, c := range map[string]struct {
 		change func(*infrav1.NovaZVirtMachineSpec)
@@ -111,24 +111,24 @@ func TestNamesThatStandForNothing(t *testing.T) {
 		"label":         {func(m *infrav1.NovaZVirtMachineSpec) { m.AffinityLabels = []string{"none"} }, infrav1.PlacementNotFoundReason},
 	} {
 		m := b.machine("no-"+name, func(m *infrav1.NovaZVirtMachine) { c.change(&m.Spec) })
-		err := b.fails(m, c.reason)
+		err := b.expectFailure(m, c.reason)
 		b.Expect(err).To(MatchError(Or(ContainSubstring(`"none`), ContainSubstring("version 7"))), name)
 	}
 }
 
-// An object that is made anew under its old name has another ID.
-func TestIDsOfThePast(t *testing.T) {
+// An object that is recreated under its old name has another ID.
+func TestOutdatedIDs(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	network := b.idOf(b.admin("GET", "/networks?search=name%3Dstorage", ""))
 	storage := func(m *infrav1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].Network = "storage/storage" }
 	m := b.create("worker-2", storage)
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	profile := b.idOf(b.admin("GET", "/networks/"+network+"/vnicprofiles", ""))
 	b.admin("DELETE", "/vnicprofiles/"+profile, "")
 	b.admin("POST", "/vnicprofiles", fmt.Sprintf("<vnic_profile><name>storage</name><network id=%q/></vnic_profile>", network))
 	b.create("worker-3", storage)
-	b.Expect(b.named("worker-3")[0].NICs[0].Network).To(Equal("storage"))
+	b.Expect(b.vmsNamed("worker-3")[0].NICs[0].Network).To(Equal("storage"))
 }
 
 func TestTemplateByID(t *testing.T) {
@@ -145,10 +145,10 @@ func TestLatestVersionOfATemplate(t *testing.T) {
 	b.Expect(strings.Count(answer, "<template ")).To(Equal(2))
 	b.Eventually(func() string { return b.admin("GET", "/templates?search=name%3D"+templateName, "") }).ShouldNot(ContainSubstring("<status>locked"))
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template.Version = 1 })
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 	latest := b.machine("worker-2")
-	b.until(b.connector, latest, false, "create")
-	b.Expect(b.named("worker-2")[0].Template).NotTo(Equal(b.named("worker-1")[0].Template))
+	b.reconcileUntil(b.connector, latest, false, "create")
+	b.Expect(b.vmsNamed("worker-2")[0].Template).NotTo(Equal(b.vmsNamed("worker-1")[0].Template))
 }
 
 func TestAffinity(t *testing.T) {
@@ -156,16 +156,16 @@ func TestAffinity(t *testing.T) {
 	group := "nova-workers-preferred-" + clusterID
 	one, two := b.create("worker-1"), b.create("worker-2")
 	b.Expect(strings.Count(b.groupsOf("Default"), "<affinity_group ")).To(Equal(1))
-	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("<name>"+group+"</name>"), ContainSubstring(b.named("worker-1")[0].ID), ContainSubstring(b.named("worker-2")[0].ID)))
-	b.Expect(b.named("worker-1")[0].Host).NotTo(Equal(b.named("worker-2")[0].Host))
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("<name>"+group+"</name>"), ContainSubstring(b.vmsNamed("worker-1")[0].ID), ContainSubstring(b.vmsNamed("worker-2")[0].ID)))
+	b.Expect(b.vmsNamed("worker-1")[0].Host).NotTo(Equal(b.vmsNamed("worker-2")[0].Host))
 
-	b.until(b.connector, going(one), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(one), false, "release")
 	b.Expect(b.groupsOf("Default")).To(ContainSubstring(group))
-	b.until(b.connector, going(two), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(two), false, "release")
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(group))
 }
 
-func TestAffinityOfMachinesThatComeTogether(t *testing.T) {
+func TestAffinityOfConcurrentMachines(t *testing.T) {
 	b := newBed(t)
 	const count = 5
 	b.Eventually(func() int {
@@ -180,43 +180,43 @@ func TestAffinityOfMachinesThatComeTogether(t *testing.T) {
 	}).Should(Equal(count))
 	b.Expect(strings.Count(b.groupsOf("Default"), "<affinity_group ")).To(Equal(1))
 	for i := range count {
-		b.Expect(b.groupsOf("Default")).To(ContainSubstring(b.named(fmt.Sprintf("worker-%d", i))[0].ID))
+		b.Expect(b.groupsOf("Default")).To(ContainSubstring(b.vmsNamed(fmt.Sprintf("worker-%d", i))[0].ID))
 	}
 }
 
-// Only groups that are marked as this cluster's are removed, also while other
+// Only groups with the mark of this cluster are removed, also while other
 // machines are being created.
-func TestEmptyGroupsOfOthersStay(t *testing.T) {
+func TestEmptyGroupsOfOthersAreKept(t *testing.T) {
 	b := newBed(t)
 	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
 	group := func(name, description string) {
 		b.admin("POST", "/clusters/"+cluster+"/affinitygroups",
 			"<affinity_group><name>"+name+"</name><description>"+description+"</description></affinity_group>")
 	}
-	group("nova-administrator", "made by hand")
+	group("nova-administrator", "created by a user")
 	group("nova-workers-preferred-other", "nova-cluster/11111111-5b1c-4c0e-9d3c-6d3d4c0f4e11 Keeps machines apart.")
 	group("nova-workers-required-"+clusterID, "nova-cluster/"+clusterID+" Keeps machines apart.")
 	b.Expect(b.engine.SetTiming(ovirtsim.TimePoweringUp, time.Hour)).To(Succeed())
 	slow := b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "others" })
-	b.until(b.connector, slow, false, "start")
+	b.reconcileUntil(b.connector, slow, false, "start")
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-required-" + clusterID))
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-administrator"), ContainSubstring("nova-workers-preferred-other"), ContainSubstring("nova-others-preferred-"+clusterID)))
 }
 
-// antiAffinity of a machine that exists can change: its VM leaves the group of the
-// former value and joins that of the new one.
+// antiAffinity of an existing machine can change: its VM leaves the group of
+// the previous value and joins the group of the new one.
 func TestAntiAffinityChanges(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
 	b.Expect(b.groupsOf("Default")).To(ContainSubstring("nova-workers-preferred-"))
 	m.Spec.AntiAffinity = infrav1.AntiAffinityRequired
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 	b.Expect(b.groupsOf("Default")).To(ContainSubstring("nova-workers-required-"))
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-preferred-"))
 	m.Spec.AntiAffinity = infrav1.AntiAffinityNone
-	b.until(b.connector, m, true, "rest")
+	b.reconcileUntil(b.connector, m, true, "rest")
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-"))
-	b.Expect(b.named("worker-1")).To(HaveLen(1))
+	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
 }
 
 func TestHardAffinity(t *testing.T) {
@@ -225,23 +225,23 @@ func TestHardAffinity(t *testing.T) {
 	b.create("worker-1", hard)
 	b.create("worker-2", hard)
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-workers-required-"), ContainSubstring("<enforcing>true</enforcing>")))
-	err := b.fails(b.machine("worker-3", hard), infrav1.InsufficientResourcesReason)
+	err := b.expectFailure(b.machine("worker-3", hard), infrav1.InsufficientResourcesReason)
 	b.Expect(err).To(HaveOccurred())
 }
 
-func TestAffinityIsMendedAndJoined(t *testing.T) {
+func TestAffinityIsRestored(t *testing.T) {
 	b := newBed(t)
 	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
 	own := b.idOf(b.admin("POST", "/clusters/"+cluster+"/affinitygroups", "<affinity_group><name>theirs</name></affinity_group>"))
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.AntiAffinity, m.Spec.AffinityGroups = infrav1.AntiAffinityNone, []string{"theirs"}
 	})
-	vm := b.named(m.Name)[0].ID
+	vm := b.vmsNamed(m.Name)[0].ID
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring(vm), Not(ContainSubstring("nova-"))))
 	b.admin("DELETE", "/clusters/"+cluster+"/affinitygroups/"+own+"/vms/"+vm, "")
-	b.until(b.connector, m, true, "settle")
+	b.reconcileUntil(b.connector, m, true, "sync")
 	b.Eventually(func() string { return b.groupsOf("Default") }).Should(ContainSubstring(vm))
-	b.until(b.connector, going(m), false, "release")
+	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(b.groupsOf("Default")).To(ContainSubstring("theirs"), "another user created it")
 }
 

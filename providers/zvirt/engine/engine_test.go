@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// TestClassify has the engine's words, from its AppErrors.properties.
+// TestClassify uses the messages of the engine, from its AppErrors.properties.
 func TestClassify(t *testing.T) {
 	said := func(status int, text string) error { return &ovirt.Error{Status: status, Detail: text} }
 	tests := map[string]struct {
@@ -55,10 +55,10 @@ func TestClassify(t *testing.T) {
 		})
 	}
 	if Classify("e", nil) != nil {
-		t.Error("no error became one")
+		t.Error("nil became an error")
 	}
 	if !IsNotFound(said(http.StatusNotFound, "")) || IsNotFound(nil) || IsNotFound(said(409, "")) {
-		t.Error("what is gone is told by its code")
+		t.Error("IsNotFound must depend on the status code only")
 	}
 	if err := Unresolved(infrav1.TemplateNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.TemplateNotFoundReason ||
 		!strings.HasPrefix(err.Error(), `template "x" does not exist`) {

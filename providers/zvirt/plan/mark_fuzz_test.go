@@ -2,8 +2,9 @@ package plan
 
 import "testing"
 
-// FuzzReadMark reads comments of VMs, which every user of the engine may write:
-// a mark that was read must be written and read as the same mark again.
+// FuzzReadMark parses comments of VMs, which each user of the engine can
+// change: a mark that was parsed must be the same after formatting and parsing
+// it again.
 func FuzzReadMark(f *testing.F) {
 	for _, seed := range []string{
 		"", "nova-machine/", "web server",

@@ -50,7 +50,7 @@ func TestMark(t *testing.T) {
 			t.Errorf("%s is read as %+v, %t", m, got, ok)
 		}
 		if !strings.HasPrefix(m.String(), MarkPrefix) {
-			t.Errorf("%s cannot be searched for", m)
+			t.Errorf("%s cannot be found by a search", m)
 		}
 	}
 	for _, text := range []string{"", "mine", "nova-machine/", "nova-machine/x", id.String(), "x nova-machine/" + id.String(), "http://a/" + (Mark{ID: id}).String(), "%zz"} {
@@ -75,11 +75,11 @@ func TestIdentify(t *testing.T) {
 		t.Errorf("without a cluster ID: %v", err)
 	}
 	if _, err := Identify("x", hypervisor.Key{}); err == nil {
-		t.Error("a broken cluster ID was taken")
+		t.Error("a broken cluster ID was accepted")
 	}
 }
 
-func TestSiteOf(t *testing.T) {
+func TestPlacementOf(t *testing.T) {
 	cluster := &infrav1.NovaZVirtClusterSpec{
 		Placement:   infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
 		ClusterSpec: infrav1.ClusterSpec{Network: "net/net"},
@@ -139,39 +139,39 @@ func TestState(t *testing.T) {
 		view ovirt.Snapshot
 		want hypervisor.State
 	}{
-		"none":       {ovirt.Snapshot{}, hypervisor.Absent},
-		"asked":      {asked, hypervisor.Busy},
-		"doubt":      {ovirt.Snapshot{Busy: "Finding out"}, hypervisor.Busy},
-		"copied":     {vm("image_locked"), hypervisor.Busy},
-		"going down": {vm("powering_down"), hypervisor.Busy},
-		"saving":     {vm("saving_state"), hypervisor.Busy},
-		"unread":     {ovirt.Snapshot{VM: &ovirt.VM{Status: "down"}}, hypervisor.Busy},
-		"growing":    {locked, hypervisor.Busy},
-		"down":       {vm("down"), hypervisor.Stopped},
-		"suspended":  {vm("suspended"), hypervisor.Stopped},
-		"launching":  {vm("wait_for_launch"), hypervisor.Running},
-		"booting":    {vm("powering_up"), hypervisor.Running},
-		"up":         {vm("up"), hypervisor.Running},
-		"moving":     {vm("migrating"), hypervisor.Running},
-		"paused":     {vm("paused"), hypervisor.Running},
-		"hanging":    {vm("not_responding"), hypervisor.Running},
-		"unknown":    {vm("unknown"), ""},
-		"unclear":    {ovirt.Snapshot{Ambiguous: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
+		"no VM":           {ovirt.Snapshot{}, hypervisor.Absent},
+		"powering off":    {asked, hypervisor.Busy},
+		"result unknown":  {ovirt.Snapshot{Busy: "Finding out"}, hypervisor.Busy},
+		"being copied":    {vm("image_locked"), hypervisor.Busy},
+		"going down":      {vm("powering_down"), hypervisor.Busy},
+		"saving":          {vm("saving_state"), hypervisor.Busy},
+		"without details": {ovirt.Snapshot{VM: &ovirt.VM{Status: "down"}}, hypervisor.Busy},
+		"disk locked":     {locked, hypervisor.Busy},
+		"down":            {vm("down"), hypervisor.Stopped},
+		"suspended":       {vm("suspended"), hypervisor.Stopped},
+		"launching":       {vm("wait_for_launch"), hypervisor.Running},
+		"booting":         {vm("powering_up"), hypervisor.Running},
+		"up":              {vm("up"), hypervisor.Running},
+		"migrating":       {vm("migrating"), hypervisor.Running},
+		"paused":          {vm("paused"), hypervisor.Running},
+		"not responding":  {vm("not_responding"), hypervisor.Running},
+		"unknown":         {vm("unknown"), ""},
+		"ambiguous":       {ovirt.Snapshot{Ambiguous: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
 	} {
 		got, message, err := State(tt.view, false)
-		if got != tt.want || (got == hypervisor.Busy || name == "paused" || name == "hanging") != (message != "") || (got == "") != (err != nil) {
+		if got != tt.want || (got == hypervisor.Busy || name == "paused" || name == "not responding") != (message != "") || (got == "") != (err != nil) {
 			t.Errorf("%s: got %s, %q, %v; want %s", name, got, message, err, tt.want)
 		}
 		if name == "going down" {
 			tt.want = hypervisor.Running
 		}
 		if got, _, _ := State(tt.view, true); got != tt.want {
-			t.Errorf("%s, to be deleted: got %s; want %s", name, got, tt.want)
+			t.Errorf("%s, in deletion: got %s; want %s", name, got, tt.want)
 		}
 	}
 }
 
-func TestUnclearSaysWhatToDo(t *testing.T) {
+func TestAmbiguousMessage(t *testing.T) {
 	for want, vms := range map[string][]*ovirt.VM{
 		"renamed (1). Rename":  {{ID: "1", Name: "renamed"}},
 		"a (1), b (2). Rename": {{ID: "1", Name: "a"}, {ID: "2", Name: "b"}},
@@ -223,7 +223,7 @@ func TestAddresses(t *testing.T) {
 	vm.ReportedDevices = &ovirt.ReportedDevices{Devices: []ovirt.ReportedDevice{device("eth0", "56:00:00:00:00:0a", "10.0.0.100")}}
 	for _, none := range []*ovirt.VM{{}, vm} {
 		if got := Addresses("worker-1", none, "10.0.0.100"); got != nil {
-			t.Errorf("got %v, which is no address of the node", got)
+			t.Errorf("got %v, which is not an address of the node", got)
 		}
 	}
 }
@@ -240,16 +240,16 @@ func TestConfiguration(t *testing.T) {
 		want   string
 		no     string
 	}{
-		"nothing said": {want: "eth3 dhcp - none -"},
-		"DHCP of both": {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}, want: "eth3 dhcp - dhcp -"},
-		"only IPv6":    {in: infrav1.InterfaceAddressing{DHCP6: ptr.To(true)}, want: "eth3 none - dhcp -"},
-		"from a pool":  {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(false)}, pooled: []hypervisor.Address{pool("10.0.0.5/22", "10.0.0.1")}, want: "eth3 static 10.0.0.5/255.255.252.0/10.0.0.1/v4 none -"},
+		"not set":       {want: "eth3 dhcp - none -"},
+		"DHCP for both": {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}, want: "eth3 dhcp - dhcp -"},
+		"only IPv6":     {in: infrav1.InterfaceAddressing{DHCP6: ptr.To(true)}, want: "eth3 none - dhcp -"},
+		"from a pool":   {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(false)}, pooled: []hypervisor.Address{pool("10.0.0.5/22", "10.0.0.1")}, want: "eth3 static 10.0.0.5/255.255.252.0/10.0.0.1/v4 none -"},
 		"own gateway": {
 			in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8", "fd00::5/64"}, Gateway4: "10.0.0.254", Gateway6: "fd00::1"}, want: "eth3 static 10.0.0.5/255.0.0.0/10.0.0.254/v4 static fd00::5/64/fd00::1/v6",
 		},
-		"two of a family": {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}}, pooled: []hypervisor.Address{pool("10.0.0.6/8", "")}, no: "more than one"},
+		"two addresses":   {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}}, pooled: []hypervisor.Address{pool("10.0.0.6/8", "")}, no: "more than one"},
 		"DHCP and static": {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}, DHCP4: ptr.To(true)}, no: "has DHCP and a static address"},
-		"no address":      {in: infrav1.InterfaceAddressing{Addresses: []string{"x"}}, no: "addresses"},
+		"bad address":     {in: infrav1.InterfaceAddressing{Addresses: []string{"x"}}, no: "addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nic, err := nicConfiguration(3, &infrav1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
@@ -273,7 +273,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// Sites have subnets of their own.
+// Failure domains have subnets of their own.
 func TestGatewayOfAFailureDomain(t *testing.T) {
 	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].InterfaceAddressing = infrav1.InterfaceAddressing{
@@ -298,7 +298,7 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 	}
 }
 
-// rich says all that can be said.
+// rich sets all fields.
 func rich(m *infrav1.NovaZVirtMachineSpec) {
 	m.Hardware = infrav1.NovaZVirtHardware{
 		CPUs: 4, CPUType: "Cascadelake-Server", CPUMode: infrav1.CPUModeCustom, CPUPinningPolicy: infrav1.CPUPinningResizeAndPinNUMA,
@@ -402,8 +402,8 @@ func TestVMInFailureDomain(t *testing.T) {
 	}
 }
 
-// settled is a VM as machine asks, but for what change does.
-func settled(change func(*ovirt.VM)) *ovirt.VM {
+// matchingVM returns a VM that matches machine, except for the change.
+func matchingVM(change func(*ovirt.VM)) *ovirt.VM {
 	vm := &ovirt.VM{
 		ID: "vm", Status: "down", Cluster: ovirt.Ref("c"),
 		NICs: &ovirt.NICs{NICs: []ovirt.NIC{{ID: "n1", Name: "nic1", VNICProfile: ovirt.Ref("p1"), MAC: &ovirt.MAC{Address: "02:00:00:00:00:01"}}}},
@@ -422,7 +422,7 @@ func settled(change func(*ovirt.VM)) *ovirt.VM {
 	return vm
 }
 
-func TestNext(t *testing.T) {
+func TestNextStep(t *testing.T) {
 	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].MACAddress = "02:00:00:00:00:01"
 		m.Hardware.Headless = ptr.To(true)
@@ -449,28 +449,28 @@ func TestNext(t *testing.T) {
 	for name, tt := range map[string]struct {
 		machine *infrav1.NovaZVirtMachine
 		vm      func(*ovirt.VM)
-		around  func(*References)
+		refs    func(*References)
 		want    string
 	}{
 		"settled":           {want: ""},
 		"no interface":      {vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: "POST vms/vm/nics"},
 		"other profile":     {vm: func(vm *ovirt.VM) { vm.NICs.NICs[0].VNICProfile.ID = "p2" }, want: "PUT vms/vm/nics/n1"},
 		"other address":     {vm: func(vm *ovirt.VM) { vm.NICs.NICs[0].MAC.Address = "02:00:00:00:00:02" }, want: "PUT vms/vm/nics/n1"},
-		"one too many":      {vm: func(vm *ovirt.VM) { vm.NICs.NICs = append(vm.NICs.NICs, ovirt.NIC{ID: "n2", Name: "nic2"}) }, want: "DELETE vms/vm/nics/n2"},
+		"extra interface":   {vm: func(vm *ovirt.VM) { vm.NICs.NICs = append(vm.NICs.NICs, ovirt.NIC{ID: "n2", Name: "nic2"}) }, want: "DELETE vms/vm/nics/n2"},
 		"small boot disk":   {vm: disk(0, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 1 << 30 }), want: "PUT disks/d1"},
 		"larger boot disk":  {vm: disk(0, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 99 << 30 }), want: ""},
 		"small disk":        {vm: disk(2, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 1 << 30 }), want: "PUT disks/d3"},
 		"no data disk":      {vm: lose, want: "POST vms/vm/diskattachments"},
-		"two to boot from":  {machine: bootable, vm: lose, want: "error"},
+		"two boot disks":    {machine: bootable, vm: lose, want: "error"},
 		"console":           {vm: func(vm *ovirt.VM) { vm.Consoles = &ovirt.List{Items: []ovirt.Object{{ID: "c1"}}} }, want: "DELETE vms/vm/graphicsconsoles/c1"},
-		"no group":          {around: groups(ovirt.AffinityGroup{Name: "g"}), want: "POST clusters/c/affinitygroups"},
-		"not a member":      {around: groups(ovirt.AffinityGroup{ID: "g2", Name: "g"}), want: "POST clusters/c/affinitygroups/g2/vms"},
-		"left":              {around: func(a *References) { a.GroupsToLeave = []ovirt.AffinityGroup{{ID: "g2"}} }, want: "DELETE clusters/c/affinitygroups/g2/vms/vm"},
+		"no group":          {refs: groups(ovirt.AffinityGroup{Name: "g"}), want: "POST clusters/c/affinitygroups"},
+		"not a member":      {refs: groups(ovirt.AffinityGroup{ID: "g2", Name: "g"}), want: "POST clusters/c/affinitygroups/g2/vms"},
+		"left":              {refs: func(a *References) { a.GroupsToLeave = []ovirt.AffinityGroup{{ID: "g2"}} }, want: "DELETE clusters/c/affinitygroups/g2/vms/vm"},
 		"no label":          {vm: func(vm *ovirt.VM) { vm.AffinityLabels = nil }, want: "POST vms/vm/affinitylabels"},
 		"no tag":            {vm: func(vm *ovirt.VM) { vm.Tags = &ovirt.List{} }, want: "POST vms/vm/tags"},
 		"later: interface":  {machine: provisioned, vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: ""},
 		"running: disk":     {vm: func(vm *ovirt.VM) { vm.Status = "up"; vm.DiskAttachments = nil }, want: ""},
-		"running: group":    {machine: provisioned, vm: func(vm *ovirt.VM) { vm.Status = "up" }, around: groups(ovirt.AffinityGroup{ID: "g2"}), want: "POST clusters/c/affinitygroups/g2/vms"},
+		"running: group":    {machine: provisioned, vm: func(vm *ovirt.VM) { vm.Status = "up" }, refs: groups(ovirt.AffinityGroup{ID: "g2"}), want: "POST clusters/c/affinitygroups/g2/vms"},
 		"disk of a machine": {vm: disk(3, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 0 }), want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -480,9 +480,9 @@ func TestNext(t *testing.T) {
 			if tt.vm == nil {
 				tt.vm = func(*ovirt.VM) {}
 			}
-			a, vm := refs, settled(tt.vm)
-			if tt.around != nil {
-				tt.around(&a)
+			a, vm := refs, matchingVM(tt.vm)
+			if tt.refs != nil {
+				tt.refs(&a)
 			}
 			next, err := NextStep(tt.machine, vm, Placement{Interfaces: tt.machine.Spec.Network.Interfaces}, a, id)
 			got := ""
@@ -499,9 +499,9 @@ func TestNext(t *testing.T) {
 				return
 			}
 			if next.Description == "" {
-				t.Error("the step does not say what it is")
+				t.Error("the step has no description")
 			}
-			before := settled(tt.vm)
+			before := matchingVM(tt.vm)
 			next.Apply(&ovirt.VM{})
 			if b, v := show(t, before), show(t, vm); b != v {
 				t.Errorf("the VM that was observed was changed:\n%s\n%s", b, v)
@@ -519,7 +519,7 @@ func show(t *testing.T, vm *ovirt.VM) string {
 	return string(out)
 }
 
-func TestOurs(t *testing.T) {
+func TestIsOwned(t *testing.T) {
 	for name, want := range map[string]bool{
 		"worker-1-boot-1f3a9c2e": true, "pvc-1": false, "worker-1-backup": false, "worker-1-boot-1f3a9c2f": false, "": false,
 	} {
@@ -528,7 +528,7 @@ func TestOurs(t *testing.T) {
 		}
 	}
 	if IsOwned(ovirt.DiskAttachment{}, id) {
-		t.Error("a disk of which nothing is known was taken for ours")
+		t.Error("a disk of which nothing is known counts as owned")
 	}
 }
 
@@ -548,17 +548,17 @@ func TestAntiAffinityGroup(t *testing.T) {
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
 		return m
 	}(), Placement{AntiAffinity: infrav1.AntiAffinityPreferred})
-	for description, want := range map[string]string{own.Description: "cid", "nova-cluster/x": "x", "nova-cluster/": "", "made by hand": "", "": ""} {
+	for description, want := range map[string]string{own.Description: "cid", "nova-cluster/x": "x", "nova-cluster/": "", "created by a user": "", "": ""} {
 		if got := GroupOwner(&ovirt.AffinityGroup{Description: description}); got != want {
 			t.Errorf("the owner by %q is %q, want %q", description, got, want)
 		}
 	}
 	if _, ok := AntiAffinityGroup("cid", &infrav1.NovaZVirtMachine{}, Placement{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
-		t.Error("a machine of no group got one")
+		t.Error("a machine without a group got one")
 	}
 }
 
-func TestScrub(t *testing.T) {
+func TestRemoveUserData(t *testing.T) {
 	vm := &ovirt.VM{ID: "vm"}
 	next := RemoveUserData(vm, Mark{ID: id, Zone: "a", UserDataFormat: CloudConfig})
 	body, err := xml.Marshal(next.Request.Body)
@@ -615,7 +615,7 @@ func TestChooseDevices(t *testing.T) {
 				t.Errorf("got %s and %v, want %q", got, err, tc.want)
 			}
 			if read := ReadDevices(got.String()); !reflect.DeepEqual(read, got) {
-				t.Errorf("the comment of the VM says %v", read)
+				t.Errorf("the comment of the VM has the devices %v", read)
 			}
 		})
 	}
