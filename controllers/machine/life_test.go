@@ -56,6 +56,7 @@ var _ = Describe("The life of a machine", func() {
 		rig.Hypervisor.Hold(fake.Start)
 		rig.Hypervisor.Release(fake.Create)
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Start) }).Should(Equal(1))
+		Eventually(machineOf(ctx, rig)).Should(HaveField("Status.VMID", "vm-1"), "to find a VM that does not start")
 		Expect(machineOf(ctx, rig)()).NotTo(beProvisioned())
 		rig.Hypervisor.Release(fake.Start)
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.FailureDomain", "zone-a")))

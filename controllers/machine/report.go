@@ -15,6 +15,8 @@ import (
 // report sets the conditions from the result of the reconcile. It is the only place that sets them,
 // except for Paused.
 func (s *scope[M]) report(err error) {
+	_, status := s.infra.Common()
+	status.VMID = cmp.Or(s.vm.ID, status.VMID) // keeps the ID of a VM that was deleted
 	if hypervisor.IsTransient(err) && conditions.Has(s.infra, infrav1.VirtualMachineProvisionedCondition) {
 		return
 	}

@@ -167,6 +167,7 @@ func (h *Hypervisor) create(key hypervisor.Key, options hypervisor.CreateOptions
 		h.vms[key] = &vm{
 			observed: hypervisor.VM{
 				State: hypervisor.Absent, Zone: options.Zone, UserData: true, OutOfSync: h.newOutOfSync, ProviderID: fmt.Sprintf("fake://%08d", h.lastID),
+				ID: fmt.Sprintf("vm-%d", h.lastID),
 			},
 			addresses: []clusterv1.MachineAddress{
 				{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("192.0.2.%d", h.lastID%256)},

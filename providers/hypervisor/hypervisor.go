@@ -134,6 +134,9 @@ type VM struct {
 	// ProviderID is the value that the kubelet reports in Node.spec.providerID.
 	// It is empty while the VM is Absent.
 	ProviderID string
+	// ID is the ID of the VM in the hypervisor, for display. It is empty while the
+	// VM is Absent.
+	ID string
 	// Zone is the failure domain of the VM. It is empty if there are none.
 	Zone string
 	// Host is the host of the hypervisor on which the VM runs, for display. It is

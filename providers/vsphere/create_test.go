@@ -40,6 +40,7 @@ func TestCreate(t *testing.T) {
 	found := b.vmNamed("second")
 	b.Expect(found).To(HaveLen(1))
 	b.Expect(vm.ProviderID).To(Equal("vsphere://" + found[0].BIOSUUID))
+	b.Expect(vm.ID).To(Equal(found[0].Ref))
 	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(found[0].InstanceUUID).To(Equal(id.String()))

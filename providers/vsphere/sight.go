@@ -37,7 +37,7 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		m.vm, m.buried = vm, false
 	}
 	if known && info != nil {
-		s.vm.ProviderID, s.vm.Zone, s.vm.Host = info.providerID(), info.zone, i.world.hostName(info)
+		s.vm.ID, s.vm.ProviderID, s.vm.Zone, s.vm.Host = vm.Value, info.providerID(), info.zone, i.world.hostName(info)
 	}
 	busy := m.act != nil && m.act.busy(i.world, id)
 	if busy && (m.act.verb != settling || m.going || !info.running()) {

@@ -54,6 +54,7 @@ func TestLife(t *testing.T) {
 	b.Expect(vm.Host).To(HavePrefix("host"))
 	id := b.vmsNamed("worker-1")[0].ID
 	b.Expect(m.Spec.ProviderID).To(Equal("zvirt://" + id))
+	b.Expect(vm.ID).To(Equal(id))
 	b.Expect(b.diskNames("worker-1-")).To(HaveLen(2))
 
 	b.engine.ResetRequests()

@@ -33,6 +33,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 		return hypervisor.VM{}, err
 	}
 	if view.VM != nil {
+		out.ID = view.VM.ID
 		out.ProviderID = d.cluster.Spec.GetProviderIDPrefix() + "://" + view.VM.ID
 	}
 	failed := d.lastFailure(ctx, id, m, out.State)

@@ -274,6 +274,15 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
 
+	// vmID is the ID of the VM in the hypervisor: the managed object ID in vCenter,
+	// such as vm-4711, or the UUID in an engine. It helps to find the VM in the
+	// logs and tools of the hypervisor. The controllers do not use it to find the
+	// VM. If not set, the VM has not been observed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	VMID string `json:"vmID,omitempty"`
+
 	// host is the host of the hypervisor that the VM runs on. If not set, it is not
 	// known.
 	// +optional

@@ -94,6 +94,7 @@ type NovaVSphereMachineSpec struct {
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
 // +kubebuilder:printcolumn:name="Domain",type="string",JSONPath=".status.failureDomain",description="Failure domain the VM is in",priority=10
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template in the vCenter",priority=10
+// +kubebuilder:printcolumn:name="VM",type="string",JSONPath=".status.vmID",description="ID of the VM in the hypervisor",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"

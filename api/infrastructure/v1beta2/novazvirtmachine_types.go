@@ -620,6 +620,7 @@ func (h *NovaZVirtHighAvailability) GetPriority() int32 {
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template in the engine",priority=10
+// +kubebuilder:printcolumn:name="VM",type="string",JSONPath=".status.vmID",description="ID of the VM in the hypervisor",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
