@@ -77,9 +77,9 @@ pinned() {
 }
 
 # wording checks the texts of folders that were rewritten in plain English. The
-# other controllers and the providers have not been rewritten yet.
+# other controllers and providers/vsphere have not been rewritten yet.
 wording() {
-	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs internal modules templates ./*.md
+	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs internal modules providers/{fake,hypervisor,kit,zvirt} templates ./*.md
 }
 
 # structure checks the imports of the managers, and the figures of the packages.

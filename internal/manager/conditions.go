@@ -106,14 +106,14 @@ func (c *conditionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		// An object that cannot be read has no conditions.
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
-			tell(to, source.kind, o)
+			exportConditions(to, source.kind, o)
 			return nil
 		})
 	}
 }
 
-// tell exports the conditions of one object.
-func tell(to chan<- prometheus.Metric, kind string, o runtime.Object) {
+// exportConditions exports the conditions of one object.
+func exportConditions(to chan<- prometheus.Metric, kind string, o runtime.Object) {
 	object, ok := o.(interface {
 		client.Object
 		GetConditions() []metav1.Condition

@@ -10,7 +10,7 @@
 // refused kubeconfig is not used at all, and the error names the field.
 //
 // Each connection has bounds in size and time, follows no redirect, does not
-// unpack compressed responses and goes to allowed addresses only (package
+// unpack compressed responses and connects to allowed addresses only (package
 // endpoints).
 //
 // Secrets gives the same to Cluster API's cluster cache, which parses
@@ -18,6 +18,6 @@
 // this process, so each request of the cache passes through this package. The
 // cache never sees a credential.
 //
-// The package does not decide what a manager does with a cluster that cannot be
+// The package does not decide how a manager handles a cluster that cannot be
 // reached.
 package workload

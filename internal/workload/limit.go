@@ -91,8 +91,8 @@ func (l *limiter) send(r *http.Request) (*http.Response, error) {
 		return nil, errors.Join(ErrRedirect, response.Body.Close())
 	}
 	response.Header.Del("Warning")
-	// client-go would wait as long as the server says, ten times. A reconciler that
-	// fails comes back by itself.
+	// client-go would wait for the time in this header, up to ten times. A reconciler
+	// that fails is retried anyway.
 	response.Header.Del("Retry-After")
 	return response, nil
 }

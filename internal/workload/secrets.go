@@ -284,9 +284,9 @@ func (s *Secrets) newRoute(ctx context.Context, of client.ObjectKey, kubeconfig 
 	return &route{kubeconfig: bytes.Clone(kubeconfig), server: server, transport: transport, next: next, used: time.Now(), renew: renew}, nil
 }
 
-// newTransport returns a transport of its own for config, not one of client-go's,
-// which other connections may share, and what sends requests with the
-// credentials and the bounds of config.
+// newTransport returns a new transport for config, because other connections may
+// share a transport of client-go, and a round tripper that sends requests with
+// the credentials and the bounds of config.
 func newTransport(config *rest.Config) (*http.Transport, http.RoundTripper, error) {
 	settings, err := rest.TLSConfigFor(config)
 	if err != nil {

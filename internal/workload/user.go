@@ -36,7 +36,7 @@ type User struct {
 	Name string
 	// Authority signs the user's certificates.
 	Authority Authority
-	// Permissions are what the user may do.
+	// Permissions are the permissions of the user.
 	Permissions Permissions
 
 	mu       sync.Mutex

@@ -68,7 +68,7 @@ type rbacServer struct {
 	late int
 	// lost is the name of an object whose creation is not confirmed once.
 	lost string
-	// seen are the users of requests, with what they did.
+	// seen are the users of requests, with their operations.
 	seen []string
 }
 

@@ -401,7 +401,7 @@ func TestResponsesHaveBounds(t *testing.T) {
 	} {
 		body, err := clients.CoreV1().RESTClient().Get().AbsPath(path).Stream(t.Context())
 		if bound == maxError {
-			// client-go reads the error itself, and what it makes of it is bounded.
+			// client-go reads the error itself, and its message is bounded.
 			if err == nil || len(err.Error()) > maxError {
 				t.Errorf("%s: an error of %d bytes", path, len(fmt.Sprint(err)))
 			}
@@ -419,7 +419,7 @@ func TestResponsesHaveBounds(t *testing.T) {
 	}
 }
 
-// A cache keeps what all watches since its last list sent.
+// A cache keeps the objects of all watches since its last list.
 func TestWatchesHaveBounds(t *testing.T) {
 	chunk := strings.Repeat("a", 64<<10)
 	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {

@@ -210,12 +210,12 @@ type PowerOffMode string
 
 // Modes of PowerOff.
 const (
-	// PowerOffHard powers off without asking the guest.
+	// PowerOffHard powers off without a shutdown of the guest.
 	PowerOffHard PowerOffMode = "Hard"
-	// PowerOffSoft asks the guest to shut down and waits without a limit.
+	// PowerOffSoft requests a shutdown from the guest and waits without a limit.
 	PowerOffSoft PowerOffMode = "Soft"
-	// PowerOffSoftThenHard asks the guest to shut down, and powers off after a
-	// timeout or if the guest does not respond.
+	// PowerOffSoftThenHard requests a shutdown from the guest, and powers off
+	// after a timeout or if the guest does not respond.
 	PowerOffSoftThenHard PowerOffMode = "SoftThenHard"
 )
 
@@ -226,9 +226,9 @@ const DefaultPowerOffTimeout = 5 * time.Minute
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.timeoutSeconds) || (has(self.mode) && self.mode == 'SoftThenHard')",message="timeoutSeconds belongs to the mode SoftThenHard"
 type PowerOff struct {
-	// mode is Hard, Soft or SoftThenHard. Hard powers off at once. Soft asks the
-	// guest to shut down and waits without a limit. SoftThenHard waits for
-	// timeoutSeconds. Defaults to Hard.
+	// mode is Hard, Soft or SoftThenHard. Hard powers off at once. Soft
+	// requests a shutdown from the guest and waits without a limit. SoftThenHard
+	// waits for timeoutSeconds. Defaults to Hard.
 	// +optional
 	Mode PowerOffMode `json:"mode,omitempty"`
 

@@ -233,7 +233,7 @@ func (a *InterfaceAddressing) MostPools() int {
 	return most
 }
 
-// UsesDHCP4 reports whether the interface asks DHCP for an IPv4 address.
+// UsesDHCP4 reports whether the interface gets an IPv4 address from DHCP.
 func (a *InterfaceAddressing) UsesDHCP4() bool {
 	if a.DHCP4 != nil {
 		return *a.DHCP4
@@ -241,5 +241,5 @@ func (a *InterfaceAddressing) UsesDHCP4() bool {
 	return len(a.Addresses) == 0 && len(a.AddressesFromPools) == 0 && !a.UsesDHCP6()
 }
 
-// UsesDHCP6 reports whether the interface asks DHCP for an IPv6 address.
+// UsesDHCP6 reports whether the interface gets an IPv6 address from DHCP.
 func (a *InterfaceAddressing) UsesDHCP6() bool { return a.DHCP6 != nil && *a.DHCP6 }

@@ -6,7 +6,7 @@ const (
 	// its host is down or its files cannot be read. The VM still exists.
 	VMUnreachableReason = "VMUnreachable"
 	// VMNotVisibleReason: the user cannot read the VM, or the folder it was created
-	// in, any more. The driver cannot tell whether the VM was deleted.
+	// in, any more. The driver cannot determine whether the VM was deleted.
 	VMNotVisibleReason = "VMNotVisible"
 	// LicenseMissingReason: vCenter has no license for the request.
 	LicenseMissingReason = "LicenseMissing"

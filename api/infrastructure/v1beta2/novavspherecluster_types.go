@@ -5,8 +5,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NovaVSphereClusterSpec is what the machines of one workload cluster share on a
-// vCenter.
+// NovaVSphereClusterSpec contains the settings that the machines of one workload
+// cluster share on a vCenter.
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind in ['Secret', 'NovaVSphereIdentity']",message="identityRef.kind must be Secret or NovaVSphereIdentity",fieldPath=".identityRef.kind"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaVSphereIdentity: the server comes from the identity"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"

@@ -13,8 +13,8 @@ const DefaultZVirtProviderIDPrefix = "zvirt"
 // NovaZVirtIdentityKind is the kind of a cluster-scoped identity for engines.
 const NovaZVirtIdentityKind = "NovaZVirtIdentity"
 
-// NovaZVirtClusterSpec is what the machines of one workload cluster share on a zVirt
-// or oVirt engine.
+// NovaZVirtClusterSpec contains the settings that the machines of one workload
+// cluster share on a zVirt or oVirt engine.
 // +kubebuilder:validation:XValidation:rule="has(self.providerIDPrefix) == has(oldSelf.providerIDPrefix) && (!has(self.providerIDPrefix) || self.providerIDPrefix == oldSelf.providerIDPrefix)",message="providerIDPrefix cannot change: nodes already have it"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind in ['Secret', 'NovaZVirtIdentity']",message="identityRef.kind must be Secret or NovaZVirtIdentity",fieldPath=".identityRef.kind"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaZVirtIdentity: the server comes from the identity"

@@ -15,7 +15,7 @@ type NovaZVirtIdentitySpec struct {
 	// filter is true for a user without an administrative role: each request
 	// then has the header Filter, with which the engine returns the objects that
 	// the user has permissions for. The engine ignores placement.hosts and
-	// migrationMode then, and does not tell the host of a VM. If not set, the
+	// migrationMode then, and does not report the host of a VM. If not set, the
 	// user needs an administrative role.
 	// +optional
 	Filter *bool `json:"filter,omitempty"`
