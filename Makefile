@@ -13,6 +13,8 @@ export PATH := $(PATH):/usr/local/go/bin
 
 # What quickstart simulates: vsphere or zvirt.
 HYPERVISOR ?= vsphere
+# The version of Kubernetes in a node image.
+KUBERNETES ?= v1.36.3
 
 GO_CHECK = . hack/ensure-go.sh
 
@@ -43,6 +45,10 @@ components: ## Write the components for clusterctl to bin/components
 .PHONY: release
 release: ## Make a release in out/: VERSION, or the tag of this commit
 	@hack/release.sh out "$(or $(VERSION),$(shell git describe --tags --exact-match 2>/dev/null))"
+
+.PHONY: node-image
+node-image: ## Make a node image in out/: HYPERVISOR, KUBERNETES (virt-customize, qemu-img)
+	@hack/node-image.sh out "$(HYPERVISOR)" "$(KUBERNETES)"
 
 .PHONY: docs-site
 docs-site: ## Build the documents as a static site with search to out/site: VERSION, main unless set

@@ -228,12 +228,20 @@ func (s *Server) ResetRequests() {
 	s.counts.reset()
 }
 
+// nfcPath is where clients upload the disks of an OVA. A lease, not a session,
+// admits them.
+const nfcPath = "/nfc/"
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.listener.wait(r.Context()) {
 		return
 	}
 	if s.opts.Latency > 0 && !s.sleep(s.opts.Latency) {
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, nfcPath) {
+		simulator.ServeNFC(w, r)
 		return
 	}
 	if isREST(r.URL.Path) {

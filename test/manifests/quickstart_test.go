@@ -1,0 +1,219 @@
+package manifests
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// Limits of a quick start: up to the section about changes a reader types so
+// many commands, and sets so many variables.
+const (
+	mostCommands  = 15
+	mostVariables = 10
+	changes       = "\n## 8. Changes\n"
+)
+
+var (
+	heredoc    = regexp.MustCompile(`(?ms)(<<'?END'?.*?)\n.*?^END$`)
+	assignment = regexp.MustCompile(`^(?:export )?[A-Z][A-Z_]*=`)
+)
+
+// typed returns the commands that a reader of a block types: a pipe is one
+// command, and a loop is the commands in it. The setting of a variable is none.
+func typed(block string) (commands, variables []string) {
+	block = heredoc.ReplaceAllString(block, "$1")
+	block = strings.ReplaceAll(block, "\\\n", " ")
+	for _, line := range strings.Split(block, "\n") {
+		line = strings.TrimSpace(line)
+		word, _, _ := strings.Cut(line, " ")
+		switch {
+		case line == "", strings.HasPrefix(line, "#"), slices.Contains([]string{"for", "while", "do", "done"}, word):
+		case assignment.MatchString(line):
+			variables = append(variables, line)
+		default:
+			commands = append(commands, line)
+		}
+	}
+	return commands, variables
+}
+
+func TestQuickStartsAreShort(t *testing.T) {
+	g := NewWithT(t)
+	for _, name := range []string{"quickstart-vsphere.md"} {
+		text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", name))
+		g.Expect(err).NotTo(HaveOccurred())
+		before, _, found := strings.Cut(string(text), changes)
+		g.Expect(found).To(BeTrue(), name)
+		var commands, variables []string
+		for _, b := range blocksIn(before) {
+			c, v := typed(b.text)
+			commands, variables = append(commands, c...), append(variables, v...)
+		}
+		g.Expect(len(commands)).To(And(BeNumerically(">", 5), BeNumerically("<=", mostCommands)), "%s: %s", name, strings.Join(commands, "\n"))
+		g.Expect(len(variables)).To(And(BeNumerically(">", 5), BeNumerically("<=", mostVariables)), "%s: %s", name, strings.Join(variables, "\n"))
+	}
+}
+
+// Commands are counted, so a change of the rules for them is seen.
+func TestCommandsAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	commands, variables := typed("export A=$(one)\nB=2\n# comment\nfor x in 1 2; do\n  two \\\n    three | four\ndone <<END\nfive\nEND\nsix - <<'END'\nseven\nEND\neight")
+	g.Expect(commands).To(HaveLen(3))
+	g.Expect(variables).To(HaveLen(2))
+}
+
+// page returns all commands of a quick start as one script, with the reader's
+// own values in place of those of the examples.
+func page(document, namespace string, values map[string]string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", document))
+	Expect(err).NotTo(HaveOccurred())
+	var script strings.Builder
+	for _, b := range blocksIn(string(text)) {
+		script.WriteString(b.text + "\n")
+	}
+	all := spoken.ReplaceAllString(script.String(), namespace)
+	for name, value := range values {
+		line := regexp.MustCompile(`(?m)^export ` + name + `=.*$`)
+		Expect(line.FindAllString(all, -1)).To(HaveLen(1), name)
+		all = line.ReplaceAllLiteralString(all, "export "+name+"='"+value+"'")
+	}
+	// What is only on the Internet.
+	online := regexp.MustCompile(`(?m)^ *-f https://.*\\\n`)
+	Expect(online.FindAllString(all, -1)).To(HaveLen(2))
+	return online.ReplaceAllString(all, "")
+}
+
+// standIn adds a program to the path of a script. "$program" is the real one.
+func standIn(dir, name, program, script string) {
+	GinkgoHelper()
+	path := filepath.Join(dir, "bin", name)
+	Expect(os.RemoveAll(path)).To(Succeed())
+	Expect(os.WriteFile(path, []byte("#!/bin/bash\nset -euo pipefail\nprogram="+program+"\n"+script+"\n"), 0o700)).To(Succeed())
+}
+
+// quickStart is where a quick start is followed.
+type quickStart struct {
+	dir, namespace string
+	env            []string
+}
+
+// prepareQuickStart prepares the workstation of a reader: kind, the builds and
+// the installation are left out, and the cluster that the managers would make is
+// the API server of the tests.
+func prepareQuickStart(ctx context.Context, repository, namespace string) quickStart {
+	GinkgoHelper()
+	q := quickStart{dir: GinkgoT().TempDir(), namespace: namespace}
+	q.env = append(prepareCommands(ctx, q.dir, repository), "HOME="+q.dir)
+	clusterctl, err := filepath.EvalSymlinks(filepath.Join(q.dir, "bin", "clusterctl"))
+	Expect(err).NotTo(HaveOccurred())
+	standIn(q.dir, "clusterctl", clusterctl, `[ "$1" = init ] || exec "$program" "$@"`)
+	standIn(q.dir, "kind", "", `echo "kind $*"`)
+	standIn(q.dir, "make", "", `echo "make $*"`)
+	Expect(os.Mkdir(filepath.Join(q.dir, ".ssh"), 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(q.dir, ".ssh", "id_ed25519.pub"), []byte("ssh-ed25519 AAAA ops\n"), 0o600)).To(Succeed())
+	Expect(os.MkdirAll(filepath.Join(q.dir, "out", "images"), 0o700)).To(Succeed())
+	Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	Expect(server.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "demo-kubeconfig"},
+		Data:       map[string][]byte{secret.KubeconfigDataName: server.Kubeconfig()},
+	})).To(Succeed())
+	return q
+}
+
+// variable returns the value of a variable of a Cluster with a class.
+func variable(cluster *clusterv1.Cluster, name string) string {
+	GinkgoHelper()
+	for _, v := range cluster.Spec.Topology.Variables {
+		if v.Name == name {
+			return string(v.Value.Raw)
+		}
+	}
+	Fail("no variable " + name)
+	return ""
+}
+
+// writeOVA writes a node image without a system.
+func writeOVA(path string) {
+	GinkgoHelper()
+	name := strings.TrimSuffix(filepath.Base(path), ".ova")
+	disk := []byte(strings.Repeat("disk", 128))
+	ovf, err := os.ReadFile(filepath.Join(tools.Root(), "hack", "image", "node.ovf"))
+	Expect(err).NotTo(HaveOccurred())
+	ovf = []byte(strings.NewReplacer("@NAME@", name, "@SIZE@", fmt.Sprint(len(disk))).Replace(string(ovf)))
+	file, err := os.Create(path)
+	Expect(err).NotTo(HaveOccurred())
+	archive := tar.NewWriter(file)
+	for _, part := range []struct {
+		name string
+		data []byte
+	}{{name + ".ovf", ovf}, {name + ".vmdk", disk}} {
+		Expect(archive.WriteHeader(&tar.Header{Name: part.name, Mode: 0o600, Size: int64(len(part.data)), Format: tar.FormatUSTAR})).To(Succeed())
+		_, err := archive.Write(part.data)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(archive.Close()).To(Succeed())
+	Expect(file.Close()).To(Succeed())
+}
+
+// followsVSphere runs the quick start on a simulated vCenter.
+func followsVSphere(ctx SpecContext, repository string) {
+	GinkgoHelper()
+	center, err := vcenter.Start(ctx, vcenter.Options{Delays: map[string]time.Duration{"*": 10 * time.Millisecond}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(center.Stop)
+	govc, err := tools.Paths(ctx, GinkgoWriter, "govc")
+	Expect(err).NotTo(HaveOccurred())
+	q := prepareQuickStart(ctx, repository, "first-vsphere")
+	// The simulated vCenter has no Single Sign-On.
+	standIn(q.dir, "govc", govc["govc"], `[ "$1" != sso.user.create ] || { echo "$3" > password; exit; }
+exec "$program" "$@"`)
+	writeOVA(filepath.Join(q.dir, "out", "debian-13-kube-v1.36.3.ova"))
+	login := center.URL()
+	login.User = center.Userinfo()
+	all := page("quickstart-vsphere.md", q.namespace, map[string]string{
+		"VSPHERE_SERVER": center.Address, "GOVC_URL": login.String(),
+		"VSPHERE_DATACENTER": "DC0", "VSPHERE_RESOURCE_POOL": "/DC0/host/DC0_C0/Resources/nova",
+		"VSPHERE_DATASTORE": "LocalDS_0", "VSPHERE_NETWORK": "DC0_DVPG0",
+	})
+	// The simulated vCenter begins with a folder of that name.
+	Expect(shell(ctx, q.dir, append(q.env, "GOVC_URL="+login.String(), "GOVC_INSECURE=true"), "govc object.destroy /DC0/vm/nova")).To(Succeed())
+	use, change, found := strings.Cut(all, "kubectl -n "+q.namespace+" patch cluster demo")
+	Expect(found).To(BeTrue())
+	Expect(shell(ctx, q.dir, q.env, use)).To(Succeed())
+
+	By("making the Cluster")
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: q.namespace, Name: "demo"}
+	Expect(server.Client.Get(ctx, key, cluster)).To(Succeed())
+	Expect(variable(cluster, "sshAuthorizedKey")).To(Equal(`"ssh-ed25519 AAAA ops"`))
+	Expect(variable(cluster, "template")).To(ContainSubstring("debian-13-kube-"))
+	Expect(variable(cluster, "tls")).To(ContainSubstring(center.Thumbprint))
+
+	By("making the user's password, which meets the policy of a vCenter")
+	password, err := os.ReadFile(filepath.Join(q.dir, "password"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(strings.TrimSpace(string(password))).To(MatchRegexp(`^Nova-[0-9a-f]{14}$`))
+
+	By("changing the Cluster")
+	Expect(shell(ctx, q.dir, q.env, "kubectl -n "+q.namespace+" patch cluster demo"+change)).To(Succeed())
+}
