@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -21,9 +20,9 @@ func (s *scope) report(err error) {
 	}
 	c := s.condition(err)
 	conditions.Set(s.config, c)
-	c.Type = clusterv1.ReadyCondition
+	c.Type = bootstrapv1.ReadyCondition
 	if c.Status == metav1.ConditionTrue {
-		c.Reason = clusterv1.ReadyReason
+		c.Reason = bootstrapv1.ReadyReason
 	}
 	conditions.Set(s.config, c)
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -43,21 +42,21 @@ func (s *scope[C]) report(err error) {
 
 // ready returns the condition that shows whether machines can be created and, if not, the cause.
 func (s *scope[C]) ready(err error) metav1.Condition {
-	c := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
+	c := metav1.Condition{Type: infrav1.ClusterReadyCondition, Status: metav1.ConditionFalse}
 	switch {
 	case s.fenced != nil:
 		c.Reason, c.Message = fence.OtherReason, loop.Sentence(s.fenced)
 	case len(s.remaining) > 0:
 		c.Reason, c.Message = infrav1.WaitingForMachinesReason, waitingFor(s.remaining)
 	case err != nil:
-		return s.failed(clusterv1.ReadyCondition, err)
+		return s.failed(infrav1.ClusterReadyCondition, err)
 	case s.deleting():
-		c.Reason, c.Message = clusterv1.DeletingReason, "The cluster is being deleted"
+		c.Reason, c.Message = infrav1.ClusterDeletingReason, "The cluster is being deleted"
 	case !s.endpointKnown():
 		c.Reason = infrav1.WaitingForEndpointReason
 		c.Message = "Neither spec.controlPlaneEndpoint nor the Cluster names a control plane endpoint"
 	default:
-		c.Status, c.Reason = metav1.ConditionTrue, clusterv1.ReadyReason
+		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ClusterReadyReason
 	}
 	return c
 }
@@ -87,7 +86,7 @@ type conditionsBefore struct{ ready, available, endpoint metav1.Condition }
 
 func snapshot(from conditions.Getter) conditionsBefore {
 	return conditionsBefore{
-		ready:     get(from, clusterv1.ReadyCondition),
+		ready:     get(from, infrav1.ClusterReadyCondition),
 		available: get(from, infrav1.HypervisorAvailableCondition),
 		endpoint:  get(from, infrav1.EndpointUniqueCondition),
 	}
@@ -119,8 +118,8 @@ func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
 		return
 	}
 	switch now.ready.Reason {
-	case clusterv1.ReadyReason:
-		r.event(s, corev1.EventTypeNormal, clusterv1.ReadyReason, "Machines can be created")
+	case infrav1.ClusterReadyReason:
+		r.event(s, corev1.EventTypeNormal, infrav1.ClusterReadyReason, "Machines can be created")
 	case infrav1.WaitingForEndpointReason, infrav1.WaitingForMachinesReason:
 		if before.ready.Reason != now.ready.Reason {
 			r.event(s, corev1.EventTypeNormal, now.ready.Reason, now.ready.Message)

@@ -22,13 +22,13 @@ const (
 	// Missing means that the pod does not exist.
 	Missing ComponentState = ""
 	// Provisioning means that it starts.
-	Provisioning ComponentState = "Provisioning"
+	Provisioning ComponentState = controlplanev1.MachinePodProvisioningReason
 	// Running means that it runs and is ready.
-	Running ComponentState = "Running"
+	Running ComponentState = controlplanev1.MachinePodRunningReason
 	// Failed means that it does not run any more, or restarts repeatedly.
-	Failed ComponentState = "Failed"
+	Failed ComponentState = controlplanev1.MachinePodFailedReason
 	// Deleting means that it is being deleted.
-	Deleting ComponentState = "Deleting"
+	Deleting ComponentState = controlplanev1.MachinePodDeletingReason
 )
 
 // Component is one static pod of the control plane.

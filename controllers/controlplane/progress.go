@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
@@ -42,7 +41,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 	if s.pending(controlplanev1.RollingOutCondition) {
 		return metav1.Condition{}
 	}
-	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason}
+	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRollingOutReason}
 	var names []string
 	for _, machine := range s.sorted() {
 		if diff := s.outdated[machine.Name]; len(diff) > 0 {
@@ -56,7 +55,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 		c.Message = s.expiryWindowTooLong()
 		return c
 	}
-	c.Status, c.Reason = metav1.ConditionTrue, clusterv1.RollingOutReason
+	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RollingOutReason
 	if s.upgradeWaits != "" {
 		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
 	}
@@ -88,11 +87,11 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
 	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
-			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingUpReason,
+			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotScalingUpReason,
 		}
 	}
 	c := metav1.Condition{
-		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingUpReason,
+		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingUpReason,
 		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
 	}
 	switch why := s.waits(); {
@@ -111,11 +110,11 @@ func (s *scope) scalingDownCondition() metav1.Condition {
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
 	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
-			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingDownReason,
+			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotScalingDownReason,
 		}
 	}
 	c := metav1.Condition{
-		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingDownReason,
+		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingDownReason,
 		Message: fmt.Sprintf("Scaling down from %d to %d replicas", is, want),
 	}
 	if why := s.waits(); why != "" {

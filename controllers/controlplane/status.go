@@ -59,12 +59,12 @@ func (s *scope) report(err error) {
 		s.componentsCondition(),
 		s.endpointCondition(),
 		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
-			metav1.ConditionTrue: clusterv1.ReadyReason, metav1.ConditionFalse: clusterv1.NotReadyReason,
-			metav1.ConditionUnknown: clusterv1.ReadyUnknownReason,
+			metav1.ConditionTrue: controlplanev1.MachinesReadyReason, metav1.ConditionFalse: controlplanev1.MachinesNotReadyReason,
+			metav1.ConditionUnknown: controlplanev1.MachinesReadyUnknownReason,
 		}),
 		s.machinesCondition(controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, reasons{
-			metav1.ConditionTrue: clusterv1.UpToDateReason, metav1.ConditionFalse: clusterv1.NotUpToDateReason,
-			metav1.ConditionUnknown: clusterv1.UpToDateUnknownReason,
+			metav1.ConditionTrue: controlplanev1.MachinesUpToDateReason, metav1.ConditionFalse: controlplanev1.MachinesNotUpToDateReason,
+			metav1.ConditionUnknown: controlplanev1.MachinesUpToDateUnknownReason,
 		}),
 		s.settingsCondition(),
 		s.rollingOutCondition(),
@@ -174,7 +174,7 @@ func (s *scope) availablePending(c metav1.Condition) metav1.Condition {
 	if s.pending(c.Type) {
 		return metav1.Condition{}
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.workload.Problem
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.AvailableUnknownReason, s.workload.Problem
 	return c
 }
 
@@ -217,13 +217,13 @@ func (s *scope) certificatesCondition() metav1.Condition {
 		if conditions.Has(s.controlPlane, c.Type) {
 			return metav1.Condition{}
 		}
-		c.Reason, c.Message = clusterv1.NotAvailableReason, "The certificates have not been created yet"
+		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, "The certificates have not been created yet"
 	case s.certificates.err == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.CertificatesAvailableReason
 	case errors.As(s.certificates.err, &invalid):
 		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificatesMessage(s.certificates.err)
 	case errors.Is(s.certificates.err, pki.ErrNotFound):
-		c.Reason, c.Message = clusterv1.NotAvailableReason, certificatesMessage(s.certificates.err)
+		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificatesMessage(s.certificates.err)
 	default:
 		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificatesMessage(s.certificates.err)
 	}
@@ -283,12 +283,12 @@ type reasons map[metav1.ConditionStatus]string
 func (s *scope) machinesCondition(target, source string, because reasons) metav1.Condition {
 	machines := s.sorted()
 	if len(machines) == 0 {
-		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
+		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: controlplanev1.MachinesNoReplicasReason}
 	}
 	c, err := conditions.NewAggregateCondition(machines, source, conditions.TargetConditionType(target))
 	if err != nil {
 		return metav1.Condition{
-			Type: target, Status: metav1.ConditionUnknown, Reason: clusterv1.InternalErrorReason,
+			Type: target, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachinesInternalErrorReason,
 			Message: "The machines' conditions could not be summarized",
 		}
 	}
@@ -299,11 +299,11 @@ func (s *scope) machinesCondition(target, source string, because reasons) metav1
 func (s *scope) deletingCondition(err error) metav1.Condition {
 	if s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
-			Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotDeletingReason,
+			Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotDeletingReason,
 		}
 	}
 	c := metav1.Condition{
-		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletingReason, Message: s.deleting,
+		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.deleting,
 	}
 	if err != nil {
 		c.Message = loop.Sentence(err)

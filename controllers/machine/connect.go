@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
@@ -65,7 +64,7 @@ func (s *scope[M]) annotation(name string) string {
 // still reads the VM, but sends no request that changes it, whatever happens to the objects here.
 func (r *Reconciler[M]) allowed(s *scope[M]) error {
 	if err := r.Fence.Check(s.cluster, s.infraCluster); err != nil {
-		return &hypervisor.Error{Reason: fence.OtherReason, Err: fmt.Errorf("%s: %w", doing[s.do], err)}
+		return &hypervisor.Error{Reason: infrav1.OtherManagementClusterReason, Err: fmt.Errorf("%s: %w", doing[s.do], err)}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -35,9 +34,9 @@ func (s *scope[M]) report(err error) {
 	if c.Status == metav1.ConditionTrue && boot != nil && boot.Reason == infrav1.BootstrapFailedReason && !s.joined() {
 		c = *boot
 	}
-	c.Type = clusterv1.ReadyCondition
+	c.Type = infrav1.MachineReadyCondition
 	if c.Status == metav1.ConditionTrue {
-		c.Reason = clusterv1.ReadyReason
+		c.Reason = infrav1.MachineReadyReason
 	}
 	conditions.Set(s.infra, c)
 }

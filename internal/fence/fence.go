@@ -23,13 +23,26 @@ const (
 	// the UID of the management cluster that acts for the Cluster from now on,
 	// regardless of the records. All others only read.
 	TakeOverAnnotation = "nova-platform.io/take-over"
+)
 
-	// ConditionType is the condition that is False while the record names
-	// another management cluster.
+// NovaVSphereCluster's, NovaZVirtCluster's and NovaControlPlane's ManagementClusterMatches
+// condition and corresponding reasons.
+const (
+	// ConditionType is true unless the record in an annotation of the object names another
+	// management cluster. Ready of the infrastructure cluster depends on it.
 	ConditionType = "ManagementClusterMatches"
-	// MatchesReason is the reason of the condition that is True.
+
+	// MatchesReason: this management cluster manages the cluster.
+	//
+	// Action: none.
 	MatchesReason = "ManagementClusterMatches"
-	// OtherReason is the reason of the condition that is False.
+
+	// OtherReason: the objects are a copy. They belong to another management cluster, and
+	// the managers change nothing outside of this one. Ready of the infrastructure
+	// cluster, of NovaConfigs and of machines with pending actions has the same reason.
+	//
+	// Action: after a move or a restore take over, with the command in the message; see
+	// docs/day2.md#an-old-backup.
 	OtherReason = "OtherManagementCluster"
 )
 

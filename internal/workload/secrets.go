@@ -42,9 +42,15 @@ const (
 	idleConns     = 25
 )
 
-// KubeconfigRefusedReason is the reason of the event on a Cluster whose
-// kubeconfig is refused.
-const KubeconfigRefusedReason = "KubeconfigRefused"
+// Cluster's events.
+const (
+	// KubeconfigRefusedReason: the kubeconfig in Secret `<cluster>-kubeconfig` has a field
+	// that managers do not accept; the message names it.
+	//
+	// Action: write a kubeconfig with inline certificates; see
+	// docs/security.md#kubeconfigs.
+	KubeconfigRefusedReason = "KubeconfigRefused"
+)
 
 // errUnknown is returned for a cluster whose kubeconfig was not read yet, or
 // not for long. The cluster cache reads it before it connects.

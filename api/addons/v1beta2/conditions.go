@@ -6,16 +6,6 @@ import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 // out.
 const Finalizer = "modules.addons.cluster.x-k8s.io/nova"
 
-// ClusterConditionPrefix is the prefix of the type of the condition that a set
-// maintains on each Cluster that it selects. The name of the set follows, after its
-// namespace and a dot if that is not the namespace of the Cluster. The condition is true
-// while all modules of the set are ready on the Cluster, and can be used in
-// Cluster.spec.availabilityGates.
-const ClusterConditionPrefix = "modules.addons.cluster.x-k8s.io/"
-
-// ClusterCondition returns the type of the condition of a set on a Cluster.
-func ClusterCondition(name string) string { return ClusterConditionPrefix + name }
-
 // Labels of objects that a set writes.
 const (
 	// SetLabel holds the name of the NovaModuleSet of an object.
@@ -53,60 +43,154 @@ const (
 	AllowFromAnnotation = "addons.cluster.x-k8s.io/allow-module-sets-from"
 )
 
-// Conditions of a NovaModuleSet.
+// NovaModuleSet's Ready condition and corresponding reasons.
 const (
-	// ReadyCondition is true while every selected Cluster has every module at
-	// the current revision, ready.
+	// ReadyCondition is true while every selected Cluster has every module at the current
+	// revision, ready. It is unknown until the state of each Cluster is known.
 	ReadyCondition = clusterv1.ReadyCondition
-	// RollingOutCondition is true while Clusters change to the current revision. Its
-	// message holds the progress.
-	RollingOutCondition = clusterv1.RollingOutCondition
-	// ValidCondition is false while the set cannot be rendered.
-	ValidCondition = "Valid"
+
+	// NoClustersReason: no Cluster is selected. The message counts the Clusters whose
+	// namespaces do not allow the set.
+	//
+	// Action: check the labels of the Clusters, and the annotation
+	// addons.cluster.x-k8s.io/allow-module-sets-from of their namespaces.
+	NoClustersReason = "NoClusters"
+
+	// DeletingReason: the set waits until its modules are removed, at most until the
+	// timeout.
+	//
+	// Action: wait.
+	DeletingReason = clusterv1.DeletingReason
 )
 
-// Reasons of the conditions of a NovaModuleSet and of its condition on a
-// Cluster.
+// NovaModuleSet's Valid condition and corresponding reasons.
 const (
-	// ReadyReason: all modules are ready.
-	ReadyReason = "ModulesReady"
-	// NotReadyReason: the modules in the message are not ready.
-	NotReadyReason = "ModulesNotReady"
-	// NoClustersReason: no Cluster is selected.
-	NoClustersReason = "NoClusters"
+	// ValidCondition is false while the set cannot be rendered for any Cluster.
+	ValidCondition = "Valid"
+
 	// ValidReason: the set can be rendered.
+	//
+	// Action: none.
 	ValidReason = "Valid"
-	// InvalidReason: the set cannot be rendered.
-	InvalidReason = "Invalid"
-	// ManagementForbiddenReason: the set has modules of the management cluster,
-	// and the administrator does not allow them for its namespace. Nothing of the set is
-	// written.
-	ManagementForbiddenReason = "ManagementForbidden"
-	// NameConflictReason: the name of a module's object, or its Helm release,
-	// belongs to another owner. The controller does not change it.
-	NameConflictReason = "NameConflict"
-	// WaitingForControlPlaneReason: the workload cluster has no API server yet.
-	WaitingForControlPlaneReason = "WaitingForControlPlane"
-	// ClusterUnreachableReason: the API server of the workload cluster does not respond.
-	ClusterUnreachableReason = "ClusterUnreachable"
-	// FluxNotInstalledReason: Flux, which delivers modules, is not installed in the
-	// management cluster.
-	FluxNotInstalledReason = "FluxNotInstalled"
-	// WaitingForWaveReason: the Cluster stays at an earlier revision until its wave
-	// starts.
-	WaitingForWaveReason = "WaitingForWave"
-	// ClusterPausedReason: the Cluster was paused before it got its modules.
-	ClusterPausedReason = "ClusterPaused"
-	// SuspendedReason: the set is suspended.
-	SuspendedReason = "Suspended"
-	// DeletingReason: modules are being removed.
-	DeletingReason = clusterv1.DeletingReason
+)
+
+// NovaModuleSet's RollingOut condition and corresponding reasons.
+const (
+	// RollingOutCondition is true while Clusters change to the current revision. If the
+	// rollout is stopped, it stays true. Its message holds the progress. It has negative
+	// polarity.
+	RollingOutCondition = clusterv1.RollingOutCondition
+
 	// RollingOutReason: Clusters change to the current revision.
+	//
+	// Action: wait.
 	RollingOutReason = clusterv1.RollingOutReason
+
 	// NotRollingOutReason: no Cluster changes.
+	//
+	// Action: none.
 	NotRollingOutReason = clusterv1.NotRollingOutReason
-	// RolloutSuspendedReason: the rollout is suspended.
+
+	// RolloutSuspendedReason: a user suspended the rollout.
+	//
+	// Action: clear spec.rollout.suspend when the rollout is to continue.
 	RolloutSuspendedReason = "RolloutSuspended"
+
 	// BudgetExceededReason: too many Clusters failed, so that no more are started.
+	//
+	// Action: fix the modules, which creates a new revision, or raise
+	// spec.rollout.failureBudget.
 	BudgetExceededReason = "FailureBudgetExceeded"
 )
+
+// State of modules: reasons of Ready and modules.addons.cluster.x-k8s.io/<set>.
+const (
+	// ReadyReason: all modules are ready.
+	//
+	// Action: none.
+	ReadyReason = "ModulesReady"
+
+	// NotReadyReason: the modules or Clusters in the message are not ready. `Waiting for x`:
+	// x has to be ready first. `Waiting for Flux`: Flux has not reconciled the object yet.
+	// `Kubernetes … is not in …`: the module does not support the version. Any other text
+	// is the message of Flux.
+	//
+	// Action: run `kubectl describe helmrelease` or `kubectl describe kustomization` with
+	// the name `<cluster>-<set>-<module>`. For `Waiting for Flux`, check that its
+	// controllers run, and that one of them serves the shard. For an unsupported version,
+	// use a release of the module that supports it.
+	NotReadyReason = "ModulesNotReady"
+
+	// InvalidReason: the set cannot be rendered: a dependency cycle, a missing name, an
+	// expression or template that fails on this Cluster. Valid has the same reason if this
+	// does not depend on the Cluster.
+	//
+	// Action: fix the problem that the message names.
+	InvalidReason = "Invalid"
+
+	// SuspendedReason: spec.suspend of the set is set.
+	//
+	// Action: clear the field to continue.
+	SuspendedReason = "Suspended"
+)
+
+// Cluster's modules.addons.cluster.x-k8s.io/<set> condition and corresponding reasons.
+const (
+	// ClusterConditionPrefix is the prefix of the type of the condition that a set
+	// maintains on each Cluster that it selects. The name of the set follows, after its
+	// namespace and a dot if that is not the namespace of the Cluster. The condition is
+	// true while all modules of the set are ready on the Cluster, and can be used in
+	// Cluster.spec.availabilityGates.
+	ClusterConditionPrefix = "modules.addons.cluster.x-k8s.io/"
+
+	// WaitingForControlPlaneReason: the workload cluster has no API server yet.
+	//
+	// Action: check the conditions of the Cluster.
+	WaitingForControlPlaneReason = "WaitingForControlPlane"
+
+	// ClusterUnreachableReason: the API server of the workload cluster does not respond.
+	// Nothing is written until it responds.
+	//
+	// Action: check its control plane machines and the network to them.
+	ClusterUnreachableReason = "ClusterUnreachable"
+
+	// FluxNotInstalledReason: Flux, or one of source-controller, kustomize-controller and
+	// helm-controller, is not installed in the management cluster.
+	//
+	// Action: install the controllers that the message names. The modules are then
+	// installed automatically.
+	FluxNotInstalledReason = "FluxNotInstalled"
+
+	// NameConflictReason: the name `<cluster>-<set>-<module>` of a module's object is
+	// already used by another set or Cluster with the same combined name, or by an object
+	// that no set has written. Or two sets have a chart module with the same name and
+	// namespace on the Cluster, which would be one Helm release. The first owner keeps the
+	// name; its object is not changed.
+	//
+	// Action: rename the set or the module, or remove the other object, which the message
+	// names. The name is checked again every ten seconds.
+	NameConflictReason = "NameConflict"
+
+	// ManagementForbiddenReason: the set has a module with location Management, and the
+	// administrator does not allow it for the namespace of the set. Nothing of the set is
+	// written.
+	//
+	// Action: move the set to a namespace that --management-modules-from of nova-addon
+	// names, or remove the module; see docs/modules.md#modules-of-the-management-cluster.
+	ManagementForbiddenReason = "ManagementForbidden"
+
+	// WaitingForWaveReason: the rollout has not reached this Cluster yet, and its earlier
+	// revision is no longer recorded. Existing modules are kept.
+	//
+	// Action: wait; RollingOut of the set shows the progress.
+	WaitingForWaveReason = "WaitingForWave"
+
+	// ClusterPausedReason: the Cluster was paused before it got a module of the set. A
+	// Cluster that has its modules keeps its condition.
+	//
+	// Action: see docs/day2.md#pause.
+	ClusterPausedReason = "ClusterPaused"
+)
+
+// ClusterCondition returns the type of the condition of a set on a Cluster.
+func ClusterCondition(name string) string { return ClusterConditionPrefix + name }

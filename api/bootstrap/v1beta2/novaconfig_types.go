@@ -7,10 +7,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// DataSecretAvailableCondition is true once the bootstrap data of the machine is
-// stored in a Secret. The Ready condition of a NovaConfig repeats it.
-const DataSecretAvailableCondition = "DataSecretAvailable"
-
 // ModeAnnotation is set on the Secret with bootstrap data and holds how the
 // machine becomes a node: Init, JoinControlPlane or JoinWorker.
 const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
@@ -31,30 +27,88 @@ const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
 // after it started, unless platform.joinTimeoutSeconds is set.
 const JoinBound = time.Hour
 
+// NovaConfig's Ready condition and corresponding reasons.
 const (
+	// ReadyCondition repeats DataSecretAvailable.
+	ReadyCondition = clusterv1.ReadyCondition
+
+	// ReadyReason: the Secret with the bootstrap data exists.
+	//
+	// Action: none.
+	ReadyReason = clusterv1.ReadyReason
+)
+
+// NovaConfig's DataSecretAvailable condition and corresponding reasons.
+const (
+	// DataSecretAvailableCondition is true once the bootstrap data of the machine is
+	// stored in a Secret. Ready depends on it.
+	DataSecretAvailableCondition = "DataSecretAvailable"
+
 	// DataSecretAvailableReason: the Secret with the bootstrap data exists.
+	//
+	// Action: none.
 	DataSecretAvailableReason = clusterv1.AvailableReason
-	// WaitingForInfrastructureReason: the cluster's infrastructure is not provisioned yet.
+
+	// WaitingForInfrastructureReason: the infrastructure of the cluster is not provisioned
+	// yet.
+	//
+	// Action: check the conditions of the infrastructure cluster.
 	WaitingForInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
+
 	// WaitingForEndpointReason: the Cluster has no control plane endpoint yet.
+	//
+	// Action: set spec.controlPlaneEndpoint of the infrastructure cluster.
 	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
-	// WaitingForCertificatesReason: the cluster's certificates do not exist yet.
+
+	// WaitingForCertificatesReason: the control plane provider has not created the
+	// certificates of the cluster yet.
+	//
+	// Action: check the condition CertificatesAvailable of the NovaControlPlane.
 	WaitingForCertificatesReason = "WaitingForClusterCertificates"
-	// WaitingForControlPlaneReason: the control plane has not selected the machine
-	// that initializes the cluster yet.
+
+	// WaitingForControlPlaneReason: the control plane has not selected the machine that
+	// initializes the cluster yet.
+	//
+	// Action: wait. If the reason stays, check the conditions of the NovaControlPlane.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
+
 	// WaitingForAPIServerReason: the management cluster does not have the key of the
-	// cluster's CA, and the API server, which creates a bootstrap token instead,
-	// does not respond yet.
+	// cluster's CA, so the API server must create a bootstrap token. It does not respond,
+	// or the kubeconfig is rejected.
+	//
+	// Action: check the control plane of the other provider, and the Secret
+	// `<cluster>-kubeconfig`; see docs/security.md#kubeconfigs.
 	WaitingForAPIServerReason = "WaitingForAPIServer"
-	// SourceNotFoundReason: a Secret or ConfigMap that the spec refers to does not
-	// exist, lacks the key, or is not allowed on machines.
+
+	// SourceNotFoundReason: a Secret or ConfigMap that a file or the platform settings
+	// refer to does not exist, lacks the key, or is not allowed on machines.
+	//
+	// Action: create the object that the message names, or correct the reference.
 	SourceNotFoundReason = "SourceNotFound"
-	// RenderingFailedReason: the bootstrap data cannot be rendered from the spec.
+
+	// RenderingFailedReason: the bootstrap data cannot be rendered from the spec: a
+	// template is malformed, or the data is too long for the hypervisor.
+	//
+	// Action: fix the NovaConfigTemplate, or spec.config of the NovaControlPlane; the
+	// message names the place.
 	RenderingFailedReason = "RenderingFailed"
-	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.
+
+	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig. Its machines would
+	// share one join credential.
+	//
+	// Action: use a MachineDeployment.
 	MachinePoolNotSupportedReason = "MachinePoolNotSupported"
+
+	// OtherManagementClusterReason: another management cluster manages this cluster. No
+	// bootstrap data is written.
+	//
+	// Action: after a move or a restore take over, with the command in the message; see
+	// docs/day2.md#an-old-backup.
+	OtherManagementClusterReason = "OtherManagementCluster"
+
 	// InternalErrorReason: an unexpected error occurred.
+	//
+	// Action: check the log of nova-bootstrap.
 	InternalErrorReason = clusterv1.InternalErrorReason
 )
 

@@ -29,30 +29,56 @@ const (
 	S3SessionTokenKey = "sessionToken"
 )
 
-// EtcdSnapshotsHealthyCondition is true while the snapshots of etcd that are due are
-// stored in the bucket. It is set if etcd.snapshots is set.
-const EtcdSnapshotsHealthyCondition = "EtcdSnapshotsHealthy"
-
+// NovaControlPlane's EtcdSnapshotsHealthy condition and corresponding reasons.
 const (
+	// EtcdSnapshotsHealthyCondition is true while the snapshots of etcd that are due are
+	// stored in the bucket. It is set if etcd.snapshots is set.
+	EtcdSnapshotsHealthyCondition = "EtcdSnapshotsHealthy"
+
 	// EtcdSnapshotTakenReason: the last snapshot that was due is stored.
+	//
+	// Action: none.
 	EtcdSnapshotTakenReason = "SnapshotTaken"
-	// EtcdSnapshotFailedReason: a snapshot that is due failed. It is retried.
+
+	// EtcdSnapshotFailedReason: a snapshot that is due failed, because no member of etcd
+	// responded or the upload failed. It is retried after 10 s to 10 min.
+	//
+	// Action: none while etcd recovers. If the reason stays, check the condition
+	// EtcdClusterHealthy and the bucket.
 	EtcdSnapshotFailedReason = "SnapshotFailed"
-	// EtcdSnapshotStorageReason: the bucket cannot be read, or its settings are not
-	// valid.
+
+	// EtcdSnapshotStorageReason: the bucket cannot be read, its settings are not valid, or
+	// a Secret is missing. The message has the error of the server. It is retried after
+	// 10 s to 10 min.
+	//
+	// Action: check the credentials, the certificate and the network.
 	EtcdSnapshotStorageReason = "StorageUnavailable"
-	// EtcdSnapshotPendingReason: no snapshot has been due yet, or etcd does not run
-	// yet.
+
+	// EtcdSnapshotPendingReason: etcd does not run yet, or is being restored, or no
+	// snapshot was due yet.
+	//
+	// Action: wait.
 	EtcdSnapshotPendingReason = "SnapshotPending"
-	// EtcdSnapshotHistoryMismatchReason: the newest snapshot in the bucket is not a
-	// snapshot of this etcd, because the control plane was recreated. No snapshot is
-	// taken or removed until a user decides which of the two counts.
+
+	// EtcdSnapshotHistoryMismatchReason: the control plane was recreated: the newest
+	// snapshot in the bucket is not from its etcd. No snapshot is taken by schedule or
+	// removed until one of the two counts.
+	//
+	// Action: restore the snapshot, set another prefix, or request a snapshot by
+	// annotation; see docs/etcd.md#recreated-under-the-same-name.
 	EtcdSnapshotHistoryMismatchReason = "SnapshotHistoryMismatch"
-	// EtcdSnapshotNotAuthenticReason: the newest snapshot in the bucket is not
-	// signed with the key of the cluster. No snapshot is taken or removed until it is
-	// removed or a snapshot is requested by annotation.
+
+	// EtcdSnapshotNotAuthenticReason: the newest snapshot in the bucket is not signed with
+	// the key of the cluster: another program wrote it, or the cluster was recreated with
+	// another CA. No snapshot is taken by schedule or removed.
+	//
+	// Action: find out which program wrote it. Then remove it, set another prefix, or
+	// request a snapshot by annotation; see docs/etcd.md#who-may-write-to-the-bucket.
 	EtcdSnapshotNotAuthenticReason = "SnapshotNotAuthentic"
-	// EtcdSnapshotSuspendedReason: snapshots are suspended.
+
+	// EtcdSnapshotSuspendedReason: etcd.snapshots.suspend is set.
+	//
+	// Action: clear the field to take snapshots again.
 	EtcdSnapshotSuspendedReason = "Suspended"
 )
 

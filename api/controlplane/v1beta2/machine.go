@@ -43,13 +43,23 @@ func ReadinessGates(externalEtcd bool) []clusterv1.MachineReadinessGate {
 		clusterv1.MachineReadinessGate{ConditionType: MachineEtcdMemberHealthyCondition})
 }
 
-// MachineSafeToDeleteCondition is set on a control plane Machine that is being deleted.
-// It is true once the control plane does not need the VM anymore.
-const MachineSafeToDeleteCondition = "SafeToDelete"
-
+// Machine's SafeToDelete condition and corresponding reasons.
 const (
+	// MachineSafeToDeleteCondition is set on a control plane Machine that is being
+	// deleted. It is true once the control plane does not need the VM anymore.
+	MachineSafeToDeleteCondition = "SafeToDelete"
+
 	// MachineSafeToDeleteReason: the VM can be deleted.
+	//
+	// Action: none.
 	MachineSafeToDeleteReason = "SafeToDelete"
-	// MachineNotSafeToDeleteReason: the control plane still needs the VM.
+
+	// MachineNotSafeToDeleteReason: etcd, the other API servers or the endpoint still need
+	// the host; the message gives the cause. The endpoint holds a machine for at most 10
+	// minutes.
+	//
+	// Action: usually none. If the machine waits for other machines to replace it, see
+	// docs/controlplane.md#redundancy; for the endpoint, docs/controlplane.md#endpoint;
+	// without a quorum, docs/etcd.md#it-is-down.
 	MachineNotSafeToDeleteReason = "NotSafeToDelete"
 )

@@ -32,50 +32,96 @@ const (
 	DefaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.9.1"
 )
 
-// AvailableCondition is true while the control plane accepts requests: it is
-// initialized, its certificates exist, an API server responds and etcd has quorum.
-const AvailableCondition = clusterv1.AvailableCondition
-
+// NovaControlPlane's Available condition and corresponding reasons.
 const (
+	// AvailableCondition is true while the control plane accepts requests: it is
+	// initialized, its certificates exist, an API server responds and etcd has quorum.
+	AvailableCondition = clusterv1.AvailableCondition
+
 	// AvailableReason: the control plane accepts requests.
+	//
+	// Action: none.
 	AvailableReason = clusterv1.AvailableReason
-	// NotAvailableReason: the control plane does not accept requests.
+
+	// NotAvailableReason: the control plane does not accept requests. The message gives
+	// the cause. Running pods of the workload cluster continue.
+	//
+	// Action: find the message in docs/controlplane.md#health. If etcd has lost its
+	// quorum, start the lost hosts; if they are lost permanently, see
+	// docs/etcd.md#it-is-down, and do not delete a machine before that.
 	NotAvailableReason = clusterv1.NotAvailableReason
+
+	// AvailableUnknownReason: the workload cluster has not been probed yet, for instance
+	// after a move to another management cluster.
+	//
+	// Action: wait.
+	AvailableUnknownReason = clusterv1.AvailableUnknownReason
 )
 
-// InitializedCondition is true once kubeadm init has completed. It never becomes
-// false again.
-const InitializedCondition = "Initialized"
-
+// NovaControlPlane's Initialized condition and corresponding reasons.
 const (
+	// InitializedCondition is true once kubeadm init has completed. It never becomes false
+	// again. Available depends on it.
+	InitializedCondition = "Initialized"
+
 	// InitializedReason: kubeadm init has completed.
+	//
+	// Action: none.
 	InitializedReason = "Initialized"
+
 	// NotInitializedReason: kubeadm init has not completed.
+	//
+	// Action: check the infrastructure machine of the first Machine:
+	// VirtualMachineProvisioned, then NodeBootstrapped.
 	NotInitializedReason = "NotInitialized"
 )
 
-// CertificatesAvailableCondition is true while the CA certificates and keys of the
-// cluster exist.
-const CertificatesAvailableCondition = "CertificatesAvailable"
-
+// NovaControlPlane's CertificatesAvailable condition and corresponding reasons.
 const (
+	// CertificatesAvailableCondition is true while the CA certificates and keys of the
+	// cluster exist. Available depends on it until the control plane is initialized.
+	CertificatesAvailableCondition = "CertificatesAvailable"
+
 	// CertificatesAvailableReason: the certificates exist.
+	//
+	// Action: none.
 	CertificatesAvailableReason = clusterv1.AvailableReason
+
+	// CertificatesNotAvailableReason: the certificates have not been created yet, or a
+	// Secret of the running cluster is missing.
+	//
+	// Action: wait while the cluster is created. Restore a missing Secret from a backup;
+	// the nodes would not trust a new certificate.
+	CertificatesNotAvailableReason = clusterv1.NotAvailableReason
+
 	// CertificatesInvalidReason: a Secret does not contain a valid certificate or key.
+	//
+	// Action: find the message in docs/controlplane.md#certificates. Before the cluster is
+	// initialized, fix or delete the Secret that the message names.
 	CertificatesInvalidReason = "Invalid"
+
 	// CertificatesInternalErrorReason: reading or writing a certificate failed.
+	//
+	// Action: check the log of nova-control-plane.
 	CertificatesInternalErrorReason = clusterv1.InternalErrorReason
 )
 
-// EtcdMembersKnownCondition is true while each member of etcd runs on a Machine
-// of the cluster.
-const EtcdMembersKnownCondition = "EtcdMembersKnown"
-
+// NovaControlPlane's EtcdMembersKnown condition and corresponding reasons.
 const (
+	// EtcdMembersKnownCondition is true while each member of etcd runs on a Machine of the
+	// cluster.
+	EtcdMembersKnownCondition = "EtcdMembersKnown"
+
 	// EtcdMembersKnownReason: each member has its Machine.
+	//
+	// Action: none.
 	EtcdMembersKnownReason = "Known"
-	// EtcdForeignMembersReason: the members in the message have no Machine, for
-	// instance after a restore of the management cluster from an old backup.
+
+	// EtcdForeignMembersReason: the members in the message have no Machine, for instance
+	// after a restore of the management cluster from an old backup. No machine is created
+	// beside them.
+	//
+	// Action: decide whether the members stay; see docs/day2.md#an-old-backup.
 	EtcdForeignMembersReason = "ForeignMembers"
 )
 
@@ -91,55 +137,203 @@ const (
 	ForeignMembersRemove = "Remove"
 )
 
-// EtcdClusterHealthyCondition is true while etcd has a leader and every
-// control plane machine that joined is a started voting member.
-const EtcdClusterHealthyCondition = "EtcdClusterHealthy"
-
+// NovaControlPlane's EtcdClusterHealthy condition and corresponding reasons.
 const (
+	// EtcdClusterHealthyCondition is true while etcd has a leader and every control plane
+	// machine that joined is a started voting member. Available does not depend on it:
+	// etcd works while a majority of its members does.
+	EtcdClusterHealthyCondition = "EtcdClusterHealthy"
+
 	// EtcdHealthyReason: all members are healthy.
+	//
+	// Action: none.
 	EtcdHealthyReason = "Healthy"
-	// EtcdNotHealthyReason: the members in the message are not healthy.
+
+	// EtcdNotHealthyReason: a member does not respond, is a learner, or an alarm is
+	// raised; the message names the members.
+	//
+	// Action: none while a machine joins or is replaced. Otherwise find the message in
+	// docs/controlplane.md#health.
 	EtcdNotHealthyReason = "NotHealthy"
-	// EtcdUnknownReason: the state of etcd could not be read.
+
+	// EtcdUnknownReason: no member can be inspected. While Available is true, etcd works.
+	// The controller changes nothing meanwhile.
+	//
+	// Action: check the connection from the API servers to the kubelets, port 10250.
 	EtcdUnknownReason = "InspectionFailed"
 )
 
-// SettingsAppliedCondition is true while the settings of the NovaControlPlane and
-// of its Cluster are applied, or will be by the next machines.
-const SettingsAppliedCondition = "SettingsApplied"
-
+// NovaControlPlane's SettingsApplied condition and corresponding reasons.
 const (
+	// SettingsAppliedCondition is true while the settings of the NovaControlPlane and of
+	// its Cluster are applied, or will be by the next machines.
+	SettingsAppliedCondition = "SettingsApplied"
+
 	// SettingsAppliedReason: all settings are applied.
+	//
+	// Action: none.
 	SettingsAppliedReason = "Applied"
-	// SettingsClusterNetworkChangedReason: spec.clusterNetwork of the Cluster
-	// changed after kubeadm init. The change is not applied.
+
+	// SettingsClusterNetworkChangedReason: spec.clusterNetwork of the Cluster changed after
+	// kubeadm init. The change is not applied.
+	//
+	// Action: revert the change.
 	SettingsClusterNetworkChangedReason = "ClusterNetworkChanged"
-	// SettingsMachinesAlteredReason: another controller or an admission policy
-	// changed machines, which are not replaced for it.
+
+	// SettingsMachinesAlteredReason: another controller or an admission policy changed the
+	// machines and fields in the message. The machines are not replaced for it.
+	//
+	// Action: exempt the machines there, then set rollout.after.
 	SettingsMachinesAlteredReason = "MachinesAltered"
-	// SettingsVersionUnknownReason: this version of the provider does not know
-	// parts of the Kubernetes version, which stay as they are.
+
+	// SettingsVersionUnknownReason: this version of the provider does not know the CoreDNS
+	// version for this Kubernetes version. CoreDNS is not changed.
+	//
+	// Action: update the provider, or set dns.imageTag by a patch of ClusterConfiguration.
 	SettingsVersionUnknownReason = "VersionUnknown"
 )
 
-// MachinesReadyCondition is true while all machines are ready.
-const MachinesReadyCondition = clusterv1.MachinesReadyCondition
-
-// MachinesUpToDateCondition is true while all machines match the spec.
-const MachinesUpToDateCondition = clusterv1.MachinesUpToDateCondition
-
-// RollingOutCondition, ScalingUpCondition, ScalingDownCondition and
-// DeletingCondition are true during the operation. Their messages hold the progress.
+// NovaControlPlane's MachinesReady condition and corresponding reasons.
 const (
-	RollingOutCondition  = clusterv1.RollingOutCondition
-	ScalingUpCondition   = clusterv1.ScalingUpCondition
-	ScalingDownCondition = clusterv1.ScalingDownCondition
-	DeletingCondition    = clusterv1.DeletingCondition
+	// MachinesReadyCondition is true while all control plane machines are ready.
+	MachinesReadyCondition = clusterv1.MachinesReadyCondition
+
+	// MachinesReadyReason: all machines are ready.
+	//
+	// Action: none.
+	MachinesReadyReason = clusterv1.ReadyReason
+
+	// MachinesNotReadyReason: the machines in the message are not ready.
+	//
+	// Action: check the condition Ready of these Machines.
+	MachinesNotReadyReason = clusterv1.NotReadyReason
+
+	// MachinesReadyUnknownReason: Ready of the machines in the message is unknown.
+	//
+	// Action: check the condition Ready of these Machines.
+	MachinesReadyUnknownReason = clusterv1.ReadyUnknownReason
 )
 
-// RollingOutWaitingForSnapshotReason: an upgrade waits for a snapshot of etcd, which
-// spec.etcd.snapshots.beforeUpgrade requires.
-const RollingOutWaitingForSnapshotReason = "WaitingForSnapshot"
+// NovaControlPlane's MachinesUpToDate condition and corresponding reasons.
+const (
+	// MachinesUpToDateCondition is true while all control plane machines match the spec.
+	MachinesUpToDateCondition = clusterv1.MachinesUpToDateCondition
+
+	// MachinesUpToDateReason: all machines match the spec.
+	//
+	// Action: none.
+	MachinesUpToDateReason = clusterv1.UpToDateReason
+
+	// MachinesNotUpToDateReason: the machines in the message do not match the spec. A
+	// rollout replaces them.
+	//
+	// Action: wait; RollingOut shows the progress.
+	MachinesNotUpToDateReason = clusterv1.NotUpToDateReason
+
+	// MachinesUpToDateUnknownReason: UpToDate of the machines in the message is unknown.
+	//
+	// Action: wait.
+	MachinesUpToDateUnknownReason = clusterv1.UpToDateUnknownReason
+)
+
+// Aggregates of the machines: reasons of MachinesReady and MachinesUpToDate.
+const (
+	// MachinesNoReplicasReason: the control plane has no machines.
+	//
+	// Action: none.
+	MachinesNoReplicasReason = clusterv1.NoReplicasReason
+
+	// MachinesInternalErrorReason: the conditions of the machines could not be aggregated.
+	//
+	// Action: check the log of nova-control-plane.
+	MachinesInternalErrorReason = clusterv1.InternalErrorReason
+)
+
+// NovaControlPlane's RollingOut condition and corresponding reasons.
+const (
+	// RollingOutCondition is true while machines do not match the spec. It has negative
+	// polarity.
+	RollingOutCondition = clusterv1.RollingOutCondition
+
+	// RollingOutReason: the message names the outdated machines and fields, and the reason
+	// why the next step waits.
+	//
+	// Action: wait, or find the message in
+	// docs/controlplane.md#conditions-of-the-novacontrolplane. With strategy OnDelete,
+	// delete the machines.
+	RollingOutReason = clusterv1.RollingOutReason
+
+	// RollingOutWaitingForSnapshotReason: an upgrade waits for a snapshot of etcd, which
+	// spec.etcd.snapshots.beforeUpgrade requires. The message gives the cause.
+	//
+	// Action: see docs/etcd.md#before-an-upgrade.
+	RollingOutWaitingForSnapshotReason = "WaitingForSnapshot"
+
+	// NotRollingOutReason: all machines match the spec. If the message says that
+	// certificatesExpiryDays is ignored, machines are not replaced before their
+	// certificates expire.
+	//
+	// Action: none; for such a message set fewer days, see
+	// docs/controlplane.md#certificates.
+	NotRollingOutReason = clusterv1.NotRollingOutReason
+)
+
+// NovaControlPlane's ScalingUp condition and corresponding reasons.
+const (
+	// ScalingUpCondition is true while the control plane has fewer machines than replicas.
+	// It has negative polarity.
+	ScalingUpCondition = clusterv1.ScalingUpCondition
+
+	// ScalingUpReason: machines are being created. The message gives the progress, and the
+	// reason why the next step waits.
+	//
+	// Action: wait, or find the message in
+	// docs/controlplane.md#conditions-of-the-novacontrolplane.
+	ScalingUpReason = clusterv1.ScalingUpReason
+
+	// NotScalingUpReason: no machine is missing.
+	//
+	// Action: none.
+	NotScalingUpReason = clusterv1.NotScalingUpReason
+)
+
+// NovaControlPlane's ScalingDown condition and corresponding reasons.
+const (
+	// ScalingDownCondition is true while the control plane has more machines than
+	// replicas. It has negative polarity.
+	ScalingDownCondition = clusterv1.ScalingDownCondition
+
+	// ScalingDownReason: machines are being deleted. The message gives the progress, and
+	// the reason why the next step waits.
+	//
+	// Action: wait, or find the message in
+	// docs/controlplane.md#conditions-of-the-novacontrolplane.
+	ScalingDownReason = clusterv1.ScalingDownReason
+
+	// NotScalingDownReason: no machine has to be deleted.
+	//
+	// Action: none.
+	NotScalingDownReason = clusterv1.NotScalingDownReason
+)
+
+// NovaControlPlane's Deleting condition and corresponding reasons.
+const (
+	// DeletingCondition is true while the NovaControlPlane is being deleted. It has
+	// negative polarity.
+	DeletingCondition = clusterv1.DeletingCondition
+
+	// DeletingReason: the controller waits until the workers in the message are deleted,
+	// then deletes all machines at once.
+	//
+	// Action: none. If only the NovaControlPlane was deleted, delete these workers; see
+	// docs/controlplane.md#deleting.
+	DeletingReason = clusterv1.DeletingReason
+
+	// NotDeletingReason: the NovaControlPlane is not being deleted.
+	//
+	// Action: none.
+	NotDeletingReason = clusterv1.NotDeletingReason
+)
 
 // EndpointProvider is the provider of the API server's address.
 // +kubebuilder:validation:Enum=KubeVIP;External

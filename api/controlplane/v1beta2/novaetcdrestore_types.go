@@ -78,21 +78,41 @@ const (
 	EtcdRestoreFailed EtcdRestorePhase = "Failed"
 )
 
-// EtcdRestoreReadyCondition is true once a restore has succeeded.
-const EtcdRestoreReadyCondition = clusterv1.ReadyCondition
-
+// NovaEtcdRestore's Ready condition and corresponding reasons.
 const (
+	// EtcdRestoreReadyCondition is true once a restore has succeeded. status.phase shows
+	// the current step.
+	EtcdRestoreReadyCondition = clusterv1.ReadyCondition
+
 	// EtcdRestoreSucceededReason: all control plane replicas are available.
+	//
+	// Action: none.
 	EtcdRestoreSucceededReason = "Succeeded"
-	// EtcdRestoreProgressingReason: the restore is running.
+
+	// EtcdRestoreProgressingReason: the restore is running. The message names the step
+	// that it waits for, also a pause, or a Secret of a deleted restore of the same name
+	// that still exists.
+	//
+	// Action: wait, or see docs/etcd.md#how-far-is-it. If the restore waits for a machine
+	// on a failed host, see docs/etcd.md#a-machine-on-a-dead-host.
 	EtcdRestoreProgressingReason = "Progressing"
-	// EtcdRestoreSourceReason: the snapshot or the member cannot be read. It is retried.
+
+	// EtcdRestoreSourceReason: the snapshot or the surviving member cannot be read.
+	// Nothing was changed. It is retried.
+	//
+	// Action: check the bucket and its Secret, or the member that the message names.
 	EtcdRestoreSourceReason = "SourceUnavailable"
-	// EtcdRestoreRefusedReason: the restore cannot run. Create another one.
+
+	// EtcdRestoreRefusedReason: the restore cannot run. Nothing was changed. The message
+	// gives the cause.
+	//
+	// Action: fix the cause, and create another NovaEtcdRestore.
 	EtcdRestoreRefusedReason = "Refused"
-	// EtcdRestoreUnknownMachineReason: spec.fencing names a Machine that is not
-	// a control plane Machine of the cluster. The restore waits until the name is
-	// corrected.
+
+	// EtcdRestoreUnknownMachineReason: spec.fencing names a Machine that is not a control
+	// plane Machine of the cluster. The restore waits.
+	//
+	// Action: correct the name.
 	EtcdRestoreUnknownMachineReason = "UnknownMachine"
 )
 

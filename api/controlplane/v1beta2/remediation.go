@@ -15,19 +15,35 @@ const (
 	DefaultMinHealthyPeriod = time.Hour
 )
 
-// RemediatingCondition is true while a machine that a MachineHealthCheck marked
-// unhealthy has to be replaced.
-const RemediatingCondition = "Remediating"
-
+// NovaControlPlane's Remediating condition and corresponding reasons.
 const (
+	// RemediatingCondition is true while a machine that a MachineHealthCheck marked
+	// unhealthy has to be replaced. It has negative polarity.
+	RemediatingCondition = "Remediating"
+
 	// RemediatingReason: a machine is being replaced.
+	//
+	// Action: wait.
 	RemediatingReason = "Remediating"
-	// RemediationDeferredReason: the replacement has to wait for another step.
+
+	// RemediationDeferredReason: the replacement has to wait for another step; the message
+	// gives the cause.
+	//
+	// Action: wait, or find the message in
+	// docs/controlplane.md#conditions-of-the-novacontrolplane.
 	RemediationDeferredReason = "RemediationDeferred"
-	// RemediationLimitReachedReason: too many replacements failed. The user has to find
-	// the cause.
+
+	// RemediationLimitReachedReason: more replacements failed than remediation.maxRetry
+	// allows. With one replica: after two remediations in an hour.
+	//
+	// Action: find the cause, then delete the machine or raise maxRetry. Remediation
+	// continues automatically after minHealthyPeriodSeconds; see
+	// docs/controlplane.md#remediation.
 	RemediationLimitReachedReason = "RetryLimitReached"
+
 	// NotRemediatingReason: no machine has to be replaced.
+	//
+	// Action: none.
 	NotRemediatingReason = "NotRemediating"
 )
 

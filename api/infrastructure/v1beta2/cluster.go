@@ -28,30 +28,62 @@ const ClusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 // clusterctl move keeps it.
 const HypervisorIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-hypervisor-id"
 
-// The Ready condition of an infrastructure cluster is true while the
-// hypervisor can be reached and the endpoint is known.
-
-// HypervisorAvailableCondition is true while a session with the hypervisor is
-// open. Its reasons are those of machines (CredentialsInvalid,
-// EndpointUnreachable, HypervisorChanged, PlacementNotFound, OutOfBounds,
-// HypervisorError).
-const HypervisorAvailableCondition = "HypervisorAvailable"
-
-// EndpointUniqueCondition is false while another cluster on the same hypervisor
-// has the same control plane endpoint, and absent otherwise. Ready does not
-// depend on it.
-const EndpointUniqueCondition = "ControlPlaneEndpointUnique"
-
+// NovaVSphereCluster's and NovaZVirtCluster's Ready condition and corresponding reasons.
 const (
-	// EndpointInUseReason: another cluster has the same control plane endpoint.
-	EndpointInUseReason = "EndpointInUse"
-	// HypervisorAvailableReason: the session is open.
-	HypervisorAvailableReason = "Available"
-	// WaitingForEndpointReason: neither the infrastructure cluster nor the
-	// Cluster names a control plane endpoint yet.
+	// ClusterReadyCondition is true while machines can be created: HypervisorAvailable is
+	// true and the control plane endpoint is known. Otherwise it has the reason of
+	// HypervisorAvailable or ManagementClusterMatches, or one of its own.
+	ClusterReadyCondition = clusterv1.ReadyCondition
+
+	// ClusterReadyReason: machines can be created.
+	//
+	// Action: none.
+	ClusterReadyReason = clusterv1.ReadyReason
+
+	// WaitingForEndpointReason: neither the infrastructure cluster nor the Cluster has the
+	// address of the API server.
+	//
+	// Action: set spec.controlPlaneEndpoint of the infrastructure cluster.
 	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
-	// WaitingForMachinesReason: the cluster is deleted after its machines.
+
+	// WaitingForMachinesReason: the infrastructure cluster is being deleted, and the
+	// machines in the message still exist.
+	//
+	// Action: wait. If the reason stays, check the machines that the message names; see
+	// docs/workers.md#a-deletion-that-does-not-finish.
 	WaitingForMachinesReason = "WaitingForMachines"
+
+	// ClusterDeletingReason: the infrastructure cluster is being deleted.
+	//
+	// Action: wait.
+	ClusterDeletingReason = clusterv1.DeletingReason
+)
+
+// NovaVSphereCluster's and NovaZVirtCluster's HypervisorAvailable condition and
+// corresponding reasons.
+const (
+	// HypervisorAvailableCondition is true while a session with the hypervisor is open
+	// and the objects that the cluster names exist. Ready depends on it.
+	HypervisorAvailableCondition = "HypervisorAvailable"
+
+	// HypervisorAvailableReason: the session is open.
+	//
+	// Action: none.
+	HypervisorAvailableReason = "Available"
+)
+
+// NovaVSphereCluster's and NovaZVirtCluster's ControlPlaneEndpointUnique condition and
+// corresponding reasons.
+const (
+	// EndpointUniqueCondition is false while another cluster on the same hypervisor has
+	// the same control plane endpoint, and absent otherwise. Ready does not depend on it.
+	EndpointUniqueCondition = "ControlPlaneEndpointUnique"
+
+	// EndpointInUseReason: another cluster on the same hypervisor has the same control
+	// plane endpoint. An event reports this too.
+	//
+	// Action: change spec.controlPlaneEndpoint of one of the two clusters.
+	EndpointInUseReason = "EndpointInUse"
 )
 
 // ClusterSpec is the part of an infrastructure cluster's spec that every
@@ -162,8 +194,16 @@ type ClusterStatus struct {
 // MaxOrphanedVMs is how many orphaned VMs the status lists.
 const MaxOrphanedVMs = 20
 
-// OrphanFoundReason is the reason of the event for a VM without a machine.
-const OrphanFoundReason = "OrphanFound"
+// NovaVSphereCluster's and NovaZVirtCluster's events.
+const (
+	// OrphanFoundReason: the hypervisor has VMs of this cluster without a machine, for
+	// instance after a restore of the management cluster from a backup.
+	// status.orphanedVMs lists them. In oVirt a renamed VM is not found unless naming set
+	// its name.
+	//
+	// Action: see docs/day2.md#an-old-backup.
+	OrphanFoundReason = "OrphanFound"
+)
 
 // OrphanedVMs are VMs without a machine.
 // +kubebuilder:validation:MinProperties=1

@@ -13,48 +13,228 @@ import (
 // MachineFinalizer keeps a machine until its VM is deleted.
 const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 
-// The Ready condition of a machine is true while its VM is provisioned and
-// running. Otherwise it is false with the reason of VirtualMachineProvisioned, or
-// with the reason of NodeBootstrapped if the bootstrap failed.
-
-// VirtualMachineProvisionedCondition is true once the VM exists, is powered
-// on and has reported an address.
-const VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
-
-// VirtualMachineSyncedCondition is true once groups, tags and custom attributes of
-// the VM match the machine, and the bootstrap data is removed from the settings of
-// the VM, which happens after the node has joined. Ready does not depend on it.
-const VirtualMachineSyncedCondition = "VirtualMachineSynced"
-
-// SyncedReason: the VM matches the machine.
-const SyncedReason = "Synced"
-
-// SyncingReason: a group, tag or attribute is being changed, or bootstrap data is
-// being removed.
-const SyncingReason = "Syncing"
-
-// WaitingForNodeReason: the settings of the VM have the bootstrap data until the
-// node has joined the workload cluster.
-const WaitingForNodeReason = "WaitingForNode"
-
-// NodeBootstrappedCondition is true once the node of the machine has joined, false
-// once its bootstrap has failed, and unknown while the bootstrap is in progress. It is
-// absent until the guest reports its first step.
-const NodeBootstrappedCondition = "NodeBootstrapped"
-
-// Reasons of NodeBootstrapped.
+// NovaVSphereMachine's and NovaZVirtMachine's Ready condition and corresponding reasons.
 const (
+	// MachineReadyCondition is true while the VM is provisioned and running. Otherwise it
+	// is false with the reason of VirtualMachineProvisioned, or with the reason of
+	// NodeBootstrapped if that is BootstrapFailed.
+	MachineReadyCondition = clusterv1.ReadyCondition
+
+	// MachineReadyReason: the VM is provisioned and running.
+	//
+	// Action: none.
+	MachineReadyReason = clusterv1.ReadyReason
+)
+
+// NovaVSphereMachine's and NovaZVirtMachine's VirtualMachineProvisioned condition and
+// corresponding reasons. Drivers add their own for failures whose cause they understand.
+const (
+	// VirtualMachineProvisionedCondition is true once the VM exists, is powered on and has
+	// reported an address. Ready depends on it.
+	VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
+
+	// ProvisionedReason: the VM runs and has reported an address. In oVirt, a VM that does
+	// not respond or that the engine paused keeps this reason, because its node may
+	// recover; the message reports it.
+	//
+	// Action: none.
+	ProvisionedReason = clusterv1.ProvisionedReason
+
+	// WaitingForInfrastructureReason: the infrastructure cluster is not provisioned yet.
+	//
+	// Action: check the conditions of the infrastructure cluster.
+	WaitingForInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
+
+	// WaitingForBootstrapDataReason: the NovaConfig has no bootstrap data yet.
+	//
+	// Action: check the condition DataSecretAvailable of the NovaConfig.
+	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
+
+	// WaitingForAddressPoolReason: a pool has not assigned an address yet.
+	//
+	// Action: check the IPAddressClaim that the message names, and its provider; the pool
+	// may be exhausted.
+	WaitingForAddressPoolReason = "WaitingForAddressPool"
+
+	// AddressInvalidReason: an address, gateway or prefix length from a pool or from the
+	// spec is not valid for the interface.
+	//
+	// Action: fix the pool or the spec, then delete the Machine; its replacement claims
+	// another address.
+	AddressInvalidReason = "AddressInvalid"
+
+	// AddressInUseReason: another VM that a machine was created for has an address that
+	// this VM would get. The VM is not created.
+	//
+	// Action: delete the VM that the message names, or assign another address to the
+	// machine.
+	AddressInUseReason = "AddressInUse"
+
+	// RequestQueuedReason: the limit of concurrent creations is reached, the session is
+	// being opened, or, in oVirt, other machines change affinity groups.
+	//
+	// Action: wait, or raise --max-creations of the manager.
+	RequestQueuedReason = "RequestQueued"
+
+	// CreatingReason: the VM is being created.
+	//
+	// Action: wait. A full copy of a template takes as long as the storage needs.
+	CreatingReason = "Creating"
+
+	// VMBusyReason: the hypervisor is working on the VM, or it cannot report whether a VM
+	// of this name belongs to the machine. In oVirt, while the Machine is being deleted, a
+	// request that creates its VM may still be in progress, for at most a minute.
+	//
+	// Action: wait. If the reason stays, check the tasks of the hypervisor. If vCenter
+	// cannot read the settings of the VM, fix its host or datastore, or remove the VM from
+	// the inventory. The administrator of an engine can unlock a locked image
+	// (unlock_entity.sh).
+	VMBusyReason = "VMBusy"
+
+	// PoweringOnReason: the VM is being powered on.
+	//
+	// Action: wait. If the reason stays, check the tasks of the hypervisor.
+	PoweringOnReason = "PoweringOn"
+
+	// WaitingForAddressesReason: the VM runs, and its guest has not reported an address.
+	//
+	// Action: check the console of the VM: is DHCP available, do the guest tools or the
+	// guest agent run, is deviceName correct?
+	WaitingForAddressesReason = "WaitingForAddresses"
+
+	// PoweredOffReason: the VM was powered off outside of the provider. It is powered on
+	// again.
+	//
+	// Action: find the user or the cause in the events of the hypervisor.
+	PoweredOffReason = "PoweredOff"
+
+	// VMNotFoundReason: the VM was deleted in the hypervisor. It is never recreated.
+	//
+	// Action: delete the Machine; its owner creates a new one.
+	VMNotFoundReason = "VMNotFound"
+
+	// VMAmbiguousReason: more than one VM has the identity of the machine: the instance
+	// UUID in vSphere, the mark in the comment in oVirt. A VM was copied, or, in oVirt,
+	// renamed before it reported its first address. None of them is changed.
+	//
+	// Action: remove the copy, or give it another instance UUID or clear its comment. In
+	// oVirt, restore the name of the machine's own VM. The message has the names and IDs.
+	VMAmbiguousReason = "VMAmbiguous"
+
+	// NameConflictReason: a VM with this name exists that is not the VM of the machine. It
+	// is never changed or deleted. The message has its ID, unless the user cannot see it.
+	//
+	// Action: rename or delete that VM, or delete the Machine to get another name. In
+	// vSphere, if the notes of the VM name this machine, see
+	// docs/vsphere.md#a-clone-with-another-instance-uuid.
+	NameConflictReason = "NameConflict"
+
+	// InsufficientResourcesReason: a datastore or storage domain is full, no host has
+	// enough free resources, no MAC address is left, or a quota is missing or used up.
+	//
+	// Action: free capacity; the creation is retried automatically.
+	InsufficientResourcesReason = "InsufficientResources"
+
+	// PoweringOffReason: the guest is shutting down.
+	//
+	// Action: wait. With powerOff.mode Soft, a guest that never shuts down needs you:
+	// power off the VM, or change the mode.
+	PoweringOffReason = "PoweringOff"
+
+	// GuestUnreachableReason: the request to shut down cannot reach the guest.
+	//
+	// Action: power off the VM, or set powerOff.mode to Hard.
+	GuestUnreachableReason = "GuestUnreachable"
+
+	// DeletingReason: the VM is being powered off and deleted, or the Machine is being
+	// deleted and no VM is created for it any more.
+	//
+	// Action: wait; see docs/workers.md#a-deletion-that-does-not-finish.
+	DeletingReason = clusterv1.DeletingReason
+
+	// DeleteProtectedReason: the VM is protected against deletion in the hypervisor. It is
+	// not changed.
+	//
+	// Action: remove the protection in the hypervisor if the VM is to be deleted.
+	DeleteProtectedReason = "DeleteProtected"
+
+	// DisksInSnapshotReason: disks that do not belong to the machine are in a snapshot of
+	// the VM, so that they cannot be kept when the VM is deleted.
+	//
+	// Action: delete the snapshots that the message names, or let the backup product
+	// delete them.
+	DisksInSnapshotReason = "DisksInSnapshot"
+)
+
+// NovaVSphereMachine's and NovaZVirtMachine's VirtualMachineSynced condition and
+// corresponding reasons.
+const (
+	// VirtualMachineSyncedCondition is true once groups, rules, labels, tags and custom
+	// attributes of the VM match the machine, and the bootstrap data is removed from the
+	// settings of the VM, which happens after the node has joined. Ready does not depend
+	// on it.
+	VirtualMachineSyncedCondition = "VirtualMachineSynced"
+
+	// SyncedReason: the VM matches the machine.
+	//
+	// Action: none.
+	SyncedReason = "Synced"
+
+	// SyncingReason: a rule, group, label, tag or attribute is being changed, or bootstrap
+	// data is being removed. The message names the change.
+	//
+	// Action: wait.
+	SyncingReason = "Syncing"
+
+	// WaitingForNodeReason: the settings of the VM have the bootstrap data until the node
+	// has joined the workload cluster.
+	//
+	// Action: wait. If the reason stays, see
+	// docs/troubleshooting.md#a-machine-has-a-vm-and-no-node.
+	WaitingForNodeReason = "WaitingForNode"
+)
+
+// NovaVSphereMachine's and NovaZVirtMachine's NodeBootstrapped condition and corresponding
+// reasons.
+const (
+	// NodeBootstrappedCondition is true once the node of the machine has joined, false
+	// once its bootstrap has failed, and unknown while the bootstrap is in progress. It is
+	// absent until the guest reports its first step. Ready depends on it only for
+	// BootstrapFailed.
+	NodeBootstrappedCondition = "NodeBootstrapped"
+
 	// NodeJoinedReason: the node has joined the workload cluster.
+	//
+	// Action: none.
 	NodeJoinedReason = "NodeJoined"
-	// BootstrappingReason: the bootstrap of the node is in progress.
+
+	// BootstrappingReason: the first boot of the guest is at the step that the message
+	// names.
+	//
+	// Action: wait. If the step stays, see
+	// docs/troubleshooting.md#a-machine-has-a-vm-and-no-node.
 	BootstrappingReason = "Bootstrapping"
-	// BootstrapRetryingReason: a step of the bootstrap failed and is retried.
+
+	// BootstrapRetryingReason: kubeadm join, or one of the last phases of kubeadm init,
+	// failed and is retried.
+	//
+	// Action: read the message; see
+	// docs/troubleshooting.md#a-machine-has-a-vm-and-no-node.
 	BootstrapRetryingReason = "BootstrapRetrying"
-	// BootstrapFailedReason: the bootstrap failed and is not retried. Ready is false
-	// with the same reason, and so is InfrastructureReady of the Machine.
+
+	// BootstrapFailedReason: the machine did not become a node, and the bootstrap is not
+	// retried. Ready is false with the same reason, and so is InfrastructureReady of the
+	// Machine.
+	//
+	// Action: fix the cause at the end of the message, and delete the Machine. A
+	// NovaControlPlane replaces its machines automatically; see
+	// docs/bootstrap.md#a-node-that-fails.
 	BootstrapFailedReason = "BootstrapFailed"
-	// PostBootstrapFailedReason: the node has joined, but a later step failed. Ready
-	// does not depend on it.
+
+	// PostBootstrapFailedReason: the machine became a node, but a later step failed, for
+	// instance one of postKubeadmCommands. Ready does not depend on it.
+	//
+	// Action: fix the cause, and replace the Machine if the node needs the step.
 	PostBootstrapFailedReason = "PostBootstrapFailed"
 )
 
@@ -66,73 +246,86 @@ const AddressClaimFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova-addr
 // separated by commas. They do not change while the VM exists.
 const AssignedAddressesAnnotation = "machine.infrastructure.cluster.x-k8s.io/assigned-addresses"
 
-// Reasons of VirtualMachineProvisioned. Drivers add their own for failures
-// whose cause they understand.
+// Failed requests to a hypervisor: reasons of HypervisorAvailable,
+// VirtualMachineProvisioned, VirtualMachineSynced, CapacityKnown and Ready.
 const (
-	// ProvisionedReason: the VM runs and has reported an address.
-	ProvisionedReason = clusterv1.ProvisionedReason
-	// WaitingForInfrastructureReason: the infrastructure cluster is not provisioned yet.
-	WaitingForInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
-	// WaitingForBootstrapDataReason: the bootstrap provider has not written the bootstrap data yet.
-	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
-	// CreatingReason: the VM is being created.
-	CreatingReason = "Creating"
-	// VMBusyReason: the hypervisor is working on the VM.
-	VMBusyReason = "VMBusy"
-	// PoweringOnReason: the VM is being powered on.
-	PoweringOnReason = "PoweringOn"
-	// WaitingForAddressesReason: the VM runs and has not reported an address yet.
-	WaitingForAddressesReason = "WaitingForAddresses"
-	// PoweredOffReason: the VM was running before and is powered off now.
-	PoweredOffReason = "PoweredOff"
-	// VMNotFoundReason: the VM was running before and does not exist any more. It is never recreated.
-	VMNotFoundReason = "VMNotFound"
-	// DeletingReason: the VM is being deleted.
-	DeletingReason = clusterv1.DeletingReason
-	// CredentialsInvalidReason: the hypervisor rejected the credentials, or the Secret does not have them.
+	// CredentialsInvalidReason: the hypervisor rejected the credentials, the Secret lacks
+	// username or password, or the identity does not allow the namespace.
+	//
+	// Action: fix the problem that the message names; the session is renewed at once. If
+	// the Secret does not exist, see
+	// docs/troubleshooting.md#the-credentials-secret-was-deleted.
 	CredentialsInvalidReason = "CredentialsInvalid"
-	// EndpointUnreachableReason: the hypervisor does not respond.
+
+	// EndpointUnreachableReason: the hypervisor does not respond, or its certificate is
+	// not trusted. The manager retries automatically.
+	//
+	// Action: check spec.server and spec.tls of the infrastructure cluster or of its
+	// identity, and the network. The log of the manager (`Connection failed`) has the
+	// cause.
 	EndpointUnreachableReason = "EndpointUnreachable"
-	// HypervisorChangedReason: the server is another hypervisor than the one that has
-	// the VMs of the cluster. The VMs are not changed.
+
+	// HypervisorChangedReason: the server is not the vCenter or engine that has the VMs of
+	// the cluster. The VMs are not changed.
+	//
+	// Action: set spec.server of the infrastructure cluster or of its identity to the
+	// former value, or correct the DNS record or proxy behind this name.
 	HypervisorChangedReason = "HypervisorChanged"
-	// NameConflictReason: a VM with this name exists that is not the VM of the machine. It is never changed.
-	NameConflictReason = "NameConflict"
-	// VMAmbiguousReason: more than one VM has the identity of the machine. None of
-	// them is changed.
-	VMAmbiguousReason = "VMAmbiguous"
-	// TemplateNotFoundReason: the template does not exist, or its name is ambiguous.
-	TemplateNotFoundReason = "TemplateNotFound"
-	// PlacementNotFoundReason: a datacenter, pool, folder, datastore, network or instance type does not exist, or its name is ambiguous.
-	PlacementNotFoundReason = "PlacementNotFound"
-	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine names.
+
+	// OtherManagementClusterReason: another management cluster manages this cluster. The
+	// machines are not changed.
+	//
+	// Action: after a move or a restore take over, with the command in the message; see
+	// docs/day2.md#an-old-backup.
+	OtherManagementClusterReason = "OtherManagementCluster"
+
+	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine
+	// names. The message names the field and the bound.
+	//
+	// Action: use another object, or ask the administrator to widen the bound: vSphere,
+	// docs/vsphere.md#bounds; oVirt, docs/zvirt.md#credentials.
 	OutOfBoundsReason = "OutOfBounds"
-	// InsufficientResourcesReason: a datastore is full, or no host has enough free resources.
-	InsufficientResourcesReason = "InsufficientResources"
-	// PoweringOffReason: the guest is shutting down.
-	PoweringOffReason = "PoweringOff"
-	// GuestUnreachableReason: the guest does not respond to a request to shut down.
-	GuestUnreachableReason = "GuestUnreachable"
-	// WaitingForAddressPoolReason: a pool has not given an address yet.
-	WaitingForAddressPoolReason = "WaitingForAddressPool"
-	// AddressInvalidReason: the address from a pool cannot be the address of an interface.
-	AddressInvalidReason = "AddressInvalid"
-	// AddressInUseReason: another VM in the inventory of the hypervisor has an
-	// address of this machine.
-	AddressInUseReason = "AddressInUse"
-	// RequestQueuedReason: the request is queued until the hypervisor has finished other requests.
-	RequestQueuedReason = "RequestQueued"
-	// DeleteProtectedReason: the VM is protected against deletion in the hypervisor.
-	DeleteProtectedReason = "DeleteProtected"
-	// InvalidSpecReason: the hypervisor cannot create the VM with this spec. A retry does not help.
+
+	// TemplateNotFoundReason: the template or its version does not exist, or several
+	// templates have its name.
+	//
+	// Action: set its inventory path or ID in a new machine template.
+	TemplateNotFoundReason = "TemplateNotFound"
+
+	// PlacementNotFoundReason: an object of the hypervisor that the spec names, for
+	// instance a datacenter, pool, folder, datastore, storage domain, network, vNIC
+	// profile, instance type, group or tag, does not exist, or several have its name.
+	//
+	// Action: fix the spec of the infrastructure cluster, or create a new machine
+	// template; an inventory path or an ID is never ambiguous.
+	PlacementNotFoundReason = "PlacementNotFound"
+
+	// InvalidSpecReason: the hypervisor rejects the spec; the message has its error. A
+	// retry does not help.
+	//
+	// Action: fix the spec in a new machine template.
 	InvalidSpecReason = "InvalidSpec"
-	// DisksInSnapshotReason: disks that do not belong to the machine are in a
-	// snapshot, so that they cannot be kept when the VM is deleted.
-	DisksInSnapshotReason = "DisksInSnapshot"
-	// PermissionDeniedReason: the user does not have a permission in the hypervisor.
+
+	// PermissionDeniedReason: the user lacks a permission in the hypervisor. vCenter names
+	// the privilege and the object. An engine does not; the message names the step that
+	// failed.
+	//
+	// Action: grant the permission: vSphere, docs/vsphere.md#least-privileges; oVirt,
+	// docs/zvirt.md#least-privileges.
 	PermissionDeniedReason = "PermissionDenied"
-	// HypervisorErrorReason: the hypervisor returned an error that the driver does not know.
+
+	// HypervisorErrorReason: the hypervisor returned another error; the message has it.
+	//
+	// Action: check the tasks in vCenter or the events in the portal of the engine. If
+	// vCenter shows a VM as powered on and refuses to power it off because it is off, or
+	// the reverse, disconnect the host of the VM in vCenter and connect it again.
 	HypervisorErrorReason = "HypervisorError"
+
+	// InternalErrorReason: a request to the API server of the management cluster failed.
+	// It is retried.
+	//
+	// Action: check the log of the manager.
+	InternalErrorReason = clusterv1.InternalErrorReason
 )
 
 // MachineSpec is the part of a machine's spec that every hypervisor shares.

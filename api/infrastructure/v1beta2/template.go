@@ -5,16 +5,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CapacityKnownCondition of a machine template is true while its capacity is known,
-// which cluster-autoscaler needs to scale from zero.
-const CapacityKnownCondition = "CapacityKnown"
-
-// Reasons of CapacityKnown. Drivers add their own for failures whose cause they
-// understand.
+// NovaVSphereMachineTemplate's and NovaZVirtMachineTemplate's CapacityKnown condition and
+// corresponding reasons.
 const (
+	// CapacityKnownCondition is true while the capacity of a machine from the template is
+	// known. Only cluster-autoscaler needs it, to scale from zero.
+	CapacityKnownCondition = "CapacityKnown"
+
 	// CapacityKnownReason: the capacity is known.
+	//
+	// Action: none.
 	CapacityKnownReason = "CapacityKnown"
-	// WaitingForClusterReason: no Cluster uses the template yet.
+
+	// WaitingForClusterReason: no control plane and no MachineDeployment of a Cluster uses
+	// the template yet.
+	//
+	// Action: wait, or set the label cluster.x-k8s.io/cluster-name on the template.
 	WaitingForClusterReason = "WaitingForCluster"
 )
 
