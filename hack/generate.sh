@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Generates what follows from the code: deep copies and definitions from the
 # API types, roles from the markers of the reconcilers, docs/reference from the
-# comments of the fields.
+# comments of the fields, conditions and reasons.
 #
 #   hack/generate.sh [ROOT]
 #
@@ -66,6 +66,7 @@ reference infrastructure
 reference bootstrap
 reference controlplane
 reference addons
+go run ./hack/conditions . >docs/reference/conditions.md
 
 # The alerts in the format of the Prometheus operator.
 {

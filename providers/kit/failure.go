@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -36,7 +35,7 @@ func Failure(from conditions.Getter, conditionType string, err error) metav1.Con
 func reason(err error) string {
 	fallback := infrav1.HypervisorErrorReason
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-		fallback = clusterv1.InternalErrorReason
+		fallback = infrav1.InternalErrorReason
 	}
 	return cmp.Or(hypervisor.ReasonFor(err, fallback), fallback)
 }

@@ -1,15 +1,10 @@
 package manifests
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,16 +15,9 @@ import (
 )
 
 // guides are the guides of the infrastructure providers.
-var guides = []struct {
-	provider, file string
-	// others begin the names of files in api/infrastructure that are other
-	// providers'.
-	others string
-	// bootstrap is set where the bootstrap provider is explained, too.
-	bootstrap bool
-}{
-	{"nova-vsphere", "vsphere.md", "novazvirt", true},
-	{"nova-zvirt", "zvirt.md", "novavsphere", false},
+var guides = []struct{ provider, file string }{
+	{"nova-vsphere", "vsphere.md"},
+	{"nova-zvirt", "zvirt.md"},
 }
 
 func TestGuidesListTheTemplatesVariables(t *testing.T) {
@@ -89,24 +77,6 @@ func found(t *testing.T, file string, re *regexp.Regexp) []string {
 	return slices.Compact(words)
 }
 
-func TestGuidesExplainEveryReason(t *testing.T) {
-	for _, guide := range guides {
-		text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", guide.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		reasons := reasonsIn(t, filepath.Join("api", "infrastructure", "v1beta2"), guide.others)
-		if guide.bootstrap {
-			reasons = append(reasons, reasonsIn(t, filepath.Join("api", "bootstrap", "v1beta2"), "")...)
-		}
-		for _, reason := range reasons {
-			if !regexp.MustCompile(`\b` + reason + `\b`).Match(text) {
-				t.Errorf("docs/%s does not say what to do about %s", guide.file, reason)
-			}
-		}
-	}
-}
-
 // TestZVirtGuideNamesEveryField reads the definitions, in which every field
 // stands, also those of shared types.
 func TestZVirtGuideNamesEveryField(t *testing.T) {
@@ -151,43 +121,4 @@ func fieldsOf(schema apiextensionsv1.JSONSchemaProps) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// reasonsIn returns the values of the constants in a folder whose names end in
-// Reason and that Cluster API does not define. Files whose names begin with
-// except, if it is said, are left out.
-func reasonsIn(t *testing.T, dir, except string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(tools.Root(), dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reasons []string
-	for _, file := range files {
-		if except != "" && strings.HasPrefix(filepath.Base(file), except) {
-			continue
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || len(spec.Values) != 1 || !strings.HasSuffix(spec.Names[0].Name, "Reason") {
-				return true
-			}
-			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
-				value, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				reasons = append(reasons, value)
-			}
-			return true
-		})
-	}
-	if len(reasons) == 0 {
-		t.Errorf("%s has no reasons: has their form changed?", dir)
-	}
-	return reasons
 }

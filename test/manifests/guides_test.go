@@ -11,22 +11,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// TestTroubleshootingExplainsEveryReason: whoever has a condition in front of
-// them finds its reason in one page, whatever object has it.
-func TestTroubleshootingExplainsEveryReason(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "troubleshooting.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range []string{"infrastructure", "bootstrap", "controlplane", "addons"} {
-		for _, reason := range reasonsIn(t, filepath.Join("api", group, "v1beta2"), "") {
-			if !regexp.MustCompile(`\b` + reason + `\b`).Match(text) {
-				t.Errorf("docs/troubleshooting.md does not say what to do about %s", reason)
-			}
-		}
-	}
-}
-
 // TestFlavorsAreExplained: each has a heading of its own, and its variables
 // stand there.
 func TestFlavorsAreExplained(t *testing.T) {
@@ -70,7 +54,7 @@ func TestDocumentsLinkToHeadings(t *testing.T) {
 	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	anchors := map[string][]string{}
 	files := []string{filepath.Join(tools.Root(), "README.md")}
-	for _, pattern := range []string{"*.md", "adr/*.md"} {
+	for _, pattern := range []string{"*.md", "adr/*.md", "reference/conditions.md"} {
 		found, err := filepath.Glob(filepath.Join(tools.Root(), "docs", filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +81,8 @@ func TestDocumentsLinkToHeadings(t *testing.T) {
 	}
 }
 
-// anchorsIn are the anchors of a document's headings, as GitHub makes them.
+// anchorsIn are the anchors of a document's headings, as GitHub makes them, and those that
+// the document sets itself.
 func anchorsIn(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -109,6 +94,9 @@ func anchorsIn(t *testing.T, file string) []string {
 	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
 		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(match[1]), "")
 		anchors = append(anchors, strings.ReplaceAll(plain, " ", "-"))
+	}
+	for _, match := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(string(text), -1) {
+		anchors = append(anchors, match[1])
 	}
 	return anchors
 }

@@ -1,0 +1,44 @@
+// Command conditions writes the page of the conditions and reasons of the API.
+//
+//	go run ./hack/conditions ROOT > docs/reference/conditions.md
+//
+// It reads the constants of the API packages, which have the form of Cluster API: a
+// block of constants declares a condition and its reasons, and its comment names
+// the kinds and the condition:
+//
+//	// NovaConfig's DataSecretAvailable condition and corresponding reasons.
+//
+// Two other forms of the comment declare the reasons that conditions have in
+// common, and the reasons of events:
+//
+//	// Failed requests to a hypervisor: reasons of HypervisorAvailable and Ready.
+//	// NovaVSphereCluster's and NovaZVirtCluster's events.
+//
+// The comment of a reason has its cause, and the next step of the user in a
+// paragraph that begins with "Action:". A path such as docs/etcd.md#it-is-down
+// becomes a link. The comment of a condition whose normal status is False contains
+// "negative polarity". If Ready or Available depends on a condition, its comment
+// contains "Ready depends on it".
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: conditions ROOT")
+		os.Exit(2)
+	}
+	blocks, err := read(os.Args[1])
+	if err == nil {
+		var page string
+		if page, err = render(os.Args[1], blocks); err == nil {
+			fmt.Print(page)
+			return
+		}
+	}
+	fmt.Fprintln(os.Stderr, "conditions:", err)
+	os.Exit(1)
+}
