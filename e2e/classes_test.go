@@ -17,8 +17,8 @@ var _ = describeFull("Changes of a class", func(hypervisor string) {
 			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
 			InfrastructureProvider: provider(hypervisor), Flavor: topologyFlavor,
 			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
-			// What variables say wins over a class' templates, so each of these
-			// is a field that the template's variables say nothing of.
+			// The values of variables override the templates of a class, so each of
+			// these is a field that the variables of the template do not set.
 			ModifyControlPlaneFields: map[string]any{"spec.remediation.maxRetry": int64(3)},
 			ModifyMachineDeploymentBootstrapConfigTemplateFields: map[string]any{
 				"spec.template.spec.postKubeadmCommands": []any{"touch /run/changed"},
@@ -37,11 +37,11 @@ var _ = describeFull("Upgrade of a cluster's Kubernetes", func(hypervisor string
 			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
 			InfrastructureProvider: provider(hypervisor), Flavor: ptr.To(topologyFlavor),
 			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
-			// The suite of conformance tests is an image.
+			// The conformance tests are an image.
 			SkipConformanceTests: true,
 			WorkerMachineCount:   ptr.To[int64](1),
-			// The template follows the version, so the version is all that the
-			// spec has to change.
+			// The template name contains the version, so the spec has to change only
+			// the version.
 			ClusterctlVariables: map[string]string{h.TemplateVariable: "nova-node-<version>"},
 		}
 	})

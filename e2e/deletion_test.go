@@ -12,14 +12,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// owned says whether one of an object's owners is of one of these kinds.
+// owned reports whether one of an object's owners is of one of these kinds.
 func owned(owners []metav1.OwnerReference, kinds ...string) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return slices.Contains(kinds, owner.Kind) })
 }
 
-// phase is a phase of a cluster's deletion: objects of these kinds, and the
-// machines that they own, go in it. The blocking ones hold it up until the spec
-// lets them go.
+// phase is a phase of a cluster's deletion, in which objects of these kinds and
+// the machines that they own are deleted. The blocking objects stop the
+// deletion until the spec removes their finalizers.
 func phase(blocking string, kinds ...string) capie2e.ClusterDeletionPhase {
 	return capie2e.ClusterDeletionPhase{
 		ObjectFilter: func(object corev1.ObjectReference, owners []metav1.OwnerReference) bool {

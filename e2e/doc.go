@@ -1,12 +1,12 @@
-// Package e2e runs Cluster API's own end-to-end specs, unchanged, on this
-// project's providers. The management cluster is a bed's: clusterctl installs
-// the providers into it from a release of the work tree, and machines are the
-// bed's hosts. A few specs run always, all of them on every hypervisor where
-// NOVA_SUITES is full.
+// Package e2e runs Cluster API's own end-to-end specs, unchanged, on the
+// providers of this project. The management cluster belongs to a test
+// environment: clusterctl installs the providers into it from a release of the
+// work tree, and machines are hosts of the environment. A few specs run always;
+// if NOVA_SUITES is full, all of them run on every hypervisor.
 //
-// The specs are those that take other control planes than KubeadmControlPlane
-// and need no container registry; README.md says which cannot run, and why.
-// The package has a module of its own, so that what the framework requires
-// stays out of the project's. It uses the public API of the project and the
-// bed, nothing else of it.
+// The specs are those that support other control planes than
+// KubeadmControlPlane and need no container registry. README.md lists the specs
+// that cannot run, with the reasons. The package has its own module, so that
+// the dependencies of the framework are not dependencies of the project. It
+// uses only the public API of the project and the test environment.
 package e2e

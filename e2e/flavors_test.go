@@ -12,21 +12,21 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// Flavors of cluster templates: one of the release, and two that are made of
-// those of the release for the specs that want them.
+// Flavors of cluster templates: one flavor of the release, and two that the
+// specs build from flavors of the release.
 const (
 	topologyFlavor    = "topology"
 	workersFlavor     = "topology-workers"
 	remediationFlavor = "md-remediation"
 )
 
-// healthCheck is what a spec wants beside a cluster: nodes are unhealthy by a
-// condition that only the spec sets.
+// healthCheck is the MachineHealthCheck that a spec needs: nodes are unhealthy
+// by a condition that only the spec sets.
 //
 //go:embed data/healthcheck.yaml
 var healthCheck []byte
 
-// addRemediationFlavor puts the flavor into the release of a hypervisor's
+// addRemediationFlavor adds the flavor to the release of a hypervisor's
 // provider.
 func addRemediationFlavor(hypervisor string) {
 	GinkgoHelper()
@@ -36,9 +36,9 @@ func addRemediationFlavor(hypervisor string) {
 	Expect(os.WriteFile(flavorFile(hypervisor, remediationFlavor), flavor, 0o600)).To(Succeed())
 }
 
-// addWorkersFlavor puts the flavor topology into the release with workers of
-// no other role: the spec has pods on nodes of every MachineDeployment, and
-// they tolerate no taints of roles.
+// addWorkersFlavor adds the flavor topology to the release, with workers of one
+// role only: the spec creates pods on nodes of every MachineDeployment, and
+// they do not tolerate taints of roles.
 func addWorkersFlavor(hypervisor string) {
 	GinkgoHelper()
 	template, err := os.ReadFile(flavorFile(hypervisor, topologyFlavor))
@@ -51,7 +51,8 @@ func addWorkersFlavor(hypervisor string) {
 	Expect(os.WriteFile(flavorFile(hypervisor, workersFlavor), flavor, 0o600)).To(Succeed())
 }
 
-// flavorFile is where the release of a hypervisor's provider has a flavor.
+// flavorFile returns the path of a flavor in the release of a hypervisor's
+// provider.
 func flavorFile(hypervisor, flavor string) string {
 	GinkgoHelper()
 	h, err := bed.FactsOf(hypervisor)

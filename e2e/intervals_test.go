@@ -1,8 +1,8 @@
 package e2e
 
-// intervals are how long the framework waits for things, and how often it
-// looks, by spec and thing: the names are those of its specs. They are for a
-// machine that does much else; a quiet one needs a fraction.
+// intervals are the framework's timeouts and poll intervals, by spec and
+// operation: the names are those of its specs. They are long enough for a busy
+// computer; an idle one needs a fraction.
 func intervals() map[string][]string {
 	return map[string][]string{
 		"default/wait-controllers":                     {"4m", "1s"},

@@ -27,30 +27,31 @@ import (
 const (
 	bedName = "e2e"
 	version = "v0.1.0"
-	// insideVariable names the file that says what the bed has, to the process
-	// that runs the specs inside it.
+	// insideVariable is the environment variable with the path of the file that
+	// contains the properties of the environment, for the process that runs the
+	// specs in it.
 	insideVariable = "NOVA_E2E_INSIDE"
 )
 
-// everything is set where all specs run on every hypervisor.
+// everything is set if all specs run on each hypervisor.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
-// inside is what a bed has, as the specs see it.
+// inside contains the properties of the test environment for the specs.
 type inside struct {
 	// Config is clusterctl's configuration, Core the version of its core
 	// provider.
 	Config string `json:"config"`
 	Core   string `json:"core"`
-	// Managements are the kubeconfigs of management clusters with nothing in
-	// them. The first is for all specs, the second for what moves to it.
+	// Managements are the kubeconfigs of empty management clusters. All specs use
+	// the first one; a cluster is moved to the second one.
 	Managements []string `json:"managements"`
-	// Figures are how long parts of the bed took.
+	// Figures are durations of the set-up.
 	Figures []string `json:"figures"`
 }
 
-// TestMain starts a bed and runs the specs as a process inside its network:
-// the framework and clusterctl connect to management and tenant clusters by
-// themselves, from any goroutine, and know nothing of a bed.
+// TestMain starts a test environment and runs the specs as a process in its
+// network: the framework and clusterctl connect to management and workload
+// clusters from any goroutine, without knowledge of the environment.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	if os.Getenv(insideVariable) != "" || onlyLists() {
@@ -64,15 +65,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// onlyLists says that go test asks for names of tests.
+// onlyLists reports whether go test only lists the names of tests.
 func onlyLists() bool {
 	return slices.ContainsFunc(os.Args, func(arg string) bool {
 		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.list")
 	})
 }
 
-// outside starts the bed, runs the specs in it and takes it away. It returns
-// their exit code.
+// outside starts the test environment, runs the specs in it and stops it. It
+// returns the exit code of the specs.
 func outside() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -114,15 +115,15 @@ func outside() (code int, err error) {
 	return specs(ctx, b, facts)
 }
 
-// names and addresses are those of management clusters. Only what moves needs
-// the second.
+// names and addresses are the names and addresses of the management clusters.
+// Only the spec that moves a cluster needs the second one.
 var (
 	names     = []string{"one", "two"}
 	addresses = []string{"10.77.0.2", "10.77.0.3"}
 )
 
-// fill makes a release and, meanwhile, management clusters that run it once
-// clusterctl has installed it.
+// fill builds a release and, in parallel, starts management clusters that run
+// it after clusterctl has installed it.
 func fill(ctx context.Context, b *bed.Bed) ([]*bed.Empty, *release.Repository, error) {
 	count := 1
 	if everything {
@@ -136,7 +137,7 @@ func fill(ctx context.Context, b *bed.Bed) ([]*bed.Empty, *release.Repository, e
 	})
 	for i := range count {
 		wait.Go(func() {
-			// Pods start when clusterctl installs them, from the repository.
+			// Pods start when clusterctl installs them from the repository.
 			program := func(image string) string { return repository.Program(image) }
 			if managements[i], fail[i] = b.StartEmpty(ctx, names[i], addresses[i], program); fail[i] == nil {
 				fail[i] = release.CertManager(ctx, managements[i].Client)
@@ -147,19 +148,19 @@ func fill(ctx context.Context, b *bed.Bed) ([]*bed.Empty, *release.Repository, e
 	return managements, repository, errors.Join(fail...)
 }
 
-// specs runs this very program inside the bed's network.
+// specs runs this program again in the network of the test environment.
 func specs(ctx context.Context, b *bed.Bed, facts inside) (int, error) {
 	data, err := json.Marshal(facts)
 	if err != nil {
-		return 1, fmt.Errorf("telling the specs of the bed: %w", err)
+		return 1, fmt.Errorf("writing the properties of the bed: %w", err)
 	}
 	file := filepath.Join(b.Dir, "bin", "inside.json")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return 1, fmt.Errorf("telling the specs of the bed: %w", err)
+		return 1, fmt.Errorf("writing the properties of the bed: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return 1, fmt.Errorf("finding own program: %w", err)
+		return 1, fmt.Errorf("finding this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideVariable+"="+file, "NO_PROXY=*", "XDG_CONFIG_HOME="+filepath.Join(b.Dir, "bin", "config"))
@@ -177,7 +178,7 @@ func specs(ctx context.Context, b *bed.Bed, facts inside) (int, error) {
 	return 0, nil
 }
 
-// hypervisors are those of the bed.
+// hypervisors returns the hypervisors of the test environment.
 func hypervisors() []string {
 	if everything {
 		return bed.Hypervisors()
@@ -185,5 +186,5 @@ func hypervisors() []string {
 	return []string{bed.VSphere}
 }
 
-// artifacts is where the specs leave what they saw.
+// artifacts returns the folder for the logs and objects that the specs save.
 func artifacts() string { return filepath.Join(tools.Root(), "_artifacts", bedName) }

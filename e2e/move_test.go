@@ -18,10 +18,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// The steps of SelfHostedSpec with another management cluster in the place of
-// the cluster itself: providers would have to be images there.
+// The steps of SelfHostedSpec with another management cluster instead of the
+// cluster itself, in which the providers would have to be images.
 var _ = describeFull("Move to another management cluster", func(hypervisor string) {
-	It("makes no machine anew, and deletes all from there", func() {
+	It("replaces no machine, and the second management cluster deletes all", func() {
 		name := "move-" + util.RandomString(6)
 		configPath := clusterConfiguration(hypervisor)
 		for _, proxy := range managements {
@@ -63,7 +63,8 @@ var _ = describeFull("Move to another management cluster", func(hypervisor strin
 	})
 })
 
-// takeOver lets a management cluster act for a cluster that has moved to it.
+// takeOver lets a management cluster manage a cluster that has been moved to
+// it.
 func takeOver(proxy framework.ClusterProxy, name string) {
 	GinkgoHelper()
 	system := &corev1.Namespace{}
@@ -75,7 +76,7 @@ func takeOver(proxy framework.ClusterProxy, name string) {
 	Expect(proxy.GetClient().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }
 
-// machines are the VMs of a cluster's machines, by the machines' names.
+// machines returns the VMs of a cluster's machines, by the machines' names.
 func machines(proxy framework.ClusterProxy, namespace string) map[string]string {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}

@@ -29,8 +29,9 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// management is a management cluster. What clusterctl makes of the product's
-// templates passes through it, and gets what only hosts of a bed need.
+// management is a management cluster. clusterctl creates the objects of the
+// project's templates through it, and it adds the settings that only hosts of a
+// test environment need.
 type management struct{ framework.ClusterProxy }
 
 // Create creates objects.
@@ -54,20 +55,20 @@ func (m management) Create(ctx context.Context, manifest []byte, options ...fram
 	return m.ClusterProxy.Create(ctx, suited.Bytes(), options...)
 }
 
-// logs collects what a machine's host wrote.
+// logs collects the logs of a machine's host.
 type logs struct{}
 
-// CollectMachineLog is called for each machine of a spec that ends.
+// CollectMachineLog is called for each machine at the end of a spec.
 func (logs) CollectMachineLog(_ context.Context, _ client.Client, m *clusterv1.Machine, dir string) error {
 	return b.CollectHost(m.Name, dir)
 }
 
-// CollectMachinePoolLog has nothing to do: there are no pools.
+// CollectMachinePoolLog does nothing, because there are no machine pools.
 func (logs) CollectMachinePoolLog(context.Context, client.Client, *clusterv1.MachinePool, string) error {
 	return nil
 }
 
-// CollectInfrastructureLogs keeps what the hypervisors' simulators wrote.
+// CollectInfrastructureLogs saves the logs of the hypervisors' simulators.
 func (logs) CollectInfrastructureLogs(_ context.Context, _ client.Client, _ *clusterv1.Cluster, dir string) error {
 	return b.CollectPrograms(filepath.Join(dir, "programs"))
 }
@@ -78,11 +79,12 @@ func waiters() clusterctl.ControlPlaneWaiters {
 	return clusterctl.ControlPlaneWaiters{WaitForControlPlaneInitialized: initialized, WaitForControlPlaneMachinesReady: machinesReady}
 }
 
-// initialized waits until the control plane takes requests.
+// initialized waits until the control plane accepts requests.
 //
-// The result has room for a KubeadmControlPlane only. It gets one with what
-// every control plane has, its name and its size: that is what helpers of
-// specs read which take other control planes. It never goes to an API server.
+// The result can contain only a KubeadmControlPlane. It gets a
+// KubeadmControlPlane with the fields that every control plane has, its name
+// and its size, because the helpers of specs for other control planes read
+// these fields. It is not sent to an API server.
 func initialized(ctx context.Context, input clusterctl.ApplyCustomClusterTemplateAndWaitInput, result *clusterctl.ApplyCustomClusterTemplateAndWaitResult) {
 	GinkgoHelper()
 	cp := &controlplanev1.NovaControlPlane{}
@@ -109,7 +111,7 @@ func machinesReady(ctx context.Context, input clusterctl.ApplyCustomClusterTempl
 	})
 }
 
-// planeOf is the name of a cluster's control plane.
+// planeOf returns the name of a cluster's control plane.
 func planeOf(cluster *clusterv1.Cluster) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}
 }

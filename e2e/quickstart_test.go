@@ -5,7 +5,7 @@ import (
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 )
 
-// quickStart is the spec for a flavor of the cluster template.
+// quickStart defines the quick start spec for a flavor of the cluster template.
 func quickStart(hypervisor, flavor string) {
 	capie2e.QuickStartSpec(ctx, func() capie2e.QuickStartSpecInput {
 		input := capie2e.QuickStartSpecInput{

@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A report for machines and one for people, beside what specs left.
+// A JUnit report and a readable report, next to the artifacts of the specs.
 var _ = ReportAfterSuite("report", func(report Report) {
 	Expect(os.MkdirAll(artifacts(), 0o755)).To(Succeed())
 	Expect(reporters.GenerateJUnitReport(report, filepath.Join(artifacts(), "junit.xml"))).To(Succeed())
@@ -22,7 +22,7 @@ var _ = ReportAfterSuite("report", func(report Report) {
 	_, _ = GinkgoWriter.Write(text)
 })
 
-// summary has a line for each spec: what it was, how it ended, how long it took.
+// summary has a line for each spec: its name, its result and its duration.
 func summary(report Report) []byte {
 	var text bytes.Buffer
 	text.WriteString("| spec | result | seconds |\n|---|---|---|\n")

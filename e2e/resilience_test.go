@@ -18,9 +18,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// resilient takes all owners and then all finalizers off the objects, sees them
-// come back, and then that nothing is written any more when all is well.
-// Upstream's quick start does the same with the kinds of its own providers.
+// resilient removes all owner references and then all finalizers from the
+// objects, checks that they are restored, and then that no object is written in
+// the steady state. Cluster API's quick start does the same with the kinds of
+// its own providers.
 func resilient(hypervisor string, topology bool) func(framework.ClusterProxy, string, string) {
 	return func(proxy framework.ClusterProxy, namespace, cluster string) {
 		h, err := bed.FactsOf(hypervisor)
@@ -41,7 +42,7 @@ func resilient(hypervisor string, topology bool) func(framework.ClusterProxy, st
 
 type assertion = func(types.NamespacedName, []metav1.OwnerReference) error
 
-// owners say who owns objects of each kind.
+// owners are the expected owners of objects of each kind.
 func owners(h bed.Facts, topology bool) map[string]assertion {
 	core := clusterv1.GroupVersion.String()
 	owner := func(version, kind string, controller bool) metav1.OwnerReference {
@@ -60,7 +61,7 @@ func owners(h bed.Facts, topology bool) map[string]assertion {
 			return framework.HasOneOfExactOwners(given, lists...)
 		}
 	}
-	// What a topology makes is also controlled by its Cluster.
+	// The Cluster also controls objects of its topology.
 	cluster, class := owner(core, "Cluster", false), owner(core, "ClusterClass", false)
 	whole := owner(core, "Cluster", topology)
 	plane := owner(controlplanev1.GroupVersion.String(), "NovaControlPlane", true)
@@ -87,7 +88,7 @@ func owners(h bed.Facts, topology bool) map[string]assertion {
 	return all
 }
 
-// finalizers are those of each kind.
+// finalizers are the expected finalizers of each kind.
 func finalizers(kinds string, topology bool) map[string]func(types.NamespacedName) []string {
 	is := func(finalizers ...string) func(types.NamespacedName) []string {
 		return func(types.NamespacedName) []string { return finalizers }

@@ -23,21 +23,22 @@ import (
 )
 
 var (
-	// ctx is that of the specs: the framework takes it when it builds them.
+	// ctx is the context of the specs: the framework reads it when it builds
+	// them.
 	ctx = context.Background()
-	// b is the bed, and facts what it has.
+	// b is the test environment, and facts are its properties.
 	b     *bed.Bed
 	facts inside
 	// managements are the management clusters.
 	managements []framework.ClusterProxy
-	// used counts the addresses that clusters had.
+	// used is the number of addresses that clusters have used.
 	used int
 )
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
 	suite, reporter := GinkgoConfiguration()
-	// Everything takes longer than Ginkgo's hour.
+	// All specs together take longer than Ginkgo's default of one hour.
 	suite.Timeout = 3 * time.Hour
 	RunSpecs(t, "Cluster API's specs", suite, reporter)
 }
@@ -58,9 +59,9 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// install installs the providers the way upstream's suites do, and waits until
-// they run. Their logs are files of the bed, so nobody asks the API server for
-// them.
+// install installs the providers as the suites of Cluster API do, and waits
+// until they run. Their logs are files of the test environment, so the
+// framework need not read them from the API server.
 func install(proxy framework.ClusterProxy) {
 	started := time.Now()
 	var infrastructure []string
@@ -83,7 +84,8 @@ func install(proxy framework.ClusterProxy) {
 	facts.Figures = append(facts.Figures, fmt.Sprintf("clusterctl init of %s: %.0f s", proxy.GetName(), time.Since(started).Seconds()))
 }
 
-// config is what upstream reads from a file: it asks for kubeadm's providers.
+// config returns the settings that Cluster API's suites read from a file. They
+// require the providers of kubeadm.
 func config() *clusterctl.E2EConfig {
 	return &clusterctl.E2EConfig{
 		ManagementClusterName: names[0],
@@ -96,7 +98,8 @@ func config() *clusterctl.E2EConfig {
 	}
 }
 
-// configuration is a file for clusterctl with the variables of templates.
+// configuration returns the path of a clusterctl configuration with the
+// variables of templates.
 func configuration(name string, variables map[string]string) string {
 	GinkgoHelper()
 	path := filepath.Join(filepath.Dir(facts.Config), name+".yaml")
@@ -108,8 +111,8 @@ func configuration(name string, variables map[string]string) string {
 	return path
 }
 
-// clusterConfiguration is the file for one more cluster on a hypervisor, which
-// gets an address of its own.
+// clusterConfiguration returns the path of the configuration for another
+// cluster on a hypervisor, with a new address.
 func clusterConfiguration(hypervisor string) string {
 	GinkgoHelper()
 	used++
@@ -119,7 +122,8 @@ func clusterConfiguration(hypervisor string) string {
 	return configuration(name, variables)
 }
 
-// provider is a hypervisor's infrastructure provider, as clusterctl names it.
+// provider returns the name of a hypervisor's infrastructure provider in
+// clusterctl.
 func provider(hypervisor string) *string {
 	facts, err := bed.FactsOf(hypervisor)
 	Expect(err).NotTo(HaveOccurred())
@@ -127,8 +131,8 @@ func provider(hypervisor string) *string {
 	return &name
 }
 
-// credentials puts those of a hypervisor into the namespace of a cluster, with
-// the label that lets them move with it.
+// credentials creates the credentials of a hypervisor in the namespace of a
+// cluster, with the label that makes clusterctl move them together with it.
 func credentials(hypervisor string) func(framework.ClusterProxy, string) {
 	return func(proxy framework.ClusterProxy, namespace string) {
 		GinkgoHelper()
@@ -143,7 +147,7 @@ func credentials(hypervisor string) func(framework.ClusterProxy, string) {
 	}
 }
 
-// describeOn describes something on each hypervisor of the bed.
+// describeOn defines specs for each hypervisor of the test environment.
 func describeOn(text string, body func(hypervisor string)) bool {
 	for _, name := range hypervisors() {
 		describe(name, text, body)
@@ -151,12 +155,12 @@ func describeOn(text string, body func(hypervisor string)) bool {
 	return true
 }
 
-// describe describes something on a hypervisor.
+// describe defines specs for a hypervisor.
 func describe(hypervisor, text string, body func(hypervisor string)) bool {
 	return Describe(text+" on "+hypervisor, Offset(2), Label(hypervisor), func() { body(hypervisor) })
 }
 
-// describeFull describes what runs only with everything.
+// describeFull defines specs that run only if all specs run.
 func describeFull(text string, body func(hypervisor string)) bool {
 	return everything && describeOn(text, body)
 }

@@ -4,9 +4,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unshare gives each class of workers machine templates of its own. A spec
-// copies those of each class into another namespace under the same names, and
-// fails on what two classes share, as our roles do.
+// unshare gives each class of workers its own machine templates. A spec copies
+// the templates of each class into another namespace under the same names, and
+// fails if two classes share a template, as the roles of this project do.
 func unshare(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	templates := map[string]*unstructured.Unstructured{}
 	for _, object := range objects {

@@ -30,9 +30,9 @@ var _ = describeFull("Remediation of a MachineDeployment", func(hypervisor strin
 	})
 })
 
-// Its pods are of an image that hosts have beside the older version of
-// Kubernetes, so it needs a bed with everything. Nothing in it is a
-// hypervisor's, so one does.
+// The pods of the spec use an image that hosts with the older version of
+// Kubernetes have, so the spec needs an environment for all specs. It does not
+// depend on the hypervisor, so it runs on one.
 var _ = everything && describe(bed.VSphere, "Drain of nodes", func(hypervisor string) {
 	capie2e.NodeDrainTimeoutSpec(ctx, func() capie2e.NodeDrainTimeoutSpecInput {
 		addWorkersFlavor(hypervisor)

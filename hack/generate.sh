@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Generates what follows from the code: deep copies and definitions from the
+# Generates files from the code: deep copies and CRDs from the
 # API types, roles from the markers of the reconcilers, docs/reference from the
 # comments of the fields, conditions and reasons.
 #
 #   hack/generate.sh [ROOT]
 #
-# ROOT is the work tree to write to, this one if not said.
+# ROOT is the work tree to write to. If not set, it is this work tree.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

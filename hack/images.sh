@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints all images of a management cluster and of a tenant: what a closed
-# network has to mirror.
+# Prints all images of a management cluster and of a workload cluster. A closed
+# network has to mirror them.
 #
 #   hack/images.sh VERSION MANAGER...
 #
-# REGISTRY says where the managers' images will be.
+# REGISTRY is the registry of the managers' images.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,20 +19,20 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 kubeadm=$("$here/tools/build.sh" kubeadm)
 cd "$here/.."
 
-# said VERSION_OF FOLDER prints the pinned version of a module in a folder.
-said() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
+# pinned VERSION_OF FOLDER prints the pinned version of a module in a folder.
+pinned() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
 
 for manager in "$@"; do
 	echo "$registry/$manager:$version"
 done
-echo "registry.k8s.io/cluster-api/cluster-api-controller:$(said sigs.k8s.io/cluster-api .)"
+echo "registry.k8s.io/cluster-api/cluster-api-controller:$(pinned sigs.k8s.io/cluster-api .)"
 certmanager=$(sed -nE 's/.*CertManagerDefaultVersion = "(.*)"/\1/p' \
 	"$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/cmd/clusterctl/client/config/cert_manager_client.go")
 for manager in controller cainjector webhook; do
 	echo "quay.io/jetstack/cert-manager-$manager:$certmanager"
 done
 for manager in source kustomize helm; do
-	echo "ghcr.io/fluxcd/$manager-controller:$(said "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
+	echo "ghcr.io/fluxcd/$manager-controller:$(pinned "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
 done
 # The defaults of fields.
 sed -nE 's/.*Default[A-Za-z]*Image += "(.*)"/\1/p' api/*/v1beta2/*.go

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the linters of .golangci.yml on everything, or on what is named.
+# Runs the linters of .golangci.yml on all packages, or on the named ones.
 #
 #   hack/lint.sh [ARGUMENTS OF golangci-lint run]
 set -euo pipefail

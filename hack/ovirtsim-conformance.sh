@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Judges test/ovirtsim by the live test suite of a client that others wrote:
-# go-ovirt-client, which takes any engine. The suite runs from a copy of the
-# module outside of this tree. The last line says how it went:
+# Tests test/ovirtsim with the live test suite of go-ovirt-client, an independent
+# client that works with any engine. The suite runs from a copy of the
+# module outside of this tree. The last line has the result:
 #
 #   ovirtsim-conformance: passed=74 failed=3 skipped=1
 #
-# The exit code is that of the goal, at least 72 that pass, or PASSES if set.
-# RUN limits the tests by a regular expression; the goal is not judged then.
+# The command fails if fewer than 72 tests pass, or fewer than PASSES if it is
+# set. RUN selects tests by a regular expression; then the number is not checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

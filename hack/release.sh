@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Makes a release of all providers:
+# Builds a release of all providers:
 #
 #   hack/release.sh DIR VERSION
 #
-#   repository/      what clusterctl reads, beside releases that are there already
-#   clusterctl.yaml  its configuration; NOVA_REPOSITORY says where repository/ is
+#   repository/      the repository of clusterctl, with earlier releases in it
+#   clusterctl.yaml  its configuration; NOVA_REPOSITORY is the path of repository/
 #   bin/ARCH/        the managers
 #   images/          their images, as archives that containerd and docker load
 #   Dockerfile       the same for a builder
 #   monitoring/      alerts and the dashboard, and how Prometheus finds the managers
-#   sbom/            what each manager was made from (CycloneDX)
+#   sbom/            the components of each manager (CycloneDX)
 #   images.txt       all images that a closed network needs
 #   SHA256SUMS       of all of it
 #
-# The same sources give the same bytes. ARCH lists architectures (amd64),
-# REGISTRY says where the managers' images will be.
+# The build is reproducible. ARCH lists architectures (amd64), REGISTRY is the
+# registry of the managers' images.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

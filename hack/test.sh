@@ -3,12 +3,13 @@
 #
 #   hack/test.sh [unit] [hosts] [e2e]
 #
-# unit are the tests that need no more than an API server, hosts those that
+# unit are the tests that need at most an API server, hosts the tests that
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
-# these two need root. All, if none is said. Two packages of unit or hosts run at a time: hosts wait more than
-# they compute, and each bed has a network of its own. NOVA_AT_ONCE says another
-# number. CHECKS names a file with the results of verify.sh, to be counted too,
-# REPORT a folder for reports: JUnit of each part, and a table of all packages.
+# these two need root. If no argument is set, all of them run. Two packages of
+# unit or hosts run in parallel: hosts are idle most of the time, and each test
+# environment has its own network. NOVA_AT_ONCE sets another number. CHECKS is a
+# file with the results of verify.sh, which are counted too. REPORT is a folder
+# for reports: JUnit of each part, and a table of all packages.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

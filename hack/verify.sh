@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks what a test cannot: that generated files are what the sources say,
-# that the modules are tidy, that the manifests render, that images have
-# versions, that the documents point at files that exist, that texts are plain
-# English, that the structure of the packages gets no worse, that the licenses
-# of dependencies are allowed, and that the linters find nothing.
+# Checks that generated files match their sources, that the modules are tidy,
+# that the manifests render, that images have versions, that the links in
+# documents point at files that exist, that texts are plain English, that the
+# structure of the packages gets no worse, that the licenses of dependencies are
+# allowed, and that the linters find nothing.
 #
 #   hack/verify.sh [RESULTS]
 #
@@ -79,7 +79,7 @@ pinned() {
 # wording checks the texts of folders that were rewritten in plain English. The
 # other controllers and providers/vsphere have not been rewritten yet.
 wording() {
-	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs internal modules providers/{fake,hypervisor,kit,zvirt} templates ./*.md
+	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs e2e hack/{*.sh,structure,testcount,tools} internal modules providers/{fake,hypervisor,kit,zvirt} templates ./*.md
 }
 
 # structure checks the imports of the managers, and the figures of the packages.

@@ -166,7 +166,7 @@ func (r *report) sum() bool {
 	return ok
 }
 
-// text is what a person reads in one place.
+// text is one comment, string, paragraph or field.
 type text struct {
 	kind string
 	line int

@@ -1,4 +1,4 @@
-// Command testcount counts the tests in what "go test -json" wrote and ends
+// Command testcount counts the tests in the output of "go test -json" and ends
 // with one line, "N passed, N failed".
 //
 //	testcount [-checks FILE] [-table FILE] FILE...
@@ -9,7 +9,7 @@
 // showed that anything works. A test that failed and passed when it was run
 // again counts as passed; a line "flaky: PACKAGE TEST" names it, and the specs
 // that failed. Each line of FILE of -checks, "pass" or "fail", counts as one
-// more. -table writes what came of each package as a table.
+// more. -table writes the results of the packages as a table.
 package main
 
 import (

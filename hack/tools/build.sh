@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Builds the named tools at the versions pinned in the modules beside this
-# script and prints one path a line, in the order asked for.
+# script and prints one path per line, in the order of the arguments.
 #
 #   hack/tools/build.sh kubelet kubeadm
 #   hack/tools/build.sh kubelet@v1.35.4
 #
-# A program of Kubernetes is that of the version tenants run unless another is
-# named behind it.
+# A program of Kubernetes has the version of workload clusters, unless another
+# version follows its name.
 #
-# A binary lands in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
-# sources>/, so a second call builds nothing and a changed pin builds anew.
-# Progress goes to stderr, a line a tool.
+# A binary is stored in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
+# sources>/, so a second call builds nothing and a changed pin causes a new build.
+# Progress is written to stderr, one line per tool.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -68,7 +68,8 @@ locate() {
 	cyclonedx-gomod) module=release package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ;;
 	image) module=release package=./image ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
-	# It tests rules here; what finds targets in clouds would take minutes to build.
+	# It only tests rules here; the discovery of targets in clouds would take
+	# minutes to build.
 	promtool) module=prometheus package=github.com/prometheus/prometheus/cmd/promtool tags=remove_all_sd ;;
 	govulncheck) module=security package=golang.org/x/vuln/cmd/govulncheck ;;
 	licenses) module=security package=./licenses ;;

@@ -14,18 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podPrefix is what the pod of an etcd member has before the member's name.
+// podPrefix is the prefix of the name of an etcd member's pod, before the name
+// of the member.
 const podPrefix = "etcd-"
 
-// fromEtcd tells requests of the pretended etcd from those of the API server.
+// fromEtcd distinguishes requests of the simulated etcd from requests of the
+// API server.
 func fromEtcd(ctx context.Context) bool {
 	_, is := metadata.FromIncomingContext(ctx)
 	return is
 }
 
-// memberNames gives pods the names of their members. The pretended etcd looks
-// for the pod of the member that it was asked as under the member's name, never
-// finds it, and so does not say which member answers.
+// memberNames gives pods the names of their members. The simulated etcd
+// searches the pod of the requested member under the name of the member, does
+// not find it, and therefore does not report which member responds.
 func memberNames(list client.ObjectList) {
 	if pods, are := list.(*corev1.PodList); are {
 		for i := range pods.Items {
@@ -34,7 +36,7 @@ func memberNames(list client.ObjectList) {
 	}
 }
 
-// Patch changes an object. What the pretended etcd changes is a pod.
+// Patch changes an object. Objects that the simulated etcd changes are pods.
 func (c groupClient) Patch(ctx context.Context, object client.Object, patch client.Patch) error {
 	if _, is := object.(*corev1.Pod); is && fromEtcd(ctx) {
 		object.SetName(podPrefix + object.GetName())
@@ -42,8 +44,9 @@ func (c groupClient) Patch(ctx context.Context, object client.Object, patch clie
 	return c.Client.Patch(ctx, object, patch)
 }
 
-// Create makes an object. With the pod of an etcd member comes a certificate
-// for the name of its node, as kubeadm makes it and the pretended etcd does not.
+// Create creates an object. With the pod of an etcd member it creates a
+// certificate for the name of its node: kubeadm does the same, and the
+// simulated etcd does not.
 func (c groupClient) Create(ctx context.Context, object client.Object) error {
 	pod, is := object.(*corev1.Pod)
 	if !is || pod.Labels["component"] != "etcd" {
@@ -60,9 +63,9 @@ func (c groupClient) Create(ctx context.Context, object client.Object) error {
 	return c.Client.Create(ctx, object)
 }
 
-// join makes a new member one of the cluster that is there. Members that start
-// in the same moment each see none, would each be a cluster of its own, and
-// none of them would ever answer. It runs with c.members locked.
+// join adds a new member to the existing cluster. Members that start at the
+// same time do not see each other: each would create its own cluster, and none
+// of them would ever respond. It runs with c.members locked.
 func (c groupClient) join(ctx context.Context, pod *corev1.Pod) error {
 	there := &corev1.PodList{}
 	if err := c.Client.List(ctx, there, client.InNamespace(pod.Namespace), client.MatchingLabels(pod.Labels)); err != nil {
@@ -81,9 +84,9 @@ func (c groupClient) join(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// certify lets the servers of the group answer as etcd under a name.
+// certify lets the servers of the group respond as etcd under a name.
 func (c groupClient) certify(ctx context.Context, name string) error {
-	// A group is called after its cluster.
+	// A group has the name of its cluster.
 	namespace, cluster, _ := strings.Cut(c.group, "/")
 	authority, err := secret.Get(ctx, c.secrets, client.ObjectKey{Namespace: namespace, Name: cluster}, secret.EtcdCA)
 	if err != nil {

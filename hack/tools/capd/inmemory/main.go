@@ -38,11 +38,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// name is what this provider calls itself.
+// name is the name of this provider.
 const name = "inmemory"
 
-// concurrency is how many objects of a kind are reconciled at once, as in
-// Cluster API's own manager.
+// concurrency is the number of objects of a kind that are reconciled in
+// parallel, as in Cluster API's own manager.
 const concurrency = 50
 
 // options are the flags.
@@ -59,8 +59,8 @@ func main() {
 	}
 }
 
-// parse takes the flags of Cluster API's own manager, since its Deployment
-// says how this one is called.
+// parse parses the flags of Cluster API's own manager, because its Deployment
+// sets them.
 func parse() (options, error) {
 	var o options
 	log := logs.NewOptions()
@@ -141,7 +141,7 @@ func newManager(o options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// backends are the reconcilers, over one store of pretended clusters.
+// backends are the reconcilers, over one store of simulated clusters.
 func backends(ctx context.Context, mgr ctrl.Manager) (*controllers.DevMachineReconciler, *controllers.DevClusterReconciler, error) {
 	store := &store{secrets: mgr.GetAPIReader(), Manager: inmemoryruntime.NewManager(schemeOf(cloudv1.AddToScheme, corev1.AddToScheme,
 		appsv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, apiextensionsv1.AddToScheme, policyv1.AddToScheme))}
@@ -153,8 +153,7 @@ func backends(ctx context.Context, mgr ctrl.Manager) (*controllers.DevMachineRec
 		return nil, nil, fmt.Errorf("making servers: %w", err)
 	}
 	store.mux = mux
-	// Only machines of Docker ask either of these two for anything, but the
-	// reconcilers want to have them.
+	// Only machines of Docker use these two, but the reconcilers require them.
 	docker, err := container.NewDockerClient()
 	if err != nil {
 		return nil, nil, fmt.Errorf("making client of Docker: %w", err)

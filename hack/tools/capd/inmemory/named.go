@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// List lists objects. A selector of names is taken out of what the store is
-// asked for, since it has none of its own.
+// List lists objects. It removes a selector of names from the request to the
+// store, because the store does not support it.
 func (c groupClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	asked := client.ListOptions{}
 	asked.ApplyOptions(opts)
@@ -45,7 +45,8 @@ func (c groupClient) List(ctx context.Context, list client.ObjectList, opts ...c
 	return nil
 }
 
-// exactName is the name that a selector asks for, if that is all it asks for.
+// exactName returns the name in a selector, if the selector contains only a
+// name.
 func exactName(selector fields.Selector) (string, bool) {
 	if selector == nil || len(selector.Requirements()) != 1 {
 		return "", false

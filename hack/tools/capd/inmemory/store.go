@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// store is Cluster API's store of pretended clusters, with what real API
-// servers and members of etcd do beyond it. Watches of names tell of all objects of
-// a kind, which does no harm.
+// store is Cluster API's store of simulated clusters, with additional behavior
+// of real API servers and etcd members. Watches by name receive all objects of
+// a kind, which has no effect on the clients.
 type store struct {
 	inmemorymanager.Manager
 	secrets client.Reader
 	mux     *inmemoryserver.WorkloadClustersMux
-	// members is held while a member of etcd joins.
+	// members is locked while an etcd member joins.
 	members sync.Mutex
 }
 
@@ -32,7 +32,7 @@ type group struct {
 	name  string
 }
 
-// GetClient returns what reads and writes the objects.
+// GetClient returns the client that reads and writes the objects.
 func (g group) GetClient() inmemoryclient.Client {
 	return groupClient{
 		Client: g.ResourceGroup.GetClient(), group: g.name, secrets: g.store.secrets, members: &g.store.members,
@@ -45,6 +45,6 @@ type groupClient struct {
 	group   string
 	secrets client.Reader
 	members *sync.Mutex
-	// servers are made with the store, and so are not there before it.
+	// servers are created with the store, so they do not exist before it.
 	servers func() *inmemoryserver.WorkloadClustersMux
 }

@@ -1,7 +1,7 @@
 // golangci-lint with the Kubernetes API linter built in.
 //
-// The stock binary loads such linters only after it has built itself anew;
-// linking them here keeps one pinned, reproducible build.
+// The stock binary can load such linters only after it has built itself again.
+// A static link gives one pinned, reproducible build.
 package main
 
 import (

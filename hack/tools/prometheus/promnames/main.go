@@ -1,6 +1,6 @@
-// Command promnames reads PromQL expressions, one a line, and writes for each a
-// line of JSON that says which metrics and labels it asks for, or why it is no
-// expression. A test compares that with what managers export.
+// Command promnames reads PromQL expressions, one per line, and writes a line
+// of JSON for each with the metrics and labels that it uses, or with its syntax
+// error. A test compares the result with the metrics that managers export.
 package main
 
 import (
@@ -20,14 +20,14 @@ type selector struct {
 	Matchers []matcher `json:"matchers"`
 }
 
-// matcher is one of its conditions.
+// matcher is one label matcher of a selector.
 type matcher struct {
 	Label string `json:"label"`
 	Type  string `json:"type"`
 	Value string `json:"value"`
 }
 
-// uses is what an expression asks for.
+// uses are the metrics and labels of an expression.
 type uses struct {
 	Error     string     `json:"error,omitempty"`
 	Selectors []selector `json:"selectors"`
@@ -54,7 +54,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// read says what an expression asks for.
+// read returns the metrics and labels of an expression.
 func read(parse parser.Parser, text string) uses {
 	expr, err := parse.ParseExpr(text)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command image writes the image of a manager to a docker archive: one binary on
-// nothing else, run as nobody. Neither a builder nor a registry is needed, and
-// the same binary always gives the same bytes.
+// Command image writes the image of a manager to a docker archive: a single
+// binary, run as an unprivileged user. It needs no image builder and no registry,
+// and its result is reproducible.
 //
 //	image -binary bin/manager -name registry.example/manager:v1.0.0 -output manager.tar
 package main
@@ -22,7 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is nobody in particular; the manager's Deployment names the same.
+// user is the user and group of the process, without privileges. The manager's
+// Deployment sets the same.
 const user = "65532:65532"
 
 func main() {
@@ -33,11 +34,11 @@ func main() {
 }
 
 func run() error {
-	binary := flag.String("binary", "", "What the image runs.")
+	binary := flag.String("binary", "", "The binary that the image runs.")
 	reference := flag.String("name", "", "The image's name with its tag.")
-	arch := flag.String("arch", "amd64", "What the binary was built for.")
-	version := flag.String("version", "", "The version that the image's label says.")
-	epoch := flag.Int64("epoch", 0, "When the image was made, in seconds since 1970.")
+	arch := flag.String("arch", "amd64", "The architecture of the binary.")
+	version := flag.String("version", "", "The version in the image's label.")
+	epoch := flag.Int64("epoch", 0, "The build time of the image, in seconds since 1970.")
 	output := flag.String("output", "", "The archive to write.")
 	flag.Parse()
 	if *binary == "" || *reference == "" || *output == "" {
