@@ -19,11 +19,11 @@ import (
 // Interfaces that only the guest knows, such as the bridges of a container
 // network, do not count, and neither do addresses that float between machines.
 // The address families keep the order in which the guest has them.
-func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.MachineAddress {
+func addresses(name, hostName string, guestNICs []types.GuestNicInfo) []clusterv1.MachineAddress {
 	var inside, outside []clusterv1.MachineAddress
 	seen := map[netip.Addr]bool{}
-	for _, card := range inOrder(cards) {
-		for _, a := range ownAddresses(card) {
+	for _, guestNIC := range sortedNICs(guestNICs) {
+		for _, a := range ownAddresses(guestNIC) {
 			if seen[a] {
 				continue
 			}
@@ -47,29 +47,29 @@ func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.Ma
 	return out
 }
 
-// nics returns the VM's own network interfaces with the networks and addresses
-// that the guest reports for them.
-func nics(cards []types.GuestNicInfo) (out []hypervisor.NIC) {
-	for _, card := range inOrder(cards) {
-		out = append(out, hypervisor.NIC{Network: card.Network, MAC: card.MacAddress, Addresses: ownAddresses(card)})
+// reportedNICs returns the VM's own network interfaces with the networks and
+// addresses that the guest reports for them.
+func reportedNICs(guestNICs []types.GuestNicInfo) (out []hypervisor.NIC) {
+	for _, guestNIC := range sortedNICs(guestNICs) {
+		out = append(out, hypervisor.NIC{Network: guestNIC.Network, MAC: guestNIC.MacAddress, Addresses: ownAddresses(guestNIC)})
 	}
 	return out
 }
 
-// inOrder returns the VM's own network interfaces in the order of the VM's
+// sortedNICs returns the VM's own network interfaces in the order of the VM's
 // devices.
-func inOrder(cards []types.GuestNicInfo) []types.GuestNicInfo {
-	own := slices.DeleteFunc(slices.Clone(cards), func(c types.GuestNicInfo) bool { return c.DeviceConfigId < 0 })
+func sortedNICs(guestNICs []types.GuestNicInfo) []types.GuestNicInfo {
+	own := slices.DeleteFunc(slices.Clone(guestNICs), func(c types.GuestNicInfo) bool { return c.DeviceConfigId < 0 })
 	slices.SortStableFunc(own, func(a, b types.GuestNicInfo) int { return int(a.DeviceConfigId - b.DeviceConfigId) })
 	return own
 }
 
-// shared is the address range for carrier-grade NAT (RFC 6598), which the
-// internet does not route.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// carrierGradeNAT is the address range for carrier-grade NAT (RFC 6598), which
+// the internet does not route.
+var carrierGradeNAT = netip.MustParsePrefix("100.64.0.0/10")
 
 func isPublic(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierGradeNAT.Contains(a)
 }
 
 // ownAddresses returns the addresses of a network interface except for
@@ -77,7 +77,7 @@ func isPublic(a netip.Addr) bool {
 // the control plane endpoint, which moves between machines, unless the
 // interface has no other address of that family: DHCPv6 assigns such addresses
 // too.
-func ownAddresses(card types.GuestNicInfo) []netip.Addr {
+func ownAddresses(guestNIC types.GuestNicInfo) []netip.Addr {
 	type reported struct {
 		addr   netip.Addr
 		single bool
@@ -93,12 +93,12 @@ func ownAddresses(card types.GuestNicInfo) []netip.Addr {
 		all = append(all, r)
 		has[a.Is4()] = has[a.Is4()] || !r.single
 	}
-	if card.IpConfig != nil && len(card.IpConfig.IpAddress) > 0 {
-		for _, a := range card.IpConfig.IpAddress {
+	if guestNIC.IpConfig != nil && len(guestNIC.IpConfig.IpAddress) > 0 {
+		for _, a := range guestNIC.IpConfig.IpAddress {
 			add(a.IpAddress, a.PrefixLength)
 		}
 	} else {
-		for _, a := range card.IpAddress {
+		for _, a := range guestNIC.IpAddress {
 			add(a, 0)
 		}
 	}
@@ -111,9 +111,9 @@ func ownAddresses(card types.GuestNicInfo) []netip.Addr {
 	return own
 }
 
-// without removes the control plane endpoint, which moves between machines,
-// unless it is the only address.
-func without(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
+// withoutEndpoint removes the control plane endpoint, which moves between
+// machines, unless it is the only address.
+func withoutEndpoint(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
 	floats := func(a clusterv1.MachineAddress) bool { return a.Address == endpoint }
 	isIP := func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineInternalIP && !floats(a) }
 	if endpoint == "" || !slices.ContainsFunc(all, isIP) {

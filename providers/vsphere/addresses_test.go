@@ -58,7 +58,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestNICs(t *testing.T) {
-	cards := []types.GuestNicInfo{
+	guestNICs := []types.GuestNicInfo{
 		{DeviceConfigId: 4001, Network: "storage", MacAddress: "00:50:56:00:00:02"},
 		{DeviceConfigId: -1, MacAddress: "0a:58:00:00:00:01", IpAddress: []string{"10.244.0.1"}},
 		{DeviceConfigId: 4000, Network: "blue", MacAddress: "00:50:56:00:00:01", IpAddress: []string{"fe80::1", "10.0.0.2"}},
@@ -67,13 +67,13 @@ func TestNICs(t *testing.T) {
 		{Network: "blue", MAC: "00:50:56:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
 		{Network: "storage", MAC: "00:50:56:00:00:02"},
 	}
-	if got := nics(cards); !reflect.DeepEqual(got, want) {
+	if got := reportedNICs(guestNICs); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestPublicAddressesAndNames(t *testing.T) {
-	cards := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"203.0.113.7", "100.64.1.1", "10.0.0.2", "2001:db8::1"}}}
+	guestNICs := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"203.0.113.7", "100.64.1.1", "10.0.0.2", "2001:db8::1"}}}
 	want := []clusterv1.MachineAddress{
 		{Type: clusterv1.MachineInternalIP, Address: "203.0.113.7"},
 		{Type: clusterv1.MachineInternalIP, Address: "100.64.1.1"},
@@ -85,22 +85,22 @@ func TestPublicAddressesAndNames(t *testing.T) {
 		{Type: clusterv1.MachineInternalDNS, Address: "m"},
 		{Type: clusterv1.MachineInternalDNS, Address: "m.example.org"},
 	}
-	if diff := cmp.Diff(want, addresses("m", "m.example.org", cards)); diff != "" {
+	if diff := cmp.Diff(want, addresses("m", "m.example.org", guestNICs)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if diff := cmp.Diff(want[:len(want)-1], addresses("m", "other.example.org", cards)); diff != "" {
+	if diff := cmp.Diff(want[:len(want)-1], addresses("m", "other.example.org", guestNICs)); diff != "" {
 		t.Errorf("a name that is not the machine's does not count: -want +got\n%s", diff)
 	}
 }
 
 func TestEndpointIsNoAddressOfANode(t *testing.T) {
-	cards := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9", "10.0.0.2"}}}
-	all := addresses("m", "", cards)
-	if got := without(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
+	guestNICs := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9", "10.0.0.2"}}}
+	all := addresses("m", "", guestNICs)
+	if got := withoutEndpoint(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
 		t.Errorf("the endpoint floats between machines, and is among %v", got)
 	}
 	alone := addresses("m", "", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9"}}})
-	if got := without(alone, "10.0.0.9"); len(got) != len(alone) {
+	if got := withoutEndpoint(alone, "10.0.0.9"); len(got) != len(alone) {
 		t.Errorf("a cluster whose endpoint is its only machine has no address left: %v", got)
 	}
 }

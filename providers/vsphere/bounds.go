@@ -26,8 +26,8 @@ import (
 // resolved. Therefore a driver checks the bounds each time, on the object that
 // was found and not on the name that led to it.
 type bounds struct {
-	// by is the name of the identity; empty if there is none.
-	by string
+	// identity is the name of the identity; empty if there is none.
+	identity string
 	infrav1.NovaVSphereBounds
 }
 
@@ -37,13 +37,13 @@ func boundsOf(login credentials.Login) bounds {
 	if !ok {
 		return bounds{}
 	}
-	return bounds{by: identity.Name, NovaVSphereBounds: identity.Spec.Bounds}
+	return bounds{identity: identity.Name, NovaVSphereBounds: identity.Spec.Bounds}
 }
 
-// within reports whether one of entries allows the object with an inventory
+// isWithin reports whether one of entries allows the object with an inventory
 // path. An entry with a leading slash is a path, any other entry is a name.
 // Both allow the object and all objects below it.
-func within(entries, path []string) bool {
+func isWithin(entries, path []string) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
 		if !strings.HasPrefix(entry, "/") {
 			return slices.Contains(path, entry)
@@ -53,22 +53,22 @@ func within(entries, path []string) bool {
 	})
 }
 
-// refuse returns the Error for a field whose value is outside of bound.
-func (b *bounds) refuse(field, value, bound string) error {
-	return failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.by)
+// outOfBounds returns the Error for a field whose value is outside of bound.
+func (b *bounds) outOfBounds(field, value, bound string) error {
+	return failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.identity)
 }
 
-// allows checks the object to which the value of a field was resolved.
-func (d *driver) allows(ctx context.Context, field, value, bound string, entries []string, at ref) error {
+// checkBounds checks the object to which the value of a field was resolved.
+func (d *driver) checkBounds(ctx context.Context, field, value, bound string, entries []string, at ref) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	path, err := d.session.paths.path(ctx, at)
+	path, err := d.session.resolver.path(ctx, at)
 	if err != nil {
 		return err
 	}
-	if !within(entries, path) {
-		return d.bounds.refuse(field, value, bound)
+	if !isWithin(entries, path) {
+		return d.bounds.outOfBounds(field, value, bound)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (p inventoryPath) readAt() time.Time { return p.read }
 func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (inventoryPath, error) {
 		content, err := mo.RetrievePropertiesEx(ctx, c, types.RetrievePropertiesEx{
-			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{upwards(at)},
+			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{ancestorsOf(at)},
 		})
 		if isGone(err) {
 			return inventoryPath{}, failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
@@ -95,7 +95,7 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 		if err != nil {
 			return inventoryPath{}, err
 		}
-		names, whole := climb(content, at, c.ServiceContent.RootFolder)
+		names, whole := ancestorNames(content, at, c.ServiceContent.RootFolder)
 		if !whole {
 			return inventoryPath{}, failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
 		}
@@ -104,9 +104,9 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 	return found.names, err
 }
 
-// upwards selects an object and all objects above it, with the properties that
-// climb needs.
-func upwards(at ref) types.PropertyFilterSpec {
+// ancestorsOf selects an object and all objects above it, with the properties
+// that ancestorNames needs.
+func ancestorsOf(at ref) types.PropertyFilterSpec {
 	again := []types.BaseSelectionSpec{&types.SelectionSpec{Name: "up"}}
 	return types.PropertyFilterSpec{
 		ObjectSet: []types.ObjectSpec{{Obj: at, SelectSet: []types.BaseSelectionSpec{
@@ -120,13 +120,13 @@ func upwards(at ref) types.PropertyFilterSpec {
 	}
 }
 
-// climb returns the names from below the root folder down to an object, and
-// whether it reached the root folder: the account may not have permission to
-// read all objects above.
-func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
+// ancestorNames returns the names from below the root folder down to an object,
+// and whether it reached the root folder: the account may not have permission
+// to read all objects above.
+func ancestorNames(content []types.ObjectContent, at, root ref) ([]string, bool) {
 	type entity struct {
-		name  string
-		above ref
+		name   string
+		parent ref
 	}
 	seen := map[ref]entity{}
 	for _, object := range content {
@@ -136,7 +136,7 @@ func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
 			case string:
 				e.name = value
 			case ref:
-				e.above = value
+				e.parent = value
 			}
 		}
 		seen[object.Obj] = e
@@ -151,90 +151,90 @@ func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
 		if !ok || e.name == "" {
 			return nil, false
 		}
-		names, at = append(names, e.name), e.above
+		names, at = append(names, e.name), e.parent
 	}
 	return nil, false
 }
 
-// place resolves a placement within bounds.
-func (d *driver) place(ctx context.Context, p *infrav1.NovaVSpherePlacement) (site, error) {
-	if err := d.mayMakeFolder(ctx, p); err != nil {
-		return site{}, err
+// resolvePlacement resolves a placement within bounds.
+func (d *driver) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (resolvedPlacement, error) {
+	if err := d.checkNewFolder(ctx, p); err != nil {
+		return resolvedPlacement{}, err
 	}
-	s, err := d.session.paths.site(ctx, p)
+	s, err := d.session.resolver.resolvePlacement(ctx, p)
 	if err != nil {
 		return s, err
 	}
-	if err := d.allowsPool(ctx, p, s.pool); err != nil {
+	if err := d.checkPool(ctx, p, s.pool); err != nil {
 		return s, err
 	}
-	if err := d.allowsFolder(ctx, p, s.folder); err != nil {
+	if err := d.checkFolder(ctx, p, s.folder); err != nil {
 		return s, err
 	}
-	return s, d.allowsStorage(ctx, p, &s.storage)
+	return s, d.checkStorageBounds(ctx, p, &s.storage)
 }
 
-func (d *driver) allowsPool(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+func (d *driver) checkPool(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
 	field, value := "placement.resourcePool", p.ResourcePool
 	if value == "" && p.ComputeCluster != "" {
 		field, value = "placement.computeCluster", p.ComputeCluster
 	}
-	return d.allows(ctx, field, value, "resourcePools", d.bounds.ResourcePools, at)
+	return d.checkBounds(ctx, field, value, "resourcePools", d.bounds.ResourcePools, at)
 }
 
-func (d *driver) allowsFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
-	return d.allows(ctx, "placement.folder", p.Folder, "folders", d.bounds.Folders, at)
+func (d *driver) checkFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+	return d.checkBounds(ctx, "placement.folder", p.Folder, "folders", d.bounds.Folders, at)
 }
 
-// allowsStorage checks where a placement stores disks. Of the datastores that
-// fit a policy, it keeps those within bounds.
-func (d *driver) allowsStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement, s *storage) error {
-	if err := d.allowsPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
+// checkStorageBounds checks where a placement stores disks. Of the datastores
+// that fit a policy, it keeps those within bounds.
+func (d *driver) checkStorageBounds(ctx context.Context, p *infrav1.NovaVSpherePlacement, s *storage) error {
+	if err := d.checkPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
 		return err
 	}
 	switch {
 	case s.pod != (ref{}):
-		return d.allows(ctx, "placement.datastoreCluster", p.DatastoreCluster, "datastores", d.bounds.Datastores, s.pod)
-	case s.choice == nil:
-		return d.allows(ctx, "placement.datastore", p.Datastore, "datastores", d.bounds.Datastores, s.datastore)
+		return d.checkBounds(ctx, "placement.datastoreCluster", p.DatastoreCluster, "datastores", d.bounds.Datastores, s.pod)
+	case s.candidates == nil:
+		return d.checkBounds(ctx, "placement.datastore", p.Datastore, "datastores", d.bounds.Datastores, s.datastore)
 	case len(d.bounds.Datastores) == 0:
 		return nil
 	}
-	s.among = map[ref]bool{}
-	for _, ds := range s.choice.datastores() {
-		path, err := d.session.paths.path(ctx, ds)
+	s.allowed = map[ref]bool{}
+	for _, ds := range s.candidates.datastores() {
+		path, err := d.session.resolver.path(ctx, ds)
 		if err != nil {
 			return err
 		}
-		if within(d.bounds.Datastores, path) {
-			s.among[ds] = true
+		if isWithin(d.bounds.Datastores, path) {
+			s.allowed[ds] = true
 		}
 	}
-	if len(s.among) == 0 {
-		return d.bounds.refuse("placement.storagePolicy", p.StoragePolicy, "datastores")
+	if len(s.allowed) == 0 {
+		return d.bounds.outOfBounds("placement.storagePolicy", p.StoragePolicy, "datastores")
 	}
 	return nil
 }
 
-func (d *driver) allowsPolicy(field, name string) error {
+func (d *driver) checkPolicy(field, name string) error {
 	if name == "" || len(d.bounds.StoragePolicies) == 0 || slices.Contains(d.bounds.StoragePolicies, name) {
 		return nil
 	}
-	return d.bounds.refuse(field, name, "storagePolicies")
+	return d.bounds.outOfBounds(field, name, "storagePolicies")
 }
 
-// mayMakeFolder checks a folder that is to be created if it does not exist,
+// checkNewFolder checks a folder that is to be created if it does not exist,
 // before it is created: only an entry that is a path determines the location.
-func (d *driver) mayMakeFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+func (d *driver) checkNewFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	if len(d.bounds.Folders) == 0 || !ptr.Deref(p.CreateFolder, false) {
 		return nil
 	}
-	r := d.session.paths
+	r := d.session.resolver
 	existing := *p
 	existing.CreateFolder = nil
 	at, err := r.folder(ctx, &existing)
 	if err == nil {
-		return d.allowsFolder(ctx, p, at)
+		return d.checkFolder(ctx, p, at)
 	}
 	if e := asError(err); e == nil || e.Reason != infrav1.PlacementNotFoundReason {
 		return err
@@ -252,70 +252,70 @@ func (d *driver) mayMakeFolder(ctx context.Context, p *infrav1.NovaVSpherePlacem
 		wanted = append(slices.Clone(path), wanted...)
 	}
 	isName := func(entry string) bool { return !strings.HasPrefix(entry, "/") }
-	if !within(slices.DeleteFunc(slices.Clone(d.bounds.Folders), isName), wanted) {
-		return d.bounds.refuse("placement.folder", p.Folder, "folders")
+	if !isWithin(slices.DeleteFunc(slices.Clone(d.bounds.Folders), isName), wanted) {
+		return d.bounds.outOfBounds("placement.folder", p.Folder, "folders")
 	}
 	return nil
 }
 
 // network resolves a network within bounds.
 func (d *driver) network(ctx context.Context, dc, name string) (network, error) {
-	found, err := d.session.paths.network(ctx, dc, name)
+	found, err := d.session.resolver.network(ctx, dc, name)
 	if err != nil {
 		return found, err
 	}
-	return found, d.allows(ctx, "network", name, "networks", d.bounds.Networks, found.ref)
+	return found, d.checkBounds(ctx, "network", name, "networks", d.bounds.Networks, found.ref)
 }
 
 // template resolves a template that is in the inventory, and reads it if it is
 // within bounds.
-func (d *driver) template(ctx context.Context, g *goal) (*template, error) {
-	at, err := d.session.paths.locate(ctx, g)
+func (d *driver) template(ctx context.Context, g *effectiveSpec) (*template, error) {
+	at, err := d.session.resolver.resolveVM(ctx, g)
 	if err != nil {
 		return nil, err
 	}
 	if len(d.bounds.ContentLibraries) > 0 && len(d.bounds.Templates) == 0 {
-		return nil, d.bounds.refuse("template", g.template.String(), "contentLibraries")
+		return nil, d.bounds.outOfBounds("template", g.template.String(), "contentLibraries")
 	}
-	if err := d.allows(ctx, "template", g.template.String(), "templates", d.bounds.Templates, at); err != nil {
+	if err := d.checkBounds(ctx, "template", g.template.String(), "templates", d.bounds.Templates, at); err != nil {
 		return nil, err
 	}
-	return d.vetted(ctx, g, at)
+	return d.checkedTemplate(ctx, g, at)
 }
 
 // item resolves a library item within bounds.
-func (d *driver) item(ctx context.Context, g *goal) (libraryItem, error) {
+func (d *driver) item(ctx context.Context, g *effectiveSpec) (libraryItem, error) {
 	of := &g.template.ContentLibrary
 	if len(d.bounds.Templates)+len(d.bounds.ContentLibraries) > 0 && !slices.Contains(d.bounds.ContentLibraries, of.Library) {
-		return libraryItem{}, d.bounds.refuse("template", g.template.String(), "contentLibraries")
+		return libraryItem{}, d.bounds.outOfBounds("template", g.template.String(), "contentLibraries")
 	}
-	return d.session.paths.item(ctx, of)
+	return d.session.resolver.item(ctx, of)
 }
 
-// lineage distinguishes templates, VMs of machines and other VMs.
-type lineage struct {
+// vmKind distinguishes templates, VMs of machines and other VMs.
+type vmKind struct {
 	template, machine bool
 	read              time.Time
 }
 
-func (l lineage) readAt() time.Time { return l.read }
+func (l vmKind) readAt() time.Time { return l.read }
 
-// vetted reads the VM at a reference, if it may be cloned. The VM of a machine
-// has the keys and the data of a workload cluster on its disks, so it is never
-// allowed as a source. An identity allows templates only, unless its bounds
-// allow other VMs.
-func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error) {
-	r := d.session.paths
-	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (lineage, error) {
+// checkedTemplate reads the VM at a reference, if it may be cloned. The VM of a
+// machine has the keys and the data of a workload cluster on its disks, so it
+// is never allowed as a source. An identity allows templates only, unless its
+// bounds allow other VMs.
+func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) (*template, error) {
+	r := d.session.resolver
+	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (vmKind, error) {
 		var vm mo.VirtualMachine
 		err := object.NewCommon(c, at).Properties(ctx, at, []string{"config.template", "config.instanceUuid", "config.annotation"}, &vm)
 		if isGone(err) {
-			return lineage{}, r.vanished(g, at)
+			return vmKind{}, r.templateNotFound(g, at)
 		}
 		if err != nil {
-			return lineage{}, err
+			return vmKind{}, err
 		}
-		out := lineage{read: time.Now()}
+		out := vmKind{read: time.Now()}
 		if vm.Config != nil {
 			id, err := uuid.Parse(vm.Config.InstanceUuid)
 			out.template = vm.Config.Template
@@ -329,9 +329,9 @@ func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error)
 	case is.template:
 	case is.machine:
 		return nil, failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
-	case d.bounds.by != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
+	case d.bounds.identity != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
 		return nil, failure(infrav1.OutOfBoundsReason,
-			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.by)
+			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.identity)
 	}
 	return r.templateAt(ctx, g, at)
 }
@@ -349,15 +349,15 @@ var allowedKeys = []string{
 // the device.
 var deviceSettings = regexp.MustCompile(`(?i)^pciPassthru[0-9]+\.(cfg\..+|msiEnabled)$`)
 
-// allowsExtraConfig checks the keys of hardware.extraConfig.
-func (b *bounds) allowsExtraConfig(options []infrav1.NovaVSphereExtraConfig) error {
-	if b.by == "" {
+// checkExtraConfig checks the keys of hardware.extraConfig.
+func (b *bounds) checkExtraConfig(options []infrav1.NovaVSphereExtraConfig) error {
+	if b.identity == "" {
 		return nil
 	}
 	for i := range options {
 		key := options[i].Name
 		if !isAllowedKey(allowedKeys, key) && !isAllowedKey(b.ExtraConfigKeys, key) && !deviceSettings.MatchString(key) {
-			return b.refuse("hardware.extraConfig", key, "extraConfigKeys")
+			return b.outOfBounds("hardware.extraConfig", key, "extraConfigKeys")
 		}
 	}
 	return nil

@@ -23,11 +23,11 @@ func TestWithin(t *testing.T) {
 		"/DC0/vm/tenants/bl": false, "/DC0/vm/tenant": false, "/DC0/vm/tenants/blue/x": false, "/DC1": false, "/vm/tenants": false,
 		"bl": false, "tenants/blue": false, "/DC0/vm/tenants/../red": false, "/DC0/vm/red/../tenants": false, "..": false,
 	} {
-		if got := within([]string{entry}, path); got != want {
+		if got := isWithin([]string{entry}, path); got != want {
 			t.Errorf("within(%q) = %v", entry, got)
 		}
 	}
-	if !within([]string{"/DC1", "/DC0/vm"}, path) || within(nil, path) {
+	if !isWithin([]string{"/DC1", "/DC0/vm"}, path) || isWithin(nil, path) {
 		t.Error("one entry that allows it is enough, and none allows nothing")
 	}
 }
@@ -56,18 +56,18 @@ func TestClimb(t *testing.T) {
 		"nothing":        {nil, nil},
 		"not the object": {[]types.ObjectContent{vm, dc, root}, nil},
 	} {
-		got, whole := climb(tc.content, at("nova"), at("root"))
+		got, whole := ancestorNames(tc.content, at("nova"), at("root"))
 		if !slices.Equal(got, tc.want) || whole != (tc.want != nil) {
 			t.Errorf("%s: %v, %v", name, got, whole)
 		}
 	}
-	if _, whole := climb([]types.ObjectContent{root}, at("root"), at("root")); whole {
+	if _, whole := ancestorNames([]types.ObjectContent{root}, at("root"), at("root")); whole {
 		t.Error("the root folder itself is not within any bound")
 	}
 }
 
 func TestAllowedExtraConfig(t *testing.T) {
-	lent := bounds{by: "shared", NovaVSphereBounds: infrav1.NovaVSphereBounds{ExtraConfigKeys: []string{"isolation.tools.*", "svga.", "disk.own"}}}
+	lent := bounds{identity: "shared", NovaVSphereBounds: infrav1.NovaVSphereBounds{ExtraConfigKeys: []string{"isolation.tools.*", "svga.", "disk.own"}}}
 	for key, want := range map[string]bool{
 		"pciPassthru.use64bitMMIO": true, "PCIPASSTHRU.64bitMMIOSizeGB": true, "pciPassthru0.cfg.enable_uvm": true, "numa.vcpu.preferHT": true,
 		"sched.cpu.latencySensitivity": true, "sched.swap.vmxSwapEnabled": true, "monitor_control.x": true,
@@ -75,12 +75,12 @@ func TestAllowedExtraConfig(t *testing.T) {
 		"pciPassthru0.id": false, "pciPassthru0.present": false, "RemoteDisplay.vnc.port": false, "sched.swap.dir": false,
 		"ethernet0.networkName": false, "isolation.device": false, "scsi0:1.fileName": false, "disk.owned": false, "sched.swap.vmxSwapEnabled2": false,
 	} {
-		err := lent.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}})
+		err := lent.checkExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}})
 		if (err == nil) != want {
 			t.Errorf("%s: %v", key, err)
 		}
 		own := bounds{}
-		if err := own.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}}); err != nil {
+		if err := own.checkExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}}); err != nil {
 			t.Errorf("%s, with credentials of the cluster's own: %v", key, err)
 		}
 	}

@@ -88,7 +88,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 		return nil, err
 	}
 	return &driver{
-		site:      api.ServiceContent.About.InstanceUuid,
+		vCenterID: api.ServiceContent.About.InstanceUuid,
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
 		cluster:   &cluster.Spec,

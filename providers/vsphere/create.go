@@ -25,9 +25,9 @@ const (
 	machineKey = "nova.machine"
 )
 
-// sinceTPMPolicy is the first version of the API in which a clone request can
+// tpmPolicyVersion is the first version of the API in which a clone request can
 // give the clone a TPM without the secrets of the source.
-const sinceTPMPolicy = "8.0.0.1"
+const tpmPolicyVersion = "8.0.0.1"
 
 // Create requests a clone of the template: one task that also sets the
 // hardware, the disks, the network, the placement and the user data, and
@@ -47,11 +47,11 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err := d.uuidTaken(id); err != nil {
 		return err
 	}
-	p, err := d.plan(ctx, id, m, l)
+	p, err := d.cloneRequest(ctx, id, m, l)
 	if err != nil {
 		return err
 	}
-	if err := d.session.inv.vacant(id, p.static); err != nil {
+	if err := d.session.inv.vacant(id, p.staticAddresses); err != nil {
 		return err
 	}
 	if err := d.turn(keyOf(m)); err != nil {
@@ -62,7 +62,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 		d.session.turns.Done(keyOf(m))
 		return err
 	}
-	stored(p, datastore)
+	setDatastore(p, datastore)
 	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
@@ -75,135 +75,136 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	})
 }
 
-// plan is a clone request that is ready to be sent.
-type plan struct {
+// cloneRequest is a clone request that is ready to be sent.
+type cloneRequest struct {
 	req *types.CloneVM_Task
-	// disks are the keys of the source's disks that the clone keeps.
-	disks []int32
+	// diskKeys are the keys of the source's disks that the clone keeps.
+	diskKeys []int32
 	// source names the source of the clone in messages.
 	source string
-	// static are the VM's addresses that do not come from DHCP, each with the
-	// prefix length of its network.
-	static []string
-	// on is where the VM is stored, and need is the most space that it takes.
-	on   storage
-	need int64
+	// staticAddresses are the VM's addresses that do not come from DHCP, each
+	// with the prefix length of its network.
+	staticAddresses []string
+	// storage is where the VM is stored, and requiredSpace is the most space that
+	// it takes.
+	storage       storage
+	requiredSpace int64
 }
 
 // datastore chooses the datastore of a clone. It is called right before the
 // clone is requested, because the chosen datastore counts the space as used.
-func (d *driver) datastore(ctx context.Context, p *plan) (ref, error) {
+func (d *driver) datastore(ctx context.Context, p *cloneRequest) (ref, error) {
 	switch {
-	case p.on.pod != (ref{}):
-		return d.recommended(ctx, p.on.pod, p.req)
-	case p.on.choice != nil:
-		return p.on.choice.pick(p.need, p.on.among), nil
+	case p.storage.pod != (ref{}):
+		return d.recommendDatastore(ctx, p.storage.pod, p.req)
+	case p.storage.candidates != nil:
+		return p.storage.candidates.pick(p.requiredSpace, p.storage.allowed), nil
 	default:
-		return p.on.datastore, nil
+		return p.storage.datastore, nil
 	}
 }
 
-// parts are the clone inputs: the objects that a machine names, resolved.
-type parts struct {
-	goal
-	wires    []wire
-	backings []types.BaseVirtualDeviceBackingInfo
-	to       site
-	template *template
-	origin   origin
-	shelves  []shelf
+// cloneInputs are the clone inputs: the objects that a machine names, resolved.
+type cloneInputs struct {
+	effectiveSpec
+	nics           []nic
+	backings       []types.BaseVirtualDeviceBackingInfo
+	target         resolvedPlacement
+	template       *template
+	source         cloneSource
+	diskPlacements []diskPlacement
 }
 
-// parts resolves the objects that a machine names. Names that are resolved
-// already need no request.
-func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p parts, err error) {
-	r := d.session.paths
-	if err := d.bounds.allowsExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
+// resolveCloneInputs resolves the objects that a machine names. Names that are
+// resolved already need no request.
+func (d *driver) resolveCloneInputs(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p cloneInputs, err error) {
+	r := d.session.resolver
+	if err := d.bounds.checkExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
 		return p, err
 	}
-	if p.goal, err = aim(d.cluster, &m.Spec, l.Zone); err != nil {
+	if p.effectiveSpec, err = newEffectiveSpec(d.cluster, &m.Spec, l.Zone); err != nil {
 		return p, err
 	}
-	if p.wires, err = wires(id, p.interfaces, l.Interfaces); err != nil {
+	if p.nics, err = newNICs(id, p.interfaces, l.Interfaces); err != nil {
 		return p, err
 	}
-	if p.to, err = d.place(ctx, &p.placement); err != nil {
+	if p.target, err = d.resolvePlacement(ctx, &p.placement); err != nil {
 		return p, err
 	}
-	if p.template, err = d.source(ctx, m, &p.goal, &p.to); err != nil {
+	if p.template, err = d.resolveTemplate(ctx, m, &p.effectiveSpec, &p.target); err != nil {
 		return p, err
 	}
-	if p.origin, err = p.template.origin(m.Spec.CloneMode, p.goal.template.Snapshot, &m.Spec.Disks); err != nil {
-		r.forget() // the missing snapshot may be taken later
+	if p.source, err = p.template.cloneSource(m.Spec.CloneMode, p.effectiveSpec.template.Snapshot, &m.Spec.Disks); err != nil {
+		r.dropAll() // the missing snapshot may be taken later
 		return p, err
 	}
-	if p.origin.snapshot != nil {
-		if p.template, err = r.at(ctx, p.template, *p.origin.snapshot); err != nil {
+	if p.source.snapshot != nil {
+		if p.template, err = r.templateAtSnapshot(ctx, p.template, *p.source.snapshot); err != nil {
 			return p, err
 		}
 	}
-	for i := range p.wires {
-		if p.wires[i].Network == "" {
-			return p, impossible("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
+	for i := range p.nics {
+		if p.nics[i].Network == "" {
+			return p, invalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
 		}
-		found, err := d.network(ctx, p.placement.Datacenter, p.wires[i].Network)
+		found, err := d.network(ctx, p.placement.Datacenter, p.nics[i].Network)
 		if err != nil {
 			return p, err
 		}
 		p.backings = append(p.backings, found.backing)
 	}
-	p.shelves, err = d.shelves(ctx, &p.goal, &m.Spec.Disks, &p.to)
+	p.diskPlacements, err = d.dataDiskPlacements(ctx, &p.effectiveSpec, &m.Spec.Disks, &p.target)
 	return p, err
 }
 
 // config returns the settings of the clone that differ from those of its
 // source.
-func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
-	if p.origin.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
-		return nil, impossible("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
+func (p *cloneInputs) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
+	if p.source.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
+		return nil, invalidSpec("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
 	}
-	told, err := guestinfo(m.Name, id, p.wires, l)
+	guestSettings, err := guestinfo(m.Name, id, p.nics, l)
 	if err != nil {
 		return nil, err
 	}
-	changes, mark, err := disks(p.template, &m.Spec.Disks, p.shelves)
+	changes, slotList, err := disks(p.template, &m.Spec.Disks, p.diskPlacements)
 	if err != nil {
 		return nil, err
 	}
 	spec := &types.VirtualMachineConfigSpec{
-		InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(p.template),
+		InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removeNICs(p.template),
 		// cloud-init prefers the properties of an OVA to guestinfo.
 		VAppConfigRemoved: ptr.To(true),
 	}
-	for i := range p.wires {
-		spec.DeviceChange = append(spec.DeviceChange, add(p.wires[i].card(i, p.backings[i])))
-		if p.wires[i].Type == infrav1.InterfaceSRIOV {
+	for i := range p.nics {
+		spec.DeviceChange = append(spec.DeviceChange, add(p.nics[i].device(i, p.backings[i])))
+		if p.nics[i].Type == infrav1.InterfaceSRIOV {
 			spec.MemoryReservationLockedToMax = ptr.To(true)
 		}
 	}
 	spec.DeviceChange = append(spec.DeviceChange, changes...)
-	equip(spec, &m.Spec.Hardware, p.template)
-	spec.ExtraConfig = append(spec.ExtraConfig, told...)
+	configureHardware(spec, &m.Spec.Hardware, p.template)
+	spec.ExtraConfig = append(spec.ExtraConfig, guestSettings...)
 	// The guest finds its disks by the UUIDs that storage drivers use.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, slotList}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
 		// An empty value removes the key that the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}
 	return spec, nil
 }
 
-// plan builds the clone request of a machine. If the machine does not fit its
-// template, plan reads the template again first: such an error is terminal, so
-// the controller does not retry soon.
-func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*plan, error) {
-	p, err := d.parts(ctx, id, m, l)
+// cloneRequest builds the clone request of a machine. If the machine does not
+// fit its template, cloneRequest reads the template again first: such an error is
+// terminal, so the controller does not retry soon.
+func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*cloneRequest, error) {
+	p, err := d.resolveCloneInputs(ctx, id, m, l)
 	if err != nil {
 		return nil, err
 	}
 	spec, err := p.config(id, m, l)
 	if hypervisor.ReasonFor(err, "") == infrav1.InvalidSpecReason {
-		d.session.paths.forgetTemplates()
-		if p, err = d.parts(ctx, id, m, l); err != nil {
+		d.session.resolver.dropTemplates()
+		if p, err = d.resolveCloneInputs(ctx, id, m, l); err != nil {
 			return nil, err
 		}
 		spec, err = p.config(id, m, l)
@@ -211,18 +212,18 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	if err != nil {
 		return nil, err
 	}
-	out := &plan{source: p.goal.template.String(), disks: kept(p.template), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
-	for i := range p.wires {
-		out.static = append(out.static, p.wires[i].static()...)
+	out := &cloneRequest{source: p.effectiveSpec.template.String(), diskKeys: diskKeys(p.template), storage: p.target.storage, requiredSpace: requiredSpace(p.template, &m.Spec.Disks)}
+	for i := range p.nics {
+		out.staticAddresses = append(out.staticAddresses, p.nics[i].static()...)
 	}
-	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
-		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.origin),
+	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.target.folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
+		Location: location(p.target.host(id, d.session.inv.failures(id)), &p.target, p.source),
 		Config:   spec,
-		Snapshot: p.origin.snapshot,
+		Snapshot: p.source.snapshot,
 		// The hardware version is upgraded while the VM is off.
-		PowerOn: outdated(m, p.template.version) == "",
+		PowerOn: pendingUpgrade(m, p.template.version) == "",
 	}}
-	if p.template.tpm && d.session.serves(sinceTPMPolicy) {
+	if p.template.tpm && d.session.serves(tpmPolicyVersion) {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}
@@ -230,39 +231,39 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 }
 
 // location returns the placement of a clone, except for its datastore.
-func location(host *ref, to *site, from origin) types.VirtualMachineRelocateSpec {
-	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: host, Profile: profile(to.storage.policy)}
-	if from.linked {
+func location(host *ref, target *resolvedPlacement, source cloneSource) types.VirtualMachineRelocateSpec {
+	at := types.VirtualMachineRelocateSpec{Pool: &target.pool, Host: host, Profile: profile(target.storage.policy)}
+	if source.linked {
 		at.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
 	}
 	return at
 }
 
-// stored sets the datastore of a clone and of its disks.
-func stored(p *plan, datastore ref) {
+// setDatastore sets the datastore of a clone and of its disks.
+func setDatastore(p *cloneRequest, datastore ref) {
 	at := &p.req.Spec.Location
 	at.Datastore = &datastore
-	if p.on.policy == "" {
+	if p.storage.policy == "" {
 		return
 	}
 	// A storage policy of the VM applies to its configuration files only.
-	for _, key := range p.disks {
+	for _, key := range p.diskKeys {
 		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
-			DiskId: key, Datastore: datastore, DiskMoveType: at.DiskMoveType, Profile: profile(p.on.policy),
+			DiskId: key, Datastore: datastore, DiskMoveType: at.DiskMoveType, Profile: profile(p.storage.policy),
 		})
 	}
 }
 
-// demand returns the most space that a clone takes.
-func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
-	own, need := newRack(t.devices).disks, int64(0)
+// requiredSpace returns the most space that a clone takes.
+func requiredSpace(t *template, d *infrav1.NovaVSphereDisks) int64 {
+	own, required := newDiskDevices(t.devices).disks, int64(0)
 	for i, size := range sizes(own, d) {
-		need += max(bytesOf(own[i]), size<<30)
+		required += max(capacityOf(own[i]), size<<30)
 	}
 	for i := range d.Data {
-		need += d.Data[i].SizeGiB << 30
+		required += d.Data[i].SizeGiB << 30
 	}
-	return need
+	return required
 }
 
 // annotationPrefix is the prefix of the notes of each machine's VM.
@@ -278,11 +279,11 @@ func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
 	return text
 }
 
-// removed removes the template's network interfaces.
-func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
+// removeNICs removes the template's network interfaces.
+func removeNICs(t *template) []types.BaseVirtualDeviceConfigSpec {
 	var out []types.BaseVirtualDeviceConfigSpec
 	for _, device := range t.devices {
-		if _, isCard := device.(types.BaseVirtualEthernetCard); isCard {
+		if _, isNIC := device.(types.BaseVirtualEthernetCard); isNIC {
 			out = append(out, &types.VirtualDeviceConfigSpec{
 				Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: device,
 			})
@@ -291,16 +292,17 @@ func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 	return out
 }
 
-// sources returns the templates from which the VM of m may be cloned, in any
-// failure domain. An object that cannot be resolved cannot be cloned either.
-func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
+// templateRefs returns the templates from which the VM of m may be cloned, in
+// any failure domain. An object that cannot be resolved cannot be cloned
+// either.
+func (d *driver) templateRefs(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
 	var found []ref
 	for _, zone := range d.zones() {
-		g, err := aim(d.cluster, &m.Spec, zone)
+		g, err := newEffectiveSpec(d.cluster, &m.Spec, zone)
 		if err != nil {
 			continue
 		}
-		at, err := d.sourceOf(ctx, &g)
+		at, err := d.templateRef(ctx, &g)
 		if isUnresolved(err) {
 			continue
 		}
@@ -325,9 +327,9 @@ func isUnresolved(err error) bool {
 	return false
 }
 
-// sourceOf returns the template that is cloned for g. It returns none for an
+// templateRef returns the template that is cloned for g. It returns none for an
 // image that does not exist yet.
-func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
+func (d *driver) templateRef(ctx context.Context, g *effectiveSpec) (ref, error) {
 	if g.template.ContentLibrary.Item == "" {
 		t, err := d.template(ctx, g)
 		if err != nil {
@@ -339,11 +341,11 @@ func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
 	if err != nil || item.vm != (ref{}) {
 		return item.vm, err
 	}
-	to, err := d.place(ctx, &g.placement)
+	to, err := d.resolvePlacement(ctx, &g.placement)
 	if err != nil {
 		return ref{}, err
 	}
 	i := newImage(item, &to)
-	state, err := d.session.paths.image(ctx, &i)
+	state, err := d.session.resolver.image(ctx, &i)
 	return state.vm, err
 }

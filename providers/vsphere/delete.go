@@ -82,12 +82,12 @@ func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm 
 	if err != nil {
 		return ref{}, err
 	}
-	step, err := layout.next()
+	step, err := layout.nextStep()
 	if err != nil {
 		return ref{}, err
 	}
 	if step != stepDestroy {
-		d.session.inv.rename(id, detaching, layout.doing(step))
+		d.session.inv.rename(id, detaching, layout.message(step))
 	}
 	switch step {
 	case stepDropSnapshots:
@@ -97,7 +97,7 @@ func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm 
 		res, err := methods.ConsolidateVMDisks_Task(ctx, c, &types.ConsolidateVMDisks_Task{This: vm})
 		return taskOf(res, err, func() ref { return res.Returnval })
 	case stepDetach:
-		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: layout.detachment()})
+		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: layout.detachSpec()})
 		return taskOf(res, err, func() ref { return res.Returnval })
 	default:
 		res, err := methods.Destroy_Task(ctx, c, &types.Destroy_Task{This: vm})

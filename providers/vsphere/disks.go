@@ -35,15 +35,15 @@ var families = map[infrav1.NovaVSphereControllerType]family{
 	infrav1.ControllerNVMe:        nvme,
 }
 
-// slot is a controller with the units that are in use.
-type slot struct {
-	kind   infrav1.NovaVSphereControllerType
-	family family
-	bus    int32
-	key    int32
-	taken  map[int32]bool
-	// added is set for a controller that the template does not have.
-	added types.BaseVirtualDevice
+// diskController is a controller with the units that are in use.
+type diskController struct {
+	kind      infrav1.NovaVSphereControllerType
+	family    family
+	bus       int32
+	key       int32
+	usedUnits map[int32]bool
+	// newDevice is set for a controller that the template does not have.
+	newDevice types.BaseVirtualDevice
 }
 
 // kindOf returns the controller type of a device, if the device is a disk
@@ -88,17 +88,17 @@ func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types
 	return &types.ParaVirtualSCSIController{VirtualSCSIController: shared}
 }
 
-// rack has the disk controllers and disks of a VM.
-type rack struct {
-	slots []*slot
+// diskDevices has the disk controllers and disks of a VM.
+type diskDevices struct {
+	controllers []*diskController
 	// disks are the template's disks, the boot disk first.
 	disks []*types.VirtualDisk
 }
 
-// newRack reads the devices of a template.
-func newRack(devices []types.BaseVirtualDevice) *rack {
-	r := &rack{}
-	byKey := map[int32]*slot{}
+// newDiskDevices reads the devices of a template.
+func newDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
+	r := &diskDevices{}
+	byKey := map[int32]*diskController{}
 	for _, device := range devices {
 		controller, ok := device.(types.BaseVirtualController)
 		if !ok {
@@ -109,9 +109,9 @@ func newRack(devices []types.BaseVirtualDevice) *rack {
 			continue
 		}
 		c := controller.GetVirtualController()
-		s := &slot{kind: kind, family: of, bus: c.BusNumber, key: c.Key, taken: map[int32]bool{of.own: true}}
+		s := &diskController{kind: kind, family: of, bus: c.BusNumber, key: c.Key, usedUnits: map[int32]bool{of.own: true}}
 		byKey[c.Key] = s
-		r.slots = append(r.slots, s)
+		r.controllers = append(r.controllers, s)
 	}
 	for _, device := range devices {
 		d := device.GetVirtualDevice()
@@ -119,7 +119,7 @@ func newRack(devices []types.BaseVirtualDevice) *rack {
 		if s == nil || d.UnitNumber == nil {
 			continue
 		}
-		s.taken[*d.UnitNumber] = true
+		s.usedUnits[*d.UnitNumber] = true
 		if disk, ok := device.(*types.VirtualDisk); ok {
 			r.disks = append(r.disks, disk)
 		}
@@ -127,12 +127,12 @@ func newRack(devices []types.BaseVirtualDevice) *rack {
 	return r
 }
 
-// boot returns the controller of the boot disk, if there is one.
-func (r *rack) boot() *slot {
+// bootController returns the controller of the boot disk, if there is one.
+func (r *diskDevices) bootController() *diskController {
 	if len(r.disks) == 0 {
 		return nil
 	}
-	for _, s := range r.slots {
+	for _, s := range r.controllers {
 		if s.key == r.disks[0].ControllerKey {
 			return s
 		}
@@ -140,13 +140,13 @@ func (r *rack) boot() *slot {
 	return nil
 }
 
-// place finds a unit for a disk, and adds a controller if that is needed.
-func (r *rack) place(name string, c infrav1.NovaVSphereController) (*slot, int32, error) {
-	kind, boot := c.Type, r.boot()
+// findUnit finds a unit for a disk, and adds a controller if that is needed.
+func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*diskController, int32, error) {
+	kind, bootController := c.Type, r.bootController()
 	if kind == "" {
 		kind = infrav1.ControllerParaVirtual
-		if boot != nil && boot.kind != "" {
-			kind = boot.kind
+		if bootController != nil && bootController.kind != "" {
+			kind = bootController.kind
 		}
 	}
 	of := families[kind]
@@ -154,32 +154,32 @@ func (r *rack) place(name string, c infrav1.NovaVSphereController) (*slot, int32
 	switch {
 	case c.Bus != nil:
 		buses = []int32{*c.Bus}
-	case boot != nil && boot.family == of:
-		buses = append([]int32{boot.bus}, buses...)
+	case bootController != nil && bootController.family == of:
+		buses = append([]int32{bootController.bus}, buses...)
 	}
 	for _, bus := range buses {
-		s := r.at(of, bus)
+		s := r.controllerAt(of, bus)
 		if s != nil && s.kind != kind {
 			if c.Bus != nil {
-				return nil, 0, impossible("the data disk %q asks for a controller %s at bus %d, where the template has one of the type %s", name, kind, bus, s.kind)
+				return nil, 0, invalidSpec("the data disk %q asks for a controller %s at bus %d, where the template has one of the type %s", name, kind, bus, s.kind)
 			}
 			continue
 		}
 		if s == nil {
-			s = r.install(kind, of, bus)
+			s = r.addController(kind, of, bus)
 		}
-		if unit, ok := s.free(c.Unit); ok {
+		if unit, ok := s.claimUnit(c.Unit); ok {
 			return s, unit, nil
 		}
 		if c.Unit != nil {
-			return nil, 0, impossible("the data disk %q asks for unit %d of bus %d, which is taken or does not exist", name, *c.Unit, bus)
+			return nil, 0, invalidSpec("the data disk %q asks for unit %d of bus %d, which is taken or does not exist", name, *c.Unit, bus)
 		}
 	}
-	return nil, 0, impossible("there is no place left for the data disk %q on a controller %s", name, kind)
+	return nil, 0, invalidSpec("there is no place left for the data disk %q on a controller %s", name, kind)
 }
 
-func (r *rack) at(of family, bus int32) *slot {
-	for _, s := range r.slots {
+func (r *diskDevices) controllerAt(of family, bus int32) *diskController {
+	for _, s := range r.controllers {
 		if s.family == of && s.bus == bus {
 			return s
 		}
@@ -187,30 +187,30 @@ func (r *rack) at(of family, bus int32) *slot {
 	return nil
 }
 
-func (r *rack) install(kind infrav1.NovaVSphereControllerType, of family, bus int32) *slot {
-	key := newControllerKey - int32(len(r.slots))
-	s := &slot{kind: kind, family: of, bus: bus, key: key, taken: map[int32]bool{of.own: true}, added: newController(kind, bus, key)}
-	r.slots = append(r.slots, s)
+func (r *diskDevices) addController(kind infrav1.NovaVSphereControllerType, of family, bus int32) *diskController {
+	key := newControllerKey - int32(len(r.controllers))
+	s := &diskController{kind: kind, family: of, bus: bus, key: key, usedUnits: map[int32]bool{of.own: true}, newDevice: newController(kind, bus, key)}
+	r.controllers = append(r.controllers, s)
 	return s
 }
 
-// free returns a free unit: the wanted one, or any if none is wanted.
-func (s *slot) free(wanted *int32) (int32, bool) {
+// claimUnit returns a free unit: the wanted one, or any if none is wanted.
+func (s *diskController) claimUnit(wanted *int32) (int32, bool) {
 	units := s.family.units
 	if s.kind == infrav1.ControllerParaVirtual && wanted != nil {
 		units = 64 // as of hardware version 14
 	}
 	for unit := range units {
-		if !s.taken[unit] && (wanted == nil || *wanted == unit) {
-			s.taken[unit] = true
+		if !s.usedUnits[unit] && (wanted == nil || *wanted == unit) {
+			s.usedUnits[unit] = true
 			return unit, true
 		}
 	}
 	return 0, false
 }
 
-// shelf is the disk placement of a data disk.
-type shelf struct {
+// diskPlacement is the disk placement of a data disk.
+type diskPlacement struct {
 	// datastore and name are not set if the disk is stored with its VM.
 	datastore *ref
 	name      string
@@ -219,22 +219,22 @@ type shelf struct {
 }
 
 // disks returns the device changes for the disks of a clone: it resizes the
-// template's disks and adds data disks. shelves has one placement for each
-// data disk. The mark lists the units of all disks, for disksKey.
-func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes []types.BaseVirtualDeviceConfigSpec, mark string, err error) {
-	r := newRack(t.devices)
-	if changes, err = grow(r, d); err != nil {
+// template's disks and adds data disks. placements has one entry for each
+// data disk. The slot list has the units of all disks, for disksKey.
+func disks(t *template, d *infrav1.NovaVSphereDisks, placements []diskPlacement) (changes []types.BaseVirtualDeviceConfigSpec, slotList string, err error) {
+	r := newDiskDevices(t.devices)
+	if changes, err = growDisks(r, d); err != nil {
 		return nil, "", err
 	}
 	all := slices.Clone(t.devices)
 	data := make([]types.BaseVirtualDeviceConfigSpec, 0, len(d.Data))
 	// Disks that request a unit get it before disks that take any unit.
-	for _, asking := range []bool{true, false} {
-		for i, on := range shelves {
-			if (d.Data[i].Controller.Unit != nil) != asking {
+	for _, withUnit := range []bool{true, false} {
+		for i, on := range placements {
+			if (d.Data[i].Controller.Unit != nil) != withUnit {
 				continue
 			}
-			change, err := r.fit(&d.Data[i], on, int32(i))
+			change, err := r.addDataDisk(&d.Data[i], on, int32(i))
 			if err != nil {
 				return nil, "", err
 			}
@@ -242,18 +242,18 @@ func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes [
 			all = append(all, change.Device)
 		}
 	}
-	for _, s := range r.slots {
-		if s.added != nil {
-			changes = append(changes, add(s.added))
-			all = append(all, s.added)
+	for _, s := range r.controllers {
+		if s.newDevice != nil {
+			changes = append(changes, add(s.newDevice))
+			all = append(all, s.newDevice)
 		}
 	}
-	return append(changes, data...), diskMark(all), nil
+	return append(changes, data...), diskSlots(all), nil
 }
 
-// fit returns the change that adds a data disk.
-func (r *rack) fit(d *infrav1.NovaVSphereDataDisk, on shelf, index int32) (*types.VirtualDeviceConfigSpec, error) {
-	s, unit, err := r.place(d.Name, d.Controller)
+// addDataDisk returns the change that adds a data disk.
+func (r *diskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on diskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
+	s, unit, err := r.findUnit(d.Name, d.Controller)
 	if err != nil {
 		return nil, err
 	}
@@ -315,10 +315,11 @@ func labelOf(disk *types.VirtualDisk) string {
 	return disk.DeviceInfo.GetDescription().Label
 }
 
-// missing returns an error if the template does not have a disk that d names.
-func missing(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
+// checkDiskNames returns an error if the template does not have a disk that d
+// names.
+func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
 	if len(own) == 0 && d.Boot.SizeGiB != 0 {
-		return impossible("disks.boot.sizeGiB is set, but the template has no disk")
+		return invalidSpec("disks.boot.sizeGiB is set, but the template has no disk")
 	}
 	var labels []string
 	for i := 1; i < len(own); i++ {
@@ -326,30 +327,30 @@ func missing(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
 	}
 	for _, named := range d.Template {
 		if !slices.Contains(labels, named.Name) {
-			return impossible("disks.template: the template has no disk %q beside its boot disk; it has %q", named.Name, labels)
+			return invalidSpec("disks.template: the template has no disk %q beside its boot disk; it has %q", named.Name, labels)
 		}
 	}
 	return nil
 }
 
-// grows reports whether a disk of the template gets another size.
-func grows(t *template, d *infrav1.NovaVSphereDisks) bool {
-	own := newRack(t.devices).disks
+// growsDisks reports whether a disk of the template gets another size.
+func growsDisks(t *template, d *infrav1.NovaVSphereDisks) bool {
+	own := newDiskDevices(t.devices).disks
 	for i, size := range sizes(own, d) {
-		if size != 0 && size<<30 != bytesOf(own[i]) {
+		if size != 0 && size<<30 != capacityOf(own[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-func bytesOf(disk *types.VirtualDisk) int64 {
+func capacityOf(disk *types.VirtualDisk) int64 {
 	return max(disk.CapacityInBytes, disk.CapacityInKB<<10)
 }
 
-// grow enlarges the template's disks.
-func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
-	if err := missing(r.disks, d); err != nil {
+// growDisks enlarges the template's disks.
+func growDisks(r *diskDevices, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
+	if err := checkDiskNames(r.disks, d); err != nil {
 		return nil, err
 	}
 	for i, size := range sizes(r.disks, d) {
@@ -358,11 +359,11 @@ func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDevi
 		}
 		own := r.disks[i]
 		switch wanted := size << 30; {
-		case wanted < bytesOf(own):
-			return nil, impossible("%d GiB are asked for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, bytesOf(own)>>30)
-		case wanted > bytesOf(own):
+		case wanted < capacityOf(own):
+			return nil, invalidSpec("%d GiB are asked for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
+		case wanted > capacityOf(own):
 			larger := *own
-			larger.Backing = alone(own.Backing)
+			larger.Backing = withoutParent(own.Backing)
 			larger.CapacityInKB, larger.CapacityInBytes = wanted>>10, wanted
 			changes = append(changes, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &larger})
 		}
@@ -370,9 +371,9 @@ func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDevi
 	return changes, nil
 }
 
-// alone returns a backing without its chain of snapshots, which a copy does
-// not have.
-func alone(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBackingInfo {
+// withoutParent returns a backing without its chain of snapshots, which a copy
+// does not have.
+func withoutParent(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBackingInfo {
 	flat, ok := backing.(*types.VirtualDiskFlatVer2BackingInfo)
 	if !ok || flat.Parent == nil {
 		return backing
@@ -382,17 +383,17 @@ func alone(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBa
 	return &top
 }
 
-// kept returns the keys of the template's disks.
-func kept(t *template) []int32 {
+// diskKeys returns the keys of the template's disks.
+func diskKeys(t *template) []int32 {
 	var keys []int32
-	for _, disk := range newRack(t.devices).disks {
+	for _, disk := range newDiskDevices(t.devices).disks {
 		keys = append(keys, disk.Key)
 	}
 	return slices.Clip(keys)
 }
 
-// impossible returns a terminal error for a spec that no retry can satisfy.
-func impossible(format string, args ...any) error {
+// invalidSpec returns a terminal error for a spec that no retry can satisfy.
+func invalidSpec(format string, args ...any) error {
 	e := failure(infrav1.InvalidSpecReason, format, args...)
 	e.Terminal = true
 	return e

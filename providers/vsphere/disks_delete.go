@@ -28,11 +28,11 @@ var layoutProperties = []string{
 
 // layout has the devices that are attached to a VM that is to be deleted.
 type layout struct {
-	home    string
-	devices []types.BaseVirtualDevice
-	// marked are the slots of the disks with which the VM was created; nil if
-	// the VM does not have that setting.
-	marked map[string]bool
+	directory string
+	devices   []types.BaseVirtualDevice
+	// createdSlots are the slots of the disks with which the VM was created; nil
+	// if the VM does not have that setting.
+	createdSlots map[string]bool
 	// snapshots are the devices of its snapshots.
 	snapshots [][]types.BaseVirtualDevice
 	// unconsolidated means that disks have parts of removed snapshots.
@@ -55,7 +55,7 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 		return nil, fmt.Errorf("reading the VM's disks: %w", err)
 	}
 	l, snapshots, seen := newLayout(content)
-	if !seen || l.home == "" {
+	if !seen || l.directory == "" {
 		return nil, failure(infrav1.VMUnreachableReason, "vCenter does not say which disks the VM has, so it is not destroyed")
 	}
 	return l, l.readSnapshots(ctx, c, snapshots)
@@ -67,7 +67,7 @@ func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen 
 	l = &layout{}
 	tree := types.VirtualMachineSnapshotInfo{}
 	for _, o := range content {
-		if hides(o.MissingSet) {
+		if isHidden(o.MissingSet) {
 			return l, nil, false
 		}
 		for _, p := range o.PropSet {
@@ -77,22 +77,22 @@ func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen 
 				l.devices, seen = list.VirtualDevice, ok
 			case "config.files.vmPathName":
 				file, _ := p.Val.(string)
-				l.home = folderOf(file)
+				l.directory = folderOf(file)
 			case "runtime.consolidationNeeded":
 				l.unconsolidated, _ = p.Val.(bool)
 			case "snapshot":
 				tree, _ = p.Val.(types.VirtualMachineSnapshotInfo)
 			default:
-				l.marked = parseSlots(setting(p.Val))
+				l.createdSlots = parseSlots(setting(p.Val))
 			}
 		}
 	}
 	return l, snapshotsIn(tree.RootSnapshotList), seen
 }
 
-// hides reports whether the account has no permission to read a requested
+// isHidden reports whether the account has no permission to read a requested
 // property. A setting that does not exist is not hidden.
-func hides(missing []types.MissingProperty) bool {
+func isHidden(missing []types.MissingProperty) bool {
 	return slices.ContainsFunc(missing, func(m types.MissingProperty) bool {
 		_, refused := m.Fault.Fault.(*types.NoPermission)
 		return refused
@@ -121,13 +121,14 @@ func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []ref) {
 	return refs
 }
 
-// next returns the step that is needed before the VM can be destroyed, if any.
+// nextStep returns the step that is needed before the VM can be destroyed, if
+// any.
 //
 // A disk that a snapshot has too cannot be detached, and vCenter destroys the
 // disks of snapshots with the VM. So snapshots are removed first; that does
 // not change attached disks. A disk that only a snapshot has would be
 // destroyed with it.
-func (l *layout) next() (removalStep, error) {
+func (l *layout) nextStep() (removalStep, error) {
 	foreign := l.foreign(l.devices)
 	attached := map[string]bool{}
 	for _, disk := range foreign {
@@ -155,8 +156,8 @@ func (l *layout) next() (removalStep, error) {
 	}
 }
 
-// doing describes a step in messages.
-func (l *layout) doing(step removalStep) string {
+// message describes a step in messages.
+func (l *layout) message(step removalStep) string {
 	n := len(l.foreign(l.devices))
 	switch step {
 	case stepDropSnapshots:
@@ -168,9 +169,9 @@ func (l *layout) doing(step removalStep) string {
 	}
 }
 
-// detachment detaches the disks that are not the VM's own, and keeps their
+// detachSpec detaches the disks that are not the VM's own, and keeps their
 // files.
-func (l *layout) detachment() types.VirtualMachineConfigSpec {
+func (l *layout) detachSpec() types.VirtualMachineConfigSpec {
 	var spec types.VirtualMachineConfigSpec
 	for _, disk := range l.foreign(l.devices) {
 		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{
@@ -192,10 +193,10 @@ func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk
 		if !ok {
 			continue
 		}
-		own := folderOf(fileOf(disk)) == l.home
-		if l.marked != nil {
+		own := folderOf(fileOf(disk)) == l.directory
+		if l.createdSlots != nil {
 			// Storage vMotion may have moved the disk; its slot does not change.
-			own = l.marked[slots[disk.Key]]
+			own = l.createdSlots[slots[disk.Key]]
 		}
 		if !own || disk.VDiskId != nil || isShared(disk) {
 			out = append(out, disk)
@@ -249,8 +250,8 @@ func folderOf(file string) string {
 	return p.Datastore + "/" + path.Dir(p.Path)
 }
 
-// diskMark lists the slots of the disks among devices, for disksKey.
-func diskMark(devices []types.BaseVirtualDevice) string {
+// diskSlots lists the slots of the disks among devices, for disksKey.
+func diskSlots(devices []types.BaseVirtualDevice) string {
 	slots := slotsOf(devices)
 	names := make([]string, 0, len(slots))
 	for _, slot := range slots {
@@ -260,12 +261,12 @@ func diskMark(devices []types.BaseVirtualDevice) string {
 	return strings.Join(names, ",")
 }
 
-func parseSlots(mark string) map[string]bool {
-	if mark == "" {
+func parseSlots(slotList string) map[string]bool {
+	if slotList == "" {
 		return nil
 	}
 	slots := map[string]bool{}
-	for slot := range strings.SplitSeq(mark, ",") {
+	for slot := range strings.SplitSeq(slotList, ",") {
 		slots[strings.TrimSpace(slot)] = true
 	}
 	return slots

@@ -67,7 +67,7 @@ func TestWhoseDisks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := &layout{home: folderOf("[a] m/m.vmx"), devices: controllers(), marked: parseSlots(tt.mark)}
+			l := &layout{directory: folderOf("[a] m/m.vmx"), devices: controllers(), createdSlots: parseSlots(tt.mark)}
 			for _, d := range tt.disks {
 				l.devices = append(l.devices, d)
 			}
@@ -84,7 +84,7 @@ func TestWhoseDisks(t *testing.T) {
 
 func TestDiskMark(t *testing.T) {
 	devices := append(controllers(), aDisk(2001, 1000, 1, "[a] m/1.vmdk"), aDisk(-1, 31000, 0, "[a]"), aDisk(2000, 1000, 0, "[a] m/0.vmdk"), aDisk(-2, 15000, 4, "[b]"))
-	if got, want := diskMark(devices), "nvme1:0,sata0:4,scsi0:0,scsi0:1"; got != want {
+	if got, want := diskSlots(devices), "nvme1:0,sata0:4,scsi0:0,scsi0:1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -117,8 +117,8 @@ func TestWhatStandsBeforeTheEnd(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.layout.home = folderOf("[a] m/m.vmx")
-			got, err := tt.layout.next()
+			tt.layout.directory = folderOf("[a] m/m.vmx")
+			got, err := tt.layout.nextStep()
 			if got != tt.want || (err != nil) != tt.refuse {
 				t.Errorf("got %v, %v", got, err)
 			}

@@ -95,14 +95,14 @@ func TestDisks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, mark, err := disks(twoDisks(), &tt.disks, make([]shelf, len(tt.disks.Data)))
+			_, slotList, err := disks(twoDisks(), &tt.disks, make([]diskPlacement, len(tt.disks.Data)))
 			if tt.refused != "" {
 				g.Expect(err).To(MatchError(tt.refused))
 				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(mark).To(Equal(tt.mark))
+			g.Expect(slotList).To(Equal(tt.mark))
 		})
 	}
 }
@@ -139,7 +139,7 @@ func TestDataDisk(t *testing.T) {
 			g := NewWithT(t)
 			changes, _, err := disks(twoDisks(), &infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{{
 				Name: "a", SizeGiB: 3, Provisioning: tt.provisioning, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe},
-			}}}, []shelf{{datastore: &on, name: "fast", policy: "gold"}})
+			}}}, []diskPlacement{{datastore: &on, name: "fast", policy: "gold"}})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(changes).To(HaveLen(2), "a controller and a disk")
 			controller := changes[0].GetVirtualDeviceConfigSpec().Device.(*types.VirtualNVMEController)
@@ -159,7 +159,7 @@ func TestDataDisk(t *testing.T) {
 }
 
 func TestDemand(t *testing.T) {
-	got := demand(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
+	got := requiredSpace(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
 	if want := int64(30+5+2) << 30; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}

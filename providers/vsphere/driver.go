@@ -15,17 +15,17 @@ import (
 // driver uses one session for the machines of one cluster.
 type driver struct {
 	session *session
-	// site is the vCenter's own UUID.
-	site      string
+	// vCenterID is the vCenter's own UUID.
+	vCenterID string
 	clusterID string
 	cluster   *infrav1.NovaVSphereClusterSpec
 	// bounds are the objects that the cluster's identity allows.
 	bounds bounds
 }
 
-// EndpointID returns the vCenter's own UUID, so that VMs do not count as deleted
-// if another vCenter has the same host name.
-func (d *driver) EndpointID() string { return d.site }
+// EndpointID returns the vCenter's own UUID, so that VMs do not count as
+// deleted if another vCenter has the same host name.
+func (d *driver) EndpointID() string { return d.vCenterID }
 
 // ask sends the request of an action and records the task that vCenter
 // started.
@@ -46,7 +46,7 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 		}
 	}
 	if isGone(err) {
-		d.session.paths.forget()
+		d.session.resolver.dropAll()
 	}
 	if isAmbiguous(err) {
 		// The task may have started in spite of the error. The next full read of

@@ -179,8 +179,8 @@ func reasonOfState(f types.BaseMethodFault) string {
 	}
 }
 
-// unresolved converts an error of a finder to an Error that names the field.
-func unresolved(reason, field, name string, err error) error {
+// finderError converts an error of a finder to an Error that names the field.
+func finderError(reason, field, name string, err error) error {
 	var (
 		none        *find.NotFoundError
 		many        *find.MultipleFoundError

@@ -85,11 +85,11 @@ func TestClassify(t *testing.T) {
 
 func TestUnresolved(t *testing.T) {
 	plain := errors.New("plain")
-	if got := unresolved("R", "template", "t", plain); !errors.Is(got, plain) {
+	if got := finderError("R", "template", "t", plain); !errors.Is(got, plain) {
 		t.Errorf("%v is no finder's error and must stay", got)
 	}
 	for _, err := range []error{&find.NotFoundError{}, &find.MultipleFoundError{}, &find.DefaultNotFoundError{}, &find.DefaultMultipleFoundError{}} {
-		got := unresolved("R", "template", "t", err)
+		got := finderError("R", "template", "t", err)
 		if hypervisor.ReasonFor(got, "") != "R" || !strings.HasPrefix(got.Error(), "template ") {
 			t.Errorf("%T became %v", err, got)
 		}

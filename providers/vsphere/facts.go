@@ -25,7 +25,7 @@ type vmInfo struct {
 	biosUUID   string
 	power      types.VirtualMachinePowerState
 	connection types.VirtualMachineConnectionState
-	cards      []types.GuestNicInfo
+	guestNICs  []types.GuestNicInfo
 	host       ref
 	zone       string
 	// machine is the name of the machine for which the VM was created, as in
@@ -101,8 +101,8 @@ func (v *vmInfo) apply(name string, value any) {
 	case "runtime.host":
 		v.host, _ = value.(ref)
 	case "guest.net":
-		cards, _ := value.(types.ArrayOfGuestNicInfo)
-		v.cards = cards.GuestNicInfo
+		guestNICs, _ := value.(types.ArrayOfGuestNicInfo)
+		v.guestNICs = guestNICs.GuestNicInfo
 	case "config.version":
 		v.version, _ = value.(string)
 	case "runtime.question":

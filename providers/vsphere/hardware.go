@@ -13,11 +13,11 @@ import (
 // Keys of devices that are added. vCenter assigns other keys; ours only
 // distinguish the devices, and connect each disk to its controller.
 const (
-	newCardKey       = -100
-	newControllerKey = -200
-	newDiskKey       = -300
-	newPassKey       = -500
-	newTPMKey        = -600
+	newNICKey         = -100
+	newControllerKey  = -200
+	newDiskKey        = -300
+	newPassthroughKey = -500
+	newTPMKey         = -600
 )
 
 // add returns the change that adds a device to a clone.
@@ -25,8 +25,8 @@ func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: device}
 }
 
-// equip sets the hardware of a machine in the settings of its VM.
-func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
+// configureHardware sets the hardware of a machine in the settings of its VM.
+func configureHardware(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
 	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
 		spec.NumCoresPerSocket = ptr.To(cores)
@@ -38,8 +38,8 @@ func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware,
 	if h.SecureBoot != nil {
 		spec.BootOptions = &types.VirtualMachineBootOptions{EfiSecureBootEnabled: h.SecureBoot}
 	}
-	for i, device := range passed(h) {
-		device.GetVirtualDevice().Key = newPassKey - int32(i)
+	for i, device := range passthroughDevices(h) {
+		device.GetVirtualDevice().Key = newPassthroughKey - int32(i)
 		spec.DeviceChange = append(spec.DeviceChange, add(device))
 		spec.MemoryReservationLockedToMax = ptr.To(true)
 	}
@@ -81,8 +81,8 @@ func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShare
 	return out
 }
 
-// passed returns the passthrough devices of the VM.
-func passed(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
+// passthroughDevices returns the passthrough devices of the VM.
+func passthroughDevices(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
 	var out []types.BaseVirtualDevice
 	for _, device := range h.PCIDevices {
 		out = append(out, &types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{
@@ -140,9 +140,9 @@ func hardwareVersion(text string) int {
 	return n
 }
 
-// outdated returns the hardware upgrade that the VM still needs, for messages;
-// empty if it needs none.
-func outdated(m *infrav1.NovaVSphereMachine, version string) string {
+// pendingUpgrade returns the hardware upgrade that the VM still needs, for
+// messages; empty if it needs none.
+func pendingUpgrade(m *infrav1.NovaVSphereMachine, version string) string {
 	wanted := m.Spec.Hardware.Version
 	if wanted == "" || version == "" || hardwareVersion(version) >= hardwareVersion(wanted) {
 		return ""

@@ -34,7 +34,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
 	if len(cluster.Spec.FailureDomains) == 0 {
-		if err := d.check(ctx, &cluster.Spec.Placement); err != nil {
+		if err := d.checkPlacement(ctx, &cluster.Spec.Placement); err != nil {
 			return site, err
 		}
 		return site, d.checkDefaults(ctx, &infrav1.NovaVSphereFailureDomain{}, &cluster.Spec.Placement)
@@ -44,7 +44,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 		if err := d.checkDomain(ctx, domain); err != nil {
 			return hypervisor.Endpoint{}, inDomain(domain.Name, err)
 		}
-		site.FailureDomains = append(site.FailureDomains, published(cluster, domain))
+		site.FailureDomains = append(site.FailureDomains, toFailureDomain(cluster, domain))
 	}
 	return site, nil
 }
@@ -60,8 +60,8 @@ func inDomain(name string, err error) error {
 	return &said
 }
 
-// published returns a failure domain in the form of Cluster API.
-func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
+// toFailureDomain returns a failure domain in the form of Cluster API.
+func toFailureDomain(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
 	p := domain.Placement.Over(cluster.Spec.Placement)
 	attributes := map[string]string{}
 	for key, value := range map[string]string{
@@ -75,14 +75,14 @@ func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereF
 	return clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.TakesControlPlane()), Attributes: attributes}
 }
 
-// check resolves the fields of a placement that are set. Machines may set the
-// other fields, including the datacenter. A folder that is created on demand
-// is not resolved.
-func (d *driver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+// checkPlacement resolves the fields of a placement that are set. Machines may
+// set the other fields, including the datacenter. A folder that is created on
+// demand is not resolved.
+func (d *driver) checkPlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
 	}
-	r := d.session.paths
+	r := d.session.resolver
 	if _, err := r.datacenter(ctx, p.Datacenter); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (d *driver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) err
 		if pool, err = r.pool(ctx, p); err != nil {
 			return err
 		}
-		if err := d.allowsPool(ctx, p, pool); err != nil {
+		if err := d.checkPool(ctx, p, pool); err != nil {
 			return err
 		}
 	}
@@ -106,21 +106,21 @@ func (d *driver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) err
 		if err != nil {
 			return err
 		}
-		if err := d.allowsFolder(ctx, p, folder); err != nil {
+		if err := d.checkFolder(ctx, p, folder); err != nil {
 			return err
 		}
 	}
-	if err := d.mayMakeFolder(ctx, p); err != nil {
+	if err := d.checkNewFolder(ctx, p); err != nil {
 		return err
 	}
 	return d.checkStorage(ctx, p)
 }
 
 func (d *driver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
-	if err := d.allowsPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
+	if err := d.checkPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
 		return err
 	}
-	r, s := d.session.paths, storage{}
+	r, s := d.session.resolver, storage{}
 	var err error
 	switch {
 	case p.Datastore != "":
@@ -134,13 +134,13 @@ func (d *driver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlaceme
 	if err != nil || p.Datastore == "" && p.DatastoreCluster == "" {
 		return err
 	}
-	return d.allowsStorage(ctx, p, &s)
+	return d.checkStorageBounds(ctx, p, &s)
 }
 
 // checkDomain resolves the objects that a failure domain names.
 func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain) error {
 	p := domain.Placement.Over(d.cluster.Placement)
-	if err := d.check(ctx, &p); err != nil {
+	if err := d.checkPlacement(ctx, &p); err != nil {
 		return err
 	}
 	for _, n := range domain.Networks {
@@ -148,13 +148,13 @@ func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFai
 			return err
 		}
 	}
-	if err := d.checkTemplate(ctx, &goal{placement: p, template: domain.Template}); err != nil {
+	if err := d.checkTemplate(ctx, &effectiveSpec{placement: p, template: domain.Template}); err != nil {
 		return err
 	}
 	if err := d.checkDefaults(ctx, domain, &p); err != nil {
 		return err
 	}
-	return d.session.paths.checkTags(ctx, &p, domain.RequiredTags)
+	return d.session.resolver.checkTags(ctx, &p, domain.RequiredTags)
 }
 
 // checkDefaults resolves network and template of the cluster, unless the
@@ -172,11 +172,11 @@ func (d *driver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSphereF
 	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
 		return nil
 	}
-	return d.checkTemplate(ctx, &goal{placement: *p, template: d.cluster.Template})
+	return d.checkTemplate(ctx, &effectiveSpec{placement: *p, template: d.cluster.Template})
 }
 
 // checkTemplate resolves a template, if one is set.
-func (d *driver) checkTemplate(ctx context.Context, g *goal) error {
+func (d *driver) checkTemplate(ctx context.Context, g *effectiveSpec) error {
 	var err error
 	switch {
 	case g.template.ContentLibrary.Item != "":
@@ -192,28 +192,28 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	if len(wanted) == 0 {
 		return nil
 	}
-	var bearer ref
+	var object ref
 	kind := "datacenter"
 	if p.ComputeCluster != "" {
 		cluster, err := r.compute(ctx, p)
 		if err != nil {
 			return err
 		}
-		bearer, kind = cluster.ref, "compute cluster"
+		object, kind = cluster.ref, "compute cluster"
 	} else {
 		dc, err := r.datacenter(ctx, p.Datacenter)
 		if err != nil {
 			return err
 		}
-		bearer = dc.Reference()
+		object = dc.Reference()
 	}
-	has, err := r.tagsOf(ctx, bearer)
+	has, err := r.tagsOf(ctx, object)
 	if err != nil {
 		return err
 	}
 	for _, tag := range wanted {
 		if !has[tag] {
-			r.drop("tags", bearer.Value)
+			r.drop("tags", object.Value)
 			return failure(infrav1.PlacementNotFoundReason, "its %s does not carry the tag %q of the category %q", kind, tag.Name, tag.Category)
 		}
 	}
@@ -221,12 +221,12 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 }
 
 // tagsOf returns the tags of an object.
-func (r *resolver) tagsOf(ctx context.Context, bearer ref) (map[infrav1.NovaVSphereTag]bool, error) {
+func (r *resolver) tagsOf(ctx context.Context, object ref) (map[infrav1.NovaVSphereTag]bool, error) {
 	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (map[infrav1.NovaVSphereTag]bool, error) {
 		has := map[infrav1.NovaVSphereTag]bool{}
 		err := r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			m := tags.NewManager(c)
-			attached, err := m.GetAttachedTags(ctx, bearer)
+			attached, err := m.GetAttachedTags(ctx, object)
 			if err != nil {
 				return err
 			}
@@ -244,6 +244,6 @@ func (r *resolver) tagsOf(ctx context.Context, bearer ref) (map[infrav1.NovaVSph
 			}
 			return nil
 		})
-		return has, inWords(err)
-	}, "tags", bearer.Value)
+		return has, convertRESTError(err)
+	}, "tags", object.Value)
 }

@@ -112,8 +112,8 @@ func TestChatterIsNotTold(t *testing.T) {
 	bridge := types.GuestNicInfo{DeviceConfigId: -1, IpAddress: []string{"10.244.0.1"}}
 	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge}})
 	g.Expect(ta.told).To(BeZero())
-	card := types.GuestNicInfo{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.1"}}
-	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge, card}})
+	guestNIC := types.GuestNicInfo{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.1"}}
+	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge, guestNIC}})
 	g.Expect(ta.told).To(Equal(1))
 }
 

@@ -70,7 +70,7 @@ func (r *resolver) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibra
 			found, err = findItem(ctx, c, of)
 			return err
 		})
-		return found, inWords(err)
+		return found, convertRESTError(err)
 	}, "library", of.Library, of.Item)
 }
 
@@ -111,21 +111,21 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 
 // image is a template that is created from a library item.
 type image struct {
-	item libraryItem
-	to   *site
-	name string
+	item   libraryItem
+	target *resolvedPlacement
+	name   string
 	// failures counts the failed creations.
 	failures int
 }
 
-// newImage names the image of an item at a site.
-func newImage(item libraryItem, to *site) image {
-	sum := sha256.Sum256([]byte(strings.Join([]string{item.id, item.version, to.storage.key()}, "\x00")))
+// newImage names the image of an item in a placement.
+func newImage(item libraryItem, target *resolvedPlacement) image {
+	sum := sha256.Sum256([]byte(strings.Join([]string{item.id, item.version, target.storage.key()}, "\x00")))
 	name := item.name
 	if len(name) > 50 {
 		name = name[:50]
 	}
-	return image{item: item, to: to, name: "nova-image-" + name + "-" + hex.EncodeToString(sum[:5])}
+	return image{item: item, target: target, name: "nova-image-" + name + "-" + hex.EncodeToString(sum[:5])}
 }
 
 // key identifies a storage.
@@ -133,8 +133,8 @@ func (s *storage) key() string {
 	return cmp.Or(s.datastore.Value, s.pod.Value, s.policy) + "\x00" + s.policy
 }
 
-// mark is in the notes of an image, and proves that the image is ours.
-func (i *image) mark() string { return "Image of Cluster API machines: " + i.name }
+// ownerNote is in the notes of an image, and proves that the image is ours.
+func (i *image) ownerNote() string { return "Image of Cluster API machines: " + i.name }
 
 // imageState is the progress of an image.
 type imageState struct {
@@ -145,7 +145,7 @@ type imageState struct {
 
 // image finds an image. The result is kept once the image can be cloned.
 func (r *resolver) image(ctx context.Context, i *image) (imageState, error) {
-	key := []string{"image", i.to.folder.Value, i.name}
+	key := []string{"image", i.target.folder.Value, i.name}
 	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (imageState, error) { return findImage(ctx, c, i) }, key...)
 	if found.template == nil {
 		r.drop(key...)
@@ -154,7 +154,7 @@ func (r *resolver) image(ctx context.Context, i *image) (imageState, error) {
 }
 
 func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, error) {
-	res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: i.to.folder, Name: i.name})
+	res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: i.target.folder, Name: i.name})
 	if err != nil || res.Returnval == nil {
 		return imageState{}, err
 	}
@@ -166,7 +166,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 	if vm.Config == nil {
 		return state, nil
 	}
-	if !strings.Contains(vm.Config.Annotation, i.mark()) {
+	if !strings.Contains(vm.Config.Annotation, i.ownerNote()) {
 		return imageState{}, failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image that is kept under this name: it is left alone", i.name)
 	}
 	if vm.Config.Template {
@@ -177,22 +177,22 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 
 // image resolves the template from which VMs of a library item are cloned. If
 // it does not exist, it is created; the machine waits meanwhile.
-func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
+func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *effectiveSpec, target *resolvedPlacement) (*template, error) {
 	item, err := d.item(ctx, g)
 	if err != nil {
 		return nil, err
 	}
 	if item.vm != (ref{}) {
-		return d.vetted(ctx, g, item.vm)
+		return d.checkedTemplate(ctx, g, item.vm)
 	}
-	i := newImage(item, to)
-	state, err := d.session.paths.image(ctx, &i)
+	i := newImage(item, target)
+	state, err := d.session.resolver.image(ctx, &i)
 	if err != nil || state.template != nil {
 		return state.template, err
 	}
-	err = d.session.images.await(i.to.folder.Value+"\x00"+i.name, keyOf(m), d.session.inv.changed, func(failures int) error {
+	err = d.session.images.ensure(i.target.folder.Value+"\x00"+i.name, keyOf(m), d.session.inv.changed, func(failures int) error {
 		i.failures = failures
-		return d.session.makeImage(&i)
+		return d.session.createImage(&i)
 	})
 	if err != nil {
 		return nil, err
@@ -218,10 +218,10 @@ type imageJob struct {
 	failed error
 }
 
-// await starts the creation of an image unless it is under way, and calls tell
-// for who once it has ended. Its error is returned once. work receives the
-// number of failures before.
-func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key), work func(failures int) error) error {
+// ensure starts the creation of an image unless it is under way, and calls
+// notify for key once it has ended. Its error is returned once. create receives
+// the number of failures before.
+func (i *images) ensure(name string, key hypervisor.Key, notify func(hypervisor.Key), create func(failures int) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	job := i.jobs[name]
@@ -230,17 +230,17 @@ func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key
 		return job.failed
 	}
 	if job != nil {
-		job.waiting[who] = struct{}{}
+		job.waiting[key] = struct{}{}
 		return nil
 	}
-	job = &imageJob{waiting: map[hypervisor.Key]struct{}{who: {}}}
+	job = &imageJob{waiting: map[hypervisor.Key]struct{}{key: {}}}
 	if i.jobs == nil {
 		i.jobs, i.failures = map[string]*imageJob{}, map[string]int{}
 	}
 	i.jobs[name] = job
 	failures := i.failures[name]
 	go func() {
-		err := work(failures)
+		err := create(failures)
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if job.failed = err; err == nil {
@@ -250,14 +250,14 @@ func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key
 			i.failures[name]++
 		}
 		for key := range job.waiting {
-			tell(key)
+			notify(key)
 		}
 	}()
 	return nil
 }
 
-// makeImage creates an image, and continues after an earlier attempt.
-func (s *session) makeImage(i *image) error {
+// createImage creates an image, and continues after an earlier attempt.
+func (s *session) createImage(i *image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), imageTimeout)
 	defer cancel()
 	go func() {
@@ -268,16 +268,16 @@ func (s *session) makeImage(i *image) error {
 		}
 	}()
 	for {
-		state, err := s.paths.image(ctx, i)
+		state, err := s.resolver.image(ctx, i)
 		switch {
 		case err != nil || state.template != nil:
 			return err
 		case state.vm == (ref{}):
 			err = s.deploy(ctx, i)
 		default:
-			err = s.complete(ctx, state.vm)
+			err = s.convertToTemplate(ctx, state.vm)
 		}
-		if err != nil && !isUnderWay(err) {
+		if err != nil && !isInProgress(err) {
 			return classify(s.endpoint.server, err)
 		}
 		if err != nil {
@@ -292,32 +292,32 @@ func (s *session) makeImage(i *image) error {
 	}
 }
 
-// isUnderWay reports whether an operation failed because the same operation is
-// under way.
-func isUnderWay(err error) bool {
+// isInProgress reports whether an operation failed because the same operation
+// is under way.
+func isInProgress(err error) bool {
 	return fault.Is(err, &types.DuplicateName{}) || fault.Is(err, &types.TaskInProgress{}) ||
-		fault.Is(err, &types.InvalidState{}) || fault.Is(err, &types.MethodDisabled{}) || errors.Is(err, errUnderWay)
+		fault.Is(err, &types.InvalidState{}) || fault.Is(err, &types.MethodDisabled{}) || errors.Is(err, errInProgress)
 }
 
-var errUnderWay = errors.New("vCenter is at work on it")
+var errInProgress = errors.New("vCenter is at work on it")
 
 // deploy creates the VM of an image.
 func (s *session) deploy(ctx context.Context, i *image) error {
-	datastore, err := s.roomFor(ctx, &i.to.storage)
+	datastore, err := s.imageDatastore(ctx, &i.target.storage)
 	if err != nil {
 		return err
 	}
 	spec := vcenter.Deploy{
 		DeploymentSpec: vcenter.DeploymentSpec{
-			Name: i.name, Annotation: i.mark() + ". Do not change it; it can be deleted when no machine needs it any more.",
-			AcceptAllEULA: true, StorageProvisioning: "thin", StorageProfileID: i.to.storage.policy, DefaultDatastoreID: datastore.Value,
+			Name: i.name, Annotation: i.ownerNote() + ". Do not change it; it can be deleted when no machine needs it any more.",
+			AcceptAllEULA: true, StorageProvisioning: "thin", StorageProfileID: i.target.storage.policy, DefaultDatastoreID: datastore.Value,
 		},
-		Target: vcenter.Target{ResourcePoolID: i.to.pool.Value, FolderID: i.to.folder.Value},
+		Target: vcenter.Target{ResourcePoolID: i.target.pool.Value, FolderID: i.target.folder.Value},
 	}
-	if host := i.to.hostAt(i.failures); host != nil {
+	if host := i.target.hostAt(i.failures); host != nil {
 		spec.HostID = host.Value
 	}
-	err = s.callREST(patient(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
+	err = s.callREST(withRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
 		_, err := vcenter.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
 		return err
 	})
@@ -325,16 +325,16 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 		return failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
 	}
 	if f, ok := errors.AsType[*restError](err); ok && strings.Contains(f.kind, "already_exists") {
-		return errUnderWay
+		return errInProgress
 	}
-	return inWords(err)
+	return convertRESTError(err)
 }
 
-// roomFor chooses the datastore of an image.
-func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
+// imageDatastore chooses the datastore of an image.
+func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) {
 	switch {
-	case on.choice != nil:
-		return on.choice.pick(0, on.among), nil
+	case on.candidates != nil:
+		return on.candidates.pick(0, on.allowed), nil
 	case on.pod == (ref{}):
 		return on.datastore, nil
 	}
@@ -344,8 +344,8 @@ func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
 		if err := object.NewCommon(c, on.pod).Properties(ctx, on.pod, []string{"childEntity"}, &pod); err != nil {
 			return err
 		}
-		free, err := roomOn(ctx, c, pod.ChildEntity)
-		best = (&choice{free: free}).pick(0, nil)
+		free, err := freeSpaceOf(ctx, c, pod.ChildEntity)
+		best = (&datastoreCandidates{free: free}).pick(0, nil)
 		return err
 	})
 	if err == nil && best == (ref{}) {
@@ -354,15 +354,16 @@ func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
 	return best, err
 }
 
-// complete converts a deployed VM to the template from which VMs are cloned.
-func (s *session) complete(ctx context.Context, at ref) error {
+// convertToTemplate converts a deployed VM to the template from which VMs are
+// cloned.
+func (s *session) convertToTemplate(ctx context.Context, at ref) error {
 	return s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var vm mo.VirtualMachine
 		if err := object.NewCommon(c, at).Properties(ctx, at, []string{"snapshot", "disabledMethod"}, &vm); err != nil {
 			return err
 		}
 		if slices.Contains(vm.DisabledMethod, "CreateSnapshot_Task") || slices.Contains(vm.DisabledMethod, "MarkAsTemplate") {
-			return errUnderWay
+			return errInProgress
 		}
 		if vm.Snapshot == nil {
 			task, err := methods.CreateSnapshot_Task(ctx, c, &types.CreateSnapshot_Task{This: at, Name: imageSnapshot, Description: "What linked clones share"})
@@ -378,17 +379,17 @@ func (s *session) complete(ctx context.Context, at ref) error {
 	})
 }
 
-// patientContext is the key of the timeout of a request that vCenter answers
+// requestTimeoutKey is the key of the timeout of a request that vCenter answers
 // only when its work is done.
-type patientContext struct{}
+type requestTimeoutKey struct{}
 
-func patient(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, patientContext{}, d)
+func withRequestTimeout(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, requestTimeoutKey{}, d)
 }
 
-// inWords converts an error of the REST API to an Error with vCenter's
+// convertRESTError converts an error of the REST API to an Error with vCenter's
 // message.
-func inWords(err error) error {
+func convertRESTError(err error) error {
 	f, ok := errors.AsType[*restError](err)
 	if !ok {
 		return err

@@ -28,7 +28,7 @@ const (
 const networkKey = "guestinfo.afterburn.initrd.network-kargs"
 
 // guestinfo returns the settings that the guest reads at its first boot.
-func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.CreateOptions) ([]types.BaseOptionValue, error) {
+func guestinfo(name string, id uuid.UUID, all []nic, l hypervisor.CreateOptions) ([]types.BaseOptionValue, error) {
 	switch l.Format {
 	case "", "cloud-config":
 		document, err := metadata(name, id, all)
@@ -60,7 +60,7 @@ func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.CreateOptions
 
 // metadata returns the document from which cloud-init takes the host name and
 // network.
-func metadata(name string, id uuid.UUID, all []wire) ([]byte, error) {
+func metadata(name string, id uuid.UUID, all []nic) ([]byte, error) {
 	document, err := json.Marshal(map[string]any{
 		// A clone with the instance ID of the template would not run cloud-init
 		// again.

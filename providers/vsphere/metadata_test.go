@@ -22,7 +22,7 @@ var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
 func options(t *testing.T, l hypervisor.CreateOptions) map[string]string {
 	t.Helper()
-	plain, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	plain, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	values, err := guestinfo("m", vmID, plain, l)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ func TestLargeUserData(t *testing.T) {
 // Data that cannot be compressed is rejected from the first byte over the
 // limit, before a VM exists.
 func TestTooLongUserData(t *testing.T) {
-	cards, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	guestNICs, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestTooLongUserData(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, format := range []string{"cloud-config", "ignition"} {
 		for size, want := range map[int]bool{maxPlain: true, maxPlain + 1: false, 2 * maxPlain: false} {
-			_, err := guestinfo("m", vmID, cards, hypervisor.CreateOptions{UserData: noise[:size], Format: format})
+			_, err := guestinfo("m", vmID, guestNICs, hypervisor.CreateOptions{UserData: noise[:size], Format: format})
 			if want != (err == nil) {
 				t.Errorf("%d bytes of %s: %v", size, format, err)
 			}

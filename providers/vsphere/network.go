@@ -14,47 +14,48 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// wire is a network interface of a VM, as its virtual NIC and its guest are
+// nic is a network interface of a VM, as its virtual NIC and its guest are
 // configured.
-type wire struct {
+type nic struct {
 	infrav1.NovaVSphereInterface
 	// name is its name in the guest, which finds the interface by mac.
 	name, mac string
-	// pooled are the addresses from IP pools.
-	pooled []hypervisor.Address
+	// poolAddresses are the addresses from IP pools.
+	poolAddresses []hypervisor.Address
 }
 
-// wires returns the network interfaces of the VM with the given instance UUID.
-func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]wire, error) {
-	out := make([]wire, len(interfaces))
-	for i, n := range interfaces {
-		w := wire{NovaVSphereInterface: n}
+// newNICs returns the network interfaces of the VM with the given instance
+// UUID.
+func newNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) {
+	out := make([]nic, len(interfaces))
+	for i, in := range interfaces {
+		n := nic{NovaVSphereInterface: in}
 		if i < len(pooled) {
-			w.pooled = pooled[i]
+			n.poolAddresses = pooled[i]
 		}
-		if len(w.pooled) < len(n.AddressesFromPools) {
+		if len(n.poolAddresses) < len(in.AddressesFromPools) {
 			e := failure(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
 			e.Waiting = true
 			return nil, e
 		}
-		w.name = n.DeviceName
-		if w.name == "" {
-			w.name = "eth" + strconv.Itoa(i)
+		n.name = in.DeviceName
+		if n.name == "" {
+			n.name = "eth" + strconv.Itoa(i)
 		}
-		if w.mac = strings.ToLower(n.MACAddress); w.mac == "" {
-			w.mac = macAddress(id, i)
+		if n.mac = strings.ToLower(in.MACAddress); n.mac == "" {
+			n.mac = macAddress(id, i)
 		}
-		out[i] = w
+		out[i] = n
 	}
 	return out, nil
 }
 
 // isPlain reports whether an interface only requests an IPv4 address from
 // DHCP, as guests without a network configuration do.
-func (w *wire) isPlain() bool {
-	return w.UsesDHCP4() && !w.UsesDHCP6() && w.MACAddress == "" && w.MTU == 0 && w.DeviceName == "" &&
-		len(w.Addresses) == 0 && len(w.pooled) == 0 && len(w.Nameservers) == 0 && len(w.SearchDomains) == 0 && len(w.Routes) == 0 &&
-		w.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
+func (n *nic) isPlain() bool {
+	return n.UsesDHCP4() && !n.UsesDHCP6() && n.MACAddress == "" && n.MTU == 0 && n.DeviceName == "" &&
+		len(n.Addresses) == 0 && len(n.poolAddresses) == 0 && len(n.Nameservers) == 0 && len(n.SearchDomains) == 0 && len(n.Routes) == 0 &&
+		n.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
 }
 
 // macAddress returns the MAC address of an interface. It is derived from the
@@ -68,16 +69,16 @@ func macAddress(id uuid.UUID, index int) string {
 	return net.HardwareAddr(sum[:6]).String()
 }
 
-// card returns the virtual NIC of an interface.
-func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDevice {
+// device returns the virtual NIC of an interface.
+func (n *nic) device(index int, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDevice {
 	of := types.VirtualEthernetCard{
 		VirtualDevice: types.VirtualDevice{
-			Key: newCardKey - int32(index), Backing: backing,
+			Key: newNICKey - int32(index), Backing: backing,
 			Connectable: &types.VirtualDeviceConnectInfo{StartConnected: true, AllowGuestControl: true, Connected: true},
 		},
-		AddressType: string(types.VirtualEthernetCardMacTypeManual), MacAddress: w.mac,
+		AddressType: string(types.VirtualEthernetCardMacTypeManual), MacAddress: n.mac,
 	}
-	switch w.Type {
+	switch n.Type {
 	case infrav1.InterfaceE1000e:
 		return &types.VirtualE1000e{VirtualEthernetCard: of}
 	case infrav1.InterfaceE1000:
@@ -91,9 +92,9 @@ func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types
 
 // static returns the addresses of an interface that do not come from DHCP,
 // each with the prefix length of its network.
-func (w *wire) static() []string {
-	out := append([]string(nil), w.Addresses...)
-	for _, a := range w.pooled {
+func (n *nic) static() []string {
+	out := append([]string(nil), n.Addresses...)
+	for _, a := range n.poolAddresses {
 		out = append(out, a.Prefix.String())
 	}
 	return out
@@ -101,15 +102,15 @@ func (w *wire) static() []string {
 
 // gateway returns the default gateway of an address family; empty if there is
 // none.
-func (w *wire) gateway(v6 bool) string {
-	own := w.Gateway4
+func (n *nic) gateway(v6 bool) string {
+	own := n.Gateway4
 	if v6 {
-		own = w.Gateway6
+		own = n.Gateway6
 	}
 	if own != "" {
 		return own
 	}
-	for _, a := range w.pooled {
+	for _, a := range n.poolAddresses {
 		if a.Gateway.IsValid() && a.Gateway.Is6() == v6 {
 			return a.Gateway.String()
 		}
@@ -124,7 +125,7 @@ func (w *wire) gateway(v6 bool) string {
 // find its NICs in any order, and renderers other than networkd's cannot match
 // names by a pattern. The entry's key is the name too, because cloud-init's
 // networkd renderer takes the key for the name.
-func networkConfig(all []wire) map[string]any {
+func networkConfig(all []nic) map[string]any {
 	ethernets := map[string]any{}
 	for i := range all {
 		ethernets[all[i].name] = all[i].ethernet()
@@ -133,42 +134,42 @@ func networkConfig(all []wire) map[string]any {
 }
 
 // ethernet returns the entry of one interface.
-func (w *wire) ethernet() map[string]any {
+func (n *nic) ethernet() map[string]any {
 	e := map[string]any{
-		"match":    map[string]any{"macaddress": w.mac},
-		"set-name": w.name,
-		"dhcp4":    w.UsesDHCP4(),
-		"dhcp6":    w.UsesDHCP6(),
+		"match":    map[string]any{"macaddress": n.mac},
+		"set-name": n.name,
+		"dhcp4":    n.UsesDHCP4(),
+		"dhcp6":    n.UsesDHCP6(),
 	}
-	if w.MTU != 0 {
-		e["mtu"] = w.MTU
+	if n.MTU != 0 {
+		e["mtu"] = n.MTU
 	}
-	if addresses := w.static(); len(addresses) > 0 {
+	if addresses := n.static(); len(addresses) > 0 {
 		e["addresses"] = addresses
 	}
 	// The gateways are not set as routes: cloud-init passes routes to a program
 	// that guests with ifupdown may not have, and it converts ::/0 to a network
 	// of 64 bits.
 	for key, v6 := range map[string]bool{"gateway4": false, "gateway6": true} {
-		if via := w.gateway(v6); via != "" {
+		if via := n.gateway(v6); via != "" {
 			e[key] = via
 		}
 	}
-	if routes := w.routes(); len(routes) > 0 {
+	if routes := n.routes(); len(routes) > 0 {
 		e["routes"] = routes
 	}
 	resolver := map[string]any{}
-	if len(w.Nameservers) > 0 {
-		resolver["addresses"] = w.Nameservers
+	if len(n.Nameservers) > 0 {
+		resolver["addresses"] = n.Nameservers
 	}
-	if len(w.SearchDomains) > 0 {
-		resolver["search"] = w.SearchDomains
+	if len(n.SearchDomains) > 0 {
+		resolver["search"] = n.SearchDomains
 	}
 	if len(resolver) > 0 {
 		e["nameservers"] = resolver
 	}
 	for key, overrides := range map[string]infrav1.NovaVSphereDHCPOverrides{
-		"dhcp4-overrides": w.DHCP4Overrides, "dhcp6-overrides": w.DHCP6Overrides,
+		"dhcp4-overrides": n.DHCP4Overrides, "dhcp6-overrides": n.DHCP6Overrides,
 	} {
 		if o := overridden(overrides); len(o) > 0 {
 			e[key] = o
@@ -178,9 +179,9 @@ func (w *wire) ethernet() map[string]any {
 }
 
 // routes returns the routes of an interface, except for the default routes.
-func (w *wire) routes() []map[string]any {
+func (n *nic) routes() []map[string]any {
 	var out []map[string]any
-	for _, r := range w.Routes {
+	for _, r := range n.Routes {
 		route := map[string]any{"to": r.To, "via": r.Via}
 		if r.Metric != 0 {
 			route["metric"] = r.Metric
@@ -213,7 +214,7 @@ func overridden(o infrav1.NovaVSphereDHCPOverrides) map[string]any {
 // configures: the guest needs the network before it has read any file, and
 // Afterburn passes these arguments to its initial RAM disk. If empty, the
 // guest uses DHCP.
-func kernelArguments(host string, all []wire) (string, error) {
+func kernelArguments(host string, all []nic) (string, error) {
 	if len(all) == 1 && all[0].isPlain() {
 		return "", nil
 	}
@@ -228,40 +229,40 @@ func kernelArguments(host string, all []wire) (string, error) {
 	return strings.Join(out, " "), nil
 }
 
-func (w *wire) kernelArguments(host string) ([]string, error) {
-	if len(w.SearchDomains) > 0 || w.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || w.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
-		return nil, impossible("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition")
+func (n *nic) kernelArguments(host string) ([]string, error) {
+	if len(n.SearchDomains) > 0 || n.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || n.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
+		return nil, invalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition")
 	}
-	out := []string{"ifname=" + w.name + ":" + w.mac}
+	out := []string{"ifname=" + n.name + ":" + n.mac}
 	mtu := ""
-	if w.MTU != 0 {
-		mtu = ":" + strconv.Itoa(int(w.MTU))
+	if n.MTU != 0 {
+		mtu = ":" + strconv.Itoa(int(n.MTU))
 	}
-	if w.UsesDHCP4() {
-		out = append(out, "ip="+w.name+":dhcp"+mtu)
+	if n.UsesDHCP4() {
+		out = append(out, "ip="+n.name+":dhcp"+mtu)
 	}
-	if w.UsesDHCP6() {
-		out = append(out, "ip="+w.name+":dhcp6"+mtu)
+	if n.UsesDHCP6() {
+		out = append(out, "ip="+n.name+":dhcp6"+mtu)
 	}
-	for _, address := range w.static() {
+	for _, address := range n.static() {
 		ip, network, err := net.ParseCIDR(address)
 		if err != nil {
-			return nil, impossible("the address %q cannot be read: %w", address, err)
+			return nil, invalidSpec("the address %q cannot be read: %w", address, err)
 		}
 		bits, _ := network.Mask.Size()
 		v6 := ip.To4() == nil
-		out = append(out, fmt.Sprintf("ip=%s::%s:%d:%s:%s:none%s", bracketed(ip.String()), bracketed(w.gateway(v6)), bits, host, w.name, mtu))
+		out = append(out, fmt.Sprintf("ip=%s::%s:%d:%s:%s:none%s", bracketed(ip.String()), bracketed(n.gateway(v6)), bits, host, n.name, mtu))
 	}
 	if len(out) == 1 {
-		out = append(out, "ip="+w.name+":off")
+		out = append(out, "ip="+n.name+":off")
 	}
-	for _, r := range w.Routes {
+	for _, r := range n.Routes {
 		if r.Metric != 0 {
-			return nil, impossible("the metric of a route cannot be told to a machine that is set up by Ignition")
+			return nil, invalidSpec("the metric of a route cannot be told to a machine that is set up by Ignition")
 		}
-		out = append(out, "rd.route="+bracketed(r.To)+":"+bracketed(r.Via)+":"+w.name)
+		out = append(out, "rd.route="+bracketed(r.To)+":"+bracketed(r.Via)+":"+n.name)
 	}
-	for _, server := range w.Nameservers {
+	for _, server := range n.Nameservers {
 		out = append(out, "nameserver="+bracketed(server))
 	}
 	return out, nil

@@ -94,7 +94,7 @@ var networks = map[string]struct {
 func TestNetworkConfig(t *testing.T) {
 	for name, tt := range networks {
 		t.Run(name, func(t *testing.T) {
-			all, err := wires(vmID, tt.interfaces, tt.pooled)
+			all, err := newNICs(vmID, tt.interfaces, tt.pooled)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestKernelArguments(t *testing.T) {
 	for name, tt := range networks {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			all, err := wires(vmID, tt.interfaces, tt.pooled)
+			all, err := newNICs(vmID, tt.interfaces, tt.pooled)
 			g.Expect(err).NotTo(HaveOccurred())
 			got, err := kernelArguments("m", all)
 			if tt.refused != "" {
@@ -140,7 +140,7 @@ func TestKernelArguments(t *testing.T) {
 
 func TestWiresWaitForPools(t *testing.T) {
 	g := NewWithT(t)
-	_, err := wires(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
+	_, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
 		[][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24")}}})
 	g.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.WaitingForAddressPoolReason))
@@ -185,11 +185,11 @@ func TestCards(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			g := NewWithT(t)
-			w := wire{mac: mac, NovaVSphereInterface: infrav1.NovaVSphereInterface{Type: tt.kind}}
-			device := w.card(1, backing)
+			w := nic{mac: mac, NovaVSphereInterface: infrav1.NovaVSphereInterface{Type: tt.kind}}
+			device := w.device(1, backing)
 			g.Expect(device).To(BeAssignableToTypeOf(tt.want))
 			card := device.(types.BaseVirtualEthernetCard).GetVirtualEthernetCard()
-			g.Expect(card.Key).To(BeEquivalentTo(newCardKey - 1))
+			g.Expect(card.Key).To(BeEquivalentTo(newNICKey - 1))
 			g.Expect(card.Backing).To(BeIdenticalTo(backing))
 			g.Expect(card.MacAddress).To(Equal(mac))
 			g.Expect(card.AddressType).To(Equal("manual"))

@@ -78,20 +78,20 @@ func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 	if inv.unlooked(id) {
 		d.session.marks.look(id)
 	}
-	if text := d.outdated(id, m, s.vm.State); text != "" {
+	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
 		s.vm.OutOfSync = notYet + text
 	}
-	s.vm.Addresses = without(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
+	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
 	return s, nil
 }
 
-// outdated returns the hardware upgrade that a VM still needs which was never
-// up, for messages. The hardware of a VM that was up is not changed.
-func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hypervisor.State) string {
+// pendingUpgrade returns the hardware upgrade that a VM still needs which was
+// never up, for messages. The hardware of a VM that was up is not changed.
+func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hypervisor.State) string {
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	return outdated(m, d.session.inv.facts(id).version)
+	return pendingUpgrade(m, d.session.inv.facts(id).version)
 }
 
 // doubt drops resolved names after a failure that a stale reference may have
@@ -99,9 +99,9 @@ func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hyp
 func (d *driver) doubt(f *hypervisor.Error) {
 	switch f.Reason {
 	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
-		d.session.paths.forget()
+		d.session.resolver.dropAll()
 	case infrav1.InsufficientResourcesReason:
-		d.session.paths.forgetRoom()
+		d.session.resolver.dropCapacity()
 	}
 }
 
@@ -112,7 +112,7 @@ func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bo
 	if !d.session.inv.anyClones() {
 		return false, nil
 	}
-	sources, err := d.sources(ctx, m)
+	sources, err := d.templateRefs(ctx, m)
 	if err != nil {
 		return false, err
 	}

@@ -7,20 +7,20 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// goal has the placement, the template and the networks of a machine's VM,
-// with the settings of its failure domain and its cluster applied.
-type goal struct {
+// effectiveSpec has the placement, the template and the networks of a machine's
+// VM, with the settings of its failure domain and its cluster applied.
+type effectiveSpec struct {
 	zone       string
 	placement  infrav1.NovaVSpherePlacement
 	template   infrav1.NovaVSphereTemplate
 	interfaces []infrav1.NovaVSphereInterface
 }
 
-// aim returns the placement, template and networks of a machine's VM. Settings
-// of the failure domain take precedence over those of the machine, and these
-// over those of the cluster.
-func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (goal, error) {
-	g := goal{
+// newEffectiveSpec returns the placement, template and networks of a machine's
+// VM. Settings of the failure domain take precedence over those of the machine,
+// and these over those of the cluster.
+func newEffectiveSpec(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (effectiveSpec, error) {
+	g := effectiveSpec{
 		zone:       zone,
 		placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
 		template:   spec.Template,

@@ -58,7 +58,7 @@ func TestAim(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.zone, func(t *testing.T) {
 			g := NewWithT(t)
-			got, err := aim(cluster, spec, tt.zone)
+			got, err := newEffectiveSpec(cluster, spec, tt.zone)
 			if tt.says != "" {
 				g.Expect(err).To(MatchError(tt.says))
 				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
@@ -77,7 +77,7 @@ func TestAim(t *testing.T) {
 	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"}}}
 	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
 	for zone, want := range map[string]string{"full": "192.0.2.254", "second": "192.0.2.1"} {
-		got, err := aim(cluster, spec, zone)
+		got, err := newEffectiveSpec(cluster, spec, zone)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(got.interfaces[0].Gateway4).To(Equal(want), zone)
 		if zone == "full" {
@@ -89,8 +89,8 @@ func TestAim(t *testing.T) {
 		t.Error("the machine's own interfaces were changed")
 	}
 	spec.Network.Interfaces = spec.Network.Interfaces[:1]
-	_, err := aim(cluster, spec, "second")
-	byDefault, none := aim(&infrav1.NovaVSphereClusterSpec{
+	_, err := newEffectiveSpec(cluster, spec, "second")
+	byDefault, none := newEffectiveSpec(&infrav1.NovaVSphereClusterSpec{
 		ClusterSpec: infrav1.ClusterSpec{Network: "net"}, Template: infrav1.NovaVSphereTemplate{Name: "default"},
 	}, &infrav1.NovaVSphereMachineSpec{}, "")
 	NewWithT(t).Expect(none).NotTo(HaveOccurred())
@@ -116,14 +116,14 @@ func TestOrigin(t *testing.T) {
 		mode  infrav1.CloneMode
 		of    string
 		disks infrav1.NovaVSphereDisks
-		want  origin
+		want  cloneSource
 		says  string
 	}{
 		{name: "as it is", from: with},
-		{name: "full from a snapshot", from: with, of: "patched", want: origin{snapshot: ptr.To(snapshot("2"))}},
-		{name: "linked", from: with, mode: infrav1.CloneLinked, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked, the size it has", from: with, mode: infrav1.CloneLinked, disks: full, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked to a path", from: with, mode: infrav1.CloneLinked, of: "base/base", want: origin{snapshot: ptr.To(snapshot("3")), linked: true}},
+		{name: "full from a snapshot", from: with, of: "patched", want: cloneSource{snapshot: ptr.To(snapshot("2"))}},
+		{name: "linked", from: with, mode: infrav1.CloneLinked, want: cloneSource{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked, the size it has", from: with, mode: infrav1.CloneLinked, disks: full, want: cloneSource{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked to a path", from: with, mode: infrav1.CloneLinked, of: "base/base", want: cloneSource{snapshot: ptr.To(snapshot("3")), linked: true}},
 		{name: "ambiguous", from: with, of: "base", says: `the template has 2 snapshots called "base": give the path of one`},
 		{name: "unknown", from: with, mode: infrav1.CloneLinkedOrFull, of: "none", says: `the template has no snapshot "none"`},
 		{name: "nothing to link", from: without, mode: infrav1.CloneLinked,
@@ -133,12 +133,12 @@ func TestOrigin(t *testing.T) {
 		{name: "nothing to link, copied", from: without, mode: infrav1.CloneLinkedOrFull},
 		{name: "growing, copied", from: with, mode: infrav1.CloneLinkedOrFull, disks: larger},
 		{name: "growing, copied from the snapshot", from: with, mode: infrav1.CloneLinkedOrFull, of: "patched", disks: larger,
-			want: origin{snapshot: ptr.To(snapshot("2"))}},
+			want: cloneSource{snapshot: ptr.To(snapshot("2"))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got, err := tt.from.origin(tt.mode, tt.of, &tt.disks)
+			got, err := tt.from.cloneSource(tt.mode, tt.of, &tt.disks)
 			if tt.says != "" {
 				g.Expect(err).To(MatchError(tt.says))
 				return
@@ -151,7 +151,7 @@ func TestOrigin(t *testing.T) {
 
 func TestEquip(t *testing.T) {
 	var spec types.VirtualMachineConfigSpec
-	equip(&spec, &infrav1.NovaVSphereHardware{
+	configureHardware(&spec, &infrav1.NovaVSphereHardware{
 		CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096,
 		CPUReservationMHz: ptr.To[int64](0), CPULimitMHz: 1000, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
 		MemoryShares:         infrav1.NovaVSphereShares{Value: 7},
@@ -183,11 +183,11 @@ func TestEquip(t *testing.T) {
 	}
 
 	var empty types.VirtualMachineConfigSpec
-	equip(&empty, &infrav1.NovaVSphereHardware{}, &template{})
+	configureHardware(&empty, &infrav1.NovaVSphereHardware{}, &template{})
 	if diff := cmp.Diff(types.VirtualMachineConfigSpec{}, empty); diff != "" {
 		t.Errorf("nothing asked for: -want +got\n%s", diff)
 	}
-	equip(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &template{tpm: true})
+	configureHardware(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &template{tpm: true})
 	if len(empty.DeviceChange) != 0 {
 		t.Error("a template's TPM is cloned, not added to")
 	}
@@ -204,7 +204,7 @@ func TestOutdated(t *testing.T) {
 	for _, tt := range tests {
 		m := &infrav1.NovaVSphereMachine{}
 		m.Spec.Hardware.Version = tt.wanted
-		if got := outdated(m, tt.has); got != tt.want {
+		if got := pendingUpgrade(m, tt.has); got != tt.want {
 			t.Errorf("%s on %s: got %q, want %q", tt.wanted, tt.has, got, tt.want)
 		}
 	}

@@ -19,72 +19,72 @@ import (
 )
 
 const (
-	// roomKey and hostsKey are the prefixes of keys of results that depend on
-	// free space or host capacity.
-	roomKey  = "storagePolicy of"
-	hostsKey = "placement.hostGroup"
+	// datastoresKey and hostsKey are the prefixes of keys of results that depend
+	// on free space or host capacity.
+	datastoresKey = "storagePolicy of"
+	hostsKey      = "placement.hostGroup"
 )
 
-// newsAge is the longest time for which a result is used that changes without
+// maxAge is the longest time for which a result is used that changes without
 // a notification.
-const newsAge = 5 * time.Minute
+const maxAge = 5 * time.Minute
 
-// news is a result that changes without a notification.
-type news interface {
+// expiring is a result that changes without a notification.
+type expiring interface {
 	// readAt is when vCenter returned it.
 	readAt() time.Time
 }
 
-// isOld reports whether a result has to be read again.
-func isOld(answer any) bool {
-	n, ok := answer.(news)
-	return ok && time.Since(n.readAt()) > newsAge
+// isExpired reports whether a result has to be read again.
+func isExpired(answer any) bool {
+	n, ok := answer.(expiring)
+	return ok && time.Since(n.readAt()) > maxAge
 }
 
 // resolver resolves names and inventory paths to references, and caches the
-// results. Results of type news are read again after newsAge. It drops all
+// results. Results of type expiring are read again after maxAge. It drops all
 // results when vCenter reports that one of the objects does not exist any
 // more.
 type resolver struct {
-	session *session
-	flights singleflight.Group
+	session  *session
+	requests singleflight.Group
 
 	mu    sync.Mutex
-	known map[string]any
-	// epoch counts how often all results were dropped, so that the result of a
-	// request that was sent before is not kept.
-	epoch int
+	cache map[string]any
+	// generation counts how often all results were dropped, so that the result of
+	// a request that was sent before is not kept.
+	generation int
 }
 
 func newResolver(s *session) *resolver {
-	return &resolver{session: s, known: map[string]any{}}
+	return &resolver{session: s, cache: map[string]any{}}
 }
 
-// forget drops all results.
-func (r *resolver) forget() {
+// dropAll drops all results.
+func (r *resolver) dropAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.known)
-	r.epoch++
+	clear(r.cache)
+	r.generation++
 }
 
 // resolve returns the result of ask for key, with at most one request at a
 // time. If one caller gives up, the others still get the result.
-func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, *vim25.Client) (T, error), key ...string) (T, error) {
+func resolve[T any](ctx context.Context, r *resolver, read func(context.Context, *vim25.Client) (T, error), key ...string) (T, error) {
 	var none T
 	k := strings.Join(key, "\x00")
 	r.mu.Lock()
-	found, ok := r.known[k].(T)
-	epoch := r.epoch
+	found, ok := r.cache[k].(T)
+	generation := r.generation
 	r.mu.Unlock()
-	if ok && !isOld(found) {
+	if ok && !isExpired(found) {
 		return found, nil
 	}
-	done := r.flights.DoChan(k, func() (any, error) {
+	done := r.requests.DoChan(k, func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // each request has its own timeout
 		var found T
 		err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
-			found, err = ask(ctx, c)
+			found, err = read(ctx, c)
 			return err
 		})
 		if err != nil {
@@ -92,8 +92,8 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.epoch == epoch {
-			r.known[k] = found
+		if r.generation == generation {
+			r.cache[k] = found
 		}
 		return found, nil
 	})
@@ -115,15 +115,15 @@ func (r *resolver) datacenter(ctx context.Context, name string) (*object.Datacen
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*object.Datacenter, error) {
 		dc, err := find.NewFinder(c, false).DatacenterOrDefault(ctx, name)
 		if err != nil {
-			return nil, unresolved(infrav1.PlacementNotFoundReason, "placement.datacenter", name, err)
+			return nil, finderError(infrav1.PlacementNotFoundReason, "placement.datacenter", name, err)
 		}
 		return dc, nil
 	}, "datacenter", name)
 }
 
-// in resolves an object inside a datacenter. variant distinguishes results
-// with the same name that are resolved in different ways.
-func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, ask func(context.Context, *find.Finder, *vim25.Client) (T, error), variant ...string) (T, error) {
+// resolveIn resolves an object inside a datacenter. variant distinguishes
+// results with the same name that are resolved in different ways.
+func resolveIn[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, read func(context.Context, *find.Finder, *vim25.Client) (T, error), variant ...string) (T, error) {
 	parent, err := r.datacenter(ctx, dc)
 	if err != nil {
 		var none T
@@ -133,9 +133,9 @@ func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, 
 		// The datacenter may come from an earlier client.
 		here := object.NewDatacenter(c, parent.Reference())
 		here.InventoryPath = parent.InventoryPath
-		found, err := ask(ctx, find.NewFinder(c, false).SetDatacenter(here), c)
+		found, err := read(ctx, find.NewFinder(c, false).SetDatacenter(here), c)
 		if err != nil {
-			return found, unresolved(reason, kind, name, err)
+			return found, finderError(reason, kind, name, err)
 		}
 		return found, nil
 	}, append([]string{kind, dc, name}, variant...)...)
@@ -154,30 +154,30 @@ func refOf[T object.Reference](found T, err error) (ref, error) {
 func (r *resolver) drop(key ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.known, strings.Join(key, "\x00"))
+	delete(r.cache, strings.Join(key, "\x00"))
 }
 
-// forgetRoom drops the results about the free space of datastores and the
+// dropCapacity drops the results about the free space of datastores and the
 // capacity of hosts.
-func (r *resolver) forgetRoom() {
+func (r *resolver) dropCapacity() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.known {
-		if strings.HasPrefix(key, roomKey+"\x00") || strings.HasPrefix(key, hostsKey+"\x00") {
-			delete(r.known, key)
+	for key := range r.cache {
+		if strings.HasPrefix(key, datastoresKey+"\x00") || strings.HasPrefix(key, hostsKey+"\x00") {
+			delete(r.cache, key)
 		}
 	}
 }
 
-// forgetTemplates drops the results about templates, and the references of
+// dropTemplates drops the results about templates, and the references of
 // their names.
-func (r *resolver) forgetTemplates() {
+func (r *resolver) dropTemplates() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, answer := range r.known {
+	for key, answer := range r.cache {
 		switch answer.(type) {
-		case *template, located:
-			delete(r.known, key)
+		case *template, resolvedVM:
+			delete(r.cache, key)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 			return network{found.Reference(), backing}, err
 		}, "network", name)
 	}
-	return in(ctx, r, dc, "network", name, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, dc, "network", name, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (network, error) {
 			found, err := f.Network(ctx, name)
 			if err != nil {

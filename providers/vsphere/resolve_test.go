@@ -63,7 +63,7 @@ func TestStaleTemplate(t *testing.T) {
 	b.create("m")
 	d, ok := b.connect(b.machine("next")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	g, err := aim(d.cluster, &b.machine("next").Spec, "")
+	g, err := newEffectiveSpec(d.cluster, &b.machine("next").Spec, "")
 	b.Expect(err).NotTo(HaveOccurred())
 	stale, err := d.template(b.ctx(), &g)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -82,15 +82,15 @@ func TestStaleTemplate(t *testing.T) {
 func (r *resolver) later(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, answer := range r.known {
+	for key, answer := range r.cache {
 		if t, ok := answer.(*template); ok {
 			older := *t
 			older.read = t.read.Add(-d)
-			r.known[key] = &older
+			r.cache[key] = &older
 		}
-		if l, ok := answer.(located); ok {
+		if l, ok := answer.(resolvedVM); ok {
 			l.read = l.read.Add(-d)
-			r.known[key] = l
+			r.cache[key] = l
 		}
 	}
 }
@@ -107,9 +107,9 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.create("first")
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	paths := d.session.paths
+	paths := d.session.resolver
 	source := func(spec *infrav1.NovaVSphereMachineSpec) *template {
-		g, err := aim(d.cluster, spec, "")
+		g, err := newEffectiveSpec(d.cluster, spec, "")
 		b.Expect(err).NotTo(HaveOccurred())
 		found, err := d.template(b.ctx(), &g)
 		b.Expect(err).NotTo(HaveOccurred())
@@ -122,11 +122,11 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.wait(old.Rename(b.ctx(), "last-image"))
 	b.wait(image.Rename(b.ctx(), vcenter.DefaultTemplate))
 	b.addSnapshot("last-image", "base")
-	paths.later(newsAge / 2)
+	paths.later(maxAge / 2)
 	b.vc.ResetRequests()
 	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(old.Reference()))
 	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
-	paths.later(newsAge)
+	paths.later(maxAge)
 	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(image.Reference()))
 	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
 		b.Expect(source(spec).current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
@@ -142,31 +142,31 @@ func TestTemplateThatIsMended(t *testing.T) {
 	b.Expect(b.vc.AttachDisk(b.vmNamed(vcenter.DefaultTemplate)[0].Ref, vcenter.Disk{File: "[LocalDS_0] more/disk.vmdk"})).To(Succeed())
 	devices, err := b.vm(vcenter.DefaultTemplate).Device(b.ctx())
 	b.Expect(err).NotTo(HaveOccurred())
-	disks := newRack(devices).disks
+	disks := newDiskDevices(devices).disks
 	b.Expect(disks).To(HaveLen(2))
 	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: labelOf(disks[1]), SizeGiB: 2}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }
 
-// A caller does not get an old result of type news. A recent result needs one
-// request only.
+// A caller does not get an old result of type expiring. A recent result needs
+// one request only.
 func TestNewsAreAskedAgain(t *testing.T) {
 	b := newBed(t)
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
 	asked := 0
-	ask := func(age time.Duration) func(context.Context, *vim25.Client) (*choice, error) {
-		return func(context.Context, *vim25.Client) (*choice, error) {
+	ask := func(age time.Duration) func(context.Context, *vim25.Client) (*datastoreCandidates, error) {
+		return func(context.Context, *vim25.Client) (*datastoreCandidates, error) {
 			asked++
-			return &choice{read: time.Now().Add(-age)}, nil
+			return &datastoreCandidates{read: time.Now().Add(-age)}, nil
 		}
 	}
 	for _, tt := range []struct {
 		age  time.Duration
 		want int
-	}{{2 * newsAge, 1}, {0, 2}, {0, 2}} {
-		_, err := resolve(b.ctx(), d.session.paths, ask(tt.age), "news")
+	}{{2 * maxAge, 1}, {0, 2}, {0, 2}} {
+		_, err := resolve(b.ctx(), d.session.resolver, ask(tt.age), "news")
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(asked).To(Equal(tt.want))
 	}

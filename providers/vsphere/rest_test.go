@@ -80,7 +80,7 @@ func TestEndedRESTLogin(t *testing.T) {
 	b.made(b.fromLibrary("first", "golden"))
 	s := b.connect(b.machine("any")).(*driver).session
 	b.Expect(s.restAPI.client.Logout(b.ctx())).To(Succeed())
-	s.paths.forget()
+	s.resolver.dropAll()
 	b.vc.ResetRequests()
 	next := b.fromLibrary("next", "golden")
 	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).To(Succeed())

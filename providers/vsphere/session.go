@@ -47,7 +47,7 @@ const (
 type session struct {
 	endpoint endpoint
 	inv      *inventory
-	paths    *resolver
+	resolver *resolver
 	images   images
 	line     *line
 	rules    *ruler
@@ -106,7 +106,7 @@ func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(
 		waiting:  map[hypervisor.Key]struct{}{},
 	}
 	s.inv.made, s.inv.lag = t.Done, o.pace.settle
-	s.paths = newResolver(s)
+	s.resolver = newResolver(s)
 	s.rules = &ruler{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
 	s.marks = &marker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,7 +23,7 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined
 	}
 	inv := d.session.inv
 	d.want(id, m)
-	if state, vm := d.state(id, m); d.outdated(id, m, state) != "" {
+	if state, vm := d.state(id, m); d.pendingUpgrade(id, m, state) != "" {
 		return d.upgrade(ctx, id, m, vm)
 	}
 	switch due, at := inv.due(id, keyOf(m), joined); due {

@@ -100,8 +100,8 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 		return
 	case info.running():
 		s.vm.State = hypervisor.Running
-		s.vm.Addresses = addresses(m.key.Name, info.hostName, info.cards)
-		s.vm.NICs = nics(info.cards)
+		s.vm.Addresses = addresses(m.key.Name, info.hostName, info.guestNICs)
+		s.vm.NICs = reportedNICs(info.guestNICs)
 		s.vm.Report = hypervisor.ParseReport(info.report)
 	default:
 		// A suspended VM does not run either, and powering it on resumes it.

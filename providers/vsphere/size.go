@@ -36,15 +36,15 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 		return size, err
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
-	source, err := d.sized(ctx, spec)
+	source, err := d.sizeTemplate(ctx, spec)
 	said := size.CPUs != 0 && size.MemoryBytes != 0
 	switch {
 	case source != nil:
-		return completed(size, source), nil
+		return addTemplateSize(size, source), nil
 	case said && (err == nil || isUnresolved(err)):
 		// The values that t leaves open are not worth blocking the autoscaling
 		// of the group.
-		return remembered(size, &t.Status), nil
+		return addKnownSize(size, &t.Status), nil
 	case err != nil:
 		return size, err
 	}
@@ -68,14 +68,14 @@ func clusterNameOf(t *infrav1.NovaVSphereMachineTemplate) string {
 	return ""
 }
 
-// sized returns the vCenter template from which machines are cloned, in the
-// first failure domain that has one: machines have the same size in all of
+// sizeTemplate returns the vCenter template from which machines are cloned, in
+// the first failure domain that has one: machines have the same size in all of
 // them. It returns nil for an image that does not exist yet.
-func (d *driver) sized(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec) (*template, error) {
+func (d *driver) sizeTemplate(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec) (*template, error) {
 	var first error
 	pending := false
 	for _, zone := range d.zones() {
-		t, err := d.sizedIn(ctx, spec, zone)
+		t, err := d.sizeTemplateIn(ctx, spec, zone)
 		switch {
 		case err != nil && !isUnresolved(err):
 			return nil, err
@@ -103,17 +103,17 @@ func (d *driver) templateOf(spec *infrav1.NovaVSphereMachineSpec) string {
 	return spec.Template.String()
 }
 
-// sizedIn is sized for one failure domain.
-func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec, zone string) (*template, error) {
-	g, err := aim(d.cluster, spec, zone)
+// sizeTemplateIn is sizeTemplate for one failure domain.
+func (d *driver) sizeTemplateIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec, zone string) (*template, error) {
+	g, err := newEffectiveSpec(d.cluster, spec, zone)
 	if err != nil {
 		return nil, err
 	}
-	at, err := d.sourceOf(ctx, &g)
+	at, err := d.templateRef(ctx, &g)
 	if err != nil || at == (ref{}) {
 		return nil, err
 	}
-	return d.session.paths.templateAt(ctx, &g, at)
+	return d.session.resolver.templateAt(ctx, &g, at)
 }
 
 // sizeOf returns the size that a machine's spec sets.
@@ -126,9 +126,9 @@ func sizeOf(spec *infrav1.NovaVSphereMachineSpec) hypervisor.Size {
 	}
 }
 
-// makers maps PCI vendor IDs to the resource names that device plugins use for
-// the GPUs of the vendor.
-var makers = map[int32]string{4318: "nvidia.com/gpu", 4098: "amd.com/gpu", 32902: "gpu.intel.com/i915"}
+// gpuResources maps PCI vendor IDs to the resource names that device plugins
+// use for the GPUs of the vendor.
+var gpuResources = map[int32]string{4318: "nvidia.com/gpu", 4098: "amd.com/gpu", 32902: "gpu.intel.com/i915"}
 
 // devicesOf returns the extended resources of a node once a device plugin runs
 // on it.
@@ -141,34 +141,34 @@ func devicesOf(h *infrav1.NovaVSphereHardware) map[string]int64 {
 		out[name]++
 	}
 	for _, device := range h.PCIDevices {
-		if name := makers[device.VendorID]; name != "" {
+		if name := gpuResources[device.VendorID]; name != "" {
 			count(name)
 		}
 	}
 	for range h.VGPUProfiles {
-		count(makers[4318]) // only this vendor has profiles
+		count(gpuResources[4318]) // only this vendor has profiles
 	}
 	return out
 }
 
-// completed adds the values that size does not have, from the template.
-func completed(size hypervisor.Size, t *template) hypervisor.Size {
+// addTemplateSize adds the values that size does not have, from the template.
+func addTemplateSize(size hypervisor.Size, t *template) hypervisor.Size {
 	if size.CPUs == 0 {
 		size.CPUs = int64(t.cpus)
 	}
 	if size.MemoryBytes == 0 {
 		size.MemoryBytes = t.memoryMiB << 20
 	}
-	if own := newRack(t.devices).disks; size.DiskBytes == 0 && len(own) > 0 {
-		size.DiskBytes = bytesOf(own[0])
+	if own := newDiskDevices(t.devices).disks; size.DiskBytes == 0 && len(own) > 0 {
+		size.DiskBytes = capacityOf(own[0])
 	}
 	size.Architecture = architecture(t.guest)
 	return size
 }
 
-// remembered sets the values that the status has from an earlier read of the
+// addKnownSize sets the values that the status has from an earlier read of the
 // template.
-func remembered(size hypervisor.Size, was *infrav1.MachineTemplateStatus) hypervisor.Size {
+func addKnownSize(size hypervisor.Size, was *infrav1.MachineTemplateStatus) hypervisor.Size {
 	if size.DiskBytes == 0 {
 		size.DiskBytes = was.Capacity.StorageEphemeral().Value()
 	}

@@ -50,7 +50,7 @@ func readTemplate(ctx context.Context, c *vim25.Client, from ref) (*template, er
 	t := &template{ref: from, read: time.Now()}
 	if vm.Config != nil {
 		t.guest, t.version = vm.Config.GuestId, vm.Config.Version
-		t.equipped(&vm.Config.Hardware)
+		t.setHardware(&vm.Config.Hardware)
 	}
 	if vm.Snapshot != nil {
 		t.current, t.snapshots = vm.Snapshot.CurrentSnapshot, vm.Snapshot.RootSnapshotList
@@ -58,7 +58,7 @@ func readTemplate(ctx context.Context, c *vim25.Client, from ref) (*template, er
 	return t, nil
 }
 
-func (t *template) equipped(h *types.VirtualHardware) {
+func (t *template) setHardware(h *types.VirtualHardware) {
 	t.devices, t.cpus, t.memoryMiB, t.tpm = h.Device, h.NumCPU, int64(h.MemoryMB), false
 	for _, device := range h.Device {
 		if _, ok := device.(*types.VirtualTPM); ok {
@@ -67,26 +67,27 @@ func (t *template) equipped(h *types.VirtualHardware) {
 	}
 }
 
-// source resolves the template from which the VM of a machine is cloned. The
-// image of a library item is stored in the placement to.
-func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
+// resolveTemplate resolves the template from which the VM of a machine is
+// cloned. The image of a library item is stored in target.
+func (d *driver) resolveTemplate(ctx context.Context, m *infrav1.NovaVSphereMachine, g *effectiveSpec, target *resolvedPlacement) (*template, error) {
 	if g.template.ContentLibrary.Item != "" {
-		return d.image(ctx, m, g, to)
+		return d.image(ctx, m, g, target)
 	}
 	return d.template(ctx, g)
 }
 
-// located is the VM to which a name, path or UUID was resolved. It may change
-// at any time, so it is read again after some time.
-type located struct {
+// resolvedVM is the VM to which a name, path or UUID was resolved. It may
+// change at any time, so it is read again after some time.
+type resolvedVM struct {
 	ref  ref
 	read time.Time
 }
 
-func (l located) readAt() time.Time { return l.read }
+func (l resolvedVM) readAt() time.Time { return l.read }
 
-// locate finds the VM that is cloned for g. It reads no properties of the VM.
-func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
+// resolveVM finds the VM that is cloned for g. It reads no properties of the
+// VM.
+func (r *resolver) resolveVM(ctx context.Context, g *effectiveSpec) (ref, error) {
 	name, id := g.template.Name, g.template.ID
 	switch {
 	case strings.HasPrefix(id, "vm-"):
@@ -96,29 +97,29 @@ func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
 	case name == "":
 		return ref{}, failure(infrav1.TemplateNotFoundReason, "neither the machine nor the NovaVSphereCluster names a template: set spec.template")
 	}
-	found, err := in(ctx, r, g.placement.Datacenter, "template", name, infrav1.TemplateNotFoundReason,
-		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (located, error) {
+	found, err := resolveIn(ctx, r, g.placement.Datacenter, "template", name, infrav1.TemplateNotFoundReason,
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (resolvedVM, error) {
 			found, err := f.VirtualMachine(ctx, name)
 			at, err := refOf(found, err)
-			return located{ref: at, read: time.Now()}, err
+			return resolvedVM{ref: at, read: time.Now()}, err
 		})
 	return found.ref, err
 }
 
 // templateAt reads the template at the reference to which g was resolved.
-func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, error) {
+func (r *resolver) templateAt(ctx context.Context, g *effectiveSpec, at ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		t, err := readTemplate(ctx, c, at)
 		if isGone(err) {
-			return nil, r.vanished(g, at)
+			return nil, r.templateNotFound(g, at)
 		}
 		return t, err
 	}, "reference", at.Value)
 }
 
-// vanished drops the references to which g was resolved and that do not exist
-// any more, and returns the error for that.
-func (r *resolver) vanished(g *goal, at ref) error {
+// templateNotFound drops the references to which g was resolved and that do not
+// exist any more, and returns the error for that.
+func (r *resolver) templateNotFound(g *effectiveSpec, at ref) error {
 	r.drop("template", g.placement.Datacenter, g.template.Name)
 	r.drop("uuid", strings.ToLower(g.template.ID))
 	return failure(infrav1.TemplateNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
@@ -126,29 +127,29 @@ func (r *resolver) vanished(g *goal, at ref) error {
 
 // vmWithUUID resolves a VM by its instance UUID, or else by its BIOS UUID.
 func (r *resolver) vmWithUUID(ctx context.Context, id string) (ref, error) {
-	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (located, error) {
+	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (resolvedVM, error) {
 		for _, instance := range []bool{true, false} {
 			res, err := methods.FindAllByUuid(ctx, c, &types.FindAllByUuid{
 				This: *c.ServiceContent.SearchIndex, Uuid: id, VmSearch: true, InstanceUuid: ptr.To(instance),
 			})
 			if err != nil {
-				return located{}, err
+				return resolvedVM{}, err
 			}
 			switch len(res.Returnval) {
 			case 0:
 				continue
 			case 1:
-				return located{ref: res.Returnval[0], read: time.Now()}, nil
+				return resolvedVM{ref: res.Returnval[0], read: time.Now()}, nil
 			}
-			return located{}, failure(infrav1.TemplateNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
+			return resolvedVM{}, failure(infrav1.TemplateNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
 		}
-		return located{}, failure(infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
+		return resolvedVM{}, failure(infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
 	}, "uuid", id)
 	return found.ref, err
 }
 
-// origin is the state of a template that is cloned.
-type origin struct {
+// cloneSource is the state of a template that is cloned.
+type cloneSource struct {
 	// snapshot is the snapshot that is cloned; nil for the current state of the
 	// template.
 	snapshot *ref
@@ -156,22 +157,22 @@ type origin struct {
 	linked bool
 }
 
-// origin decides how t is cloned.
-func (t *template) origin(mode infrav1.CloneMode, snapshot string, d *infrav1.NovaVSphereDisks) (origin, error) {
+// cloneSource decides how t is cloned.
+func (t *template) cloneSource(mode infrav1.CloneMode, snapshot string, d *infrav1.NovaVSphereDisks) (cloneSource, error) {
 	var from *ref
 	if snapshot != "" {
 		found := findSnapshots(t.snapshots, snapshot)
 		switch len(found) {
 		case 0:
-			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", snapshot)
+			return cloneSource{}, failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", snapshot)
 		case 1:
 			from = &found[0]
 		default:
-			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), snapshot)
+			return cloneSource{}, failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), snapshot)
 		}
 	}
 	if mode == "" || mode == infrav1.CloneFull {
-		return origin{snapshot: from}, nil
+		return cloneSource{snapshot: from}, nil
 	}
 	base := from
 	if base == nil {
@@ -181,15 +182,15 @@ func (t *template) origin(mode infrav1.CloneMode, snapshot string, d *infrav1.No
 	switch {
 	case base == nil:
 		why = "the template has no snapshot"
-	case grows(t, d):
+	case growsDisks(t, d):
 		why = "a disk that is shared cannot grow"
 	default:
-		return origin{snapshot: base, linked: true}, nil
+		return cloneSource{snapshot: base, linked: true}, nil
 	}
 	if mode == infrav1.CloneLinked {
-		return origin{}, failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set cloneMode to LinkedOrFull to have the disks copied then", why)
+		return cloneSource{}, failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set cloneMode to LinkedOrFull to have the disks copied then", why)
 	}
-	return origin{snapshot: from}, nil
+	return cloneSource{snapshot: from}, nil
 }
 
 // findSnapshots returns the snapshots with a name, or the snapshot at a path.
@@ -209,15 +210,15 @@ func findSnapshots(tree []types.VirtualMachineSnapshotTree, wanted string) []ref
 	return found
 }
 
-// at returns the template in the state of one of its snapshots.
-func (r *resolver) at(ctx context.Context, t *template, snapshot ref) (*template, error) {
+// templateAtSnapshot returns the template in the state of one of its snapshots.
+func (r *resolver) templateAtSnapshot(ctx context.Context, t *template, snapshot ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		var s mo.VirtualMachineSnapshot
 		if err := object.NewCommon(c, snapshot).Properties(ctx, snapshot, []string{"config.hardware"}, &s); err != nil {
 			return nil, err
 		}
-		then := *t
-		then.equipped(&s.Config.Hardware)
-		return &then, nil
+		changed := *t
+		changed.setHardware(&s.Config.Hardware)
+		return &changed, nil
 	}, "snapshot", t.ref.Value, snapshot.Value)
 }

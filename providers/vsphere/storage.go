@@ -24,15 +24,15 @@ import (
 )
 
 // storage is the placement of the disks of VMs. One of datastore, pod and
-// choice is set.
+// candidates is set.
 type storage struct {
 	datastore ref
 	// pod is a datastore cluster; Storage DRS recommends one of its datastores.
 	pod ref
-	// choice has the datastores that fit the policy, and among are those of
+	// candidates has the datastores that fit the policy, and allowed are those of
 	// them that may be used; all if nil.
-	choice *choice
-	among  map[ref]bool
+	candidates *datastoreCandidates
+	allowed    map[ref]bool
 	// policy is the ID of the storage policy; empty if there is none.
 	policy string
 }
@@ -48,7 +48,7 @@ func (r *resolver) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement,
 	case p.DatastoreCluster != "":
 		s.pod, err = r.pod(ctx, p)
 	case p.Datastore == "" && s.policy != "":
-		s.choice, err = r.choice(ctx, p.StoragePolicy, s.policy, pool)
+		s.candidates, err = r.datastoreCandidates(ctx, p.StoragePolicy, s.policy, pool)
 	default:
 		s.datastore, _, err = r.datastore(ctx, p.Datacenter, "placement.datastore", p.Datastore)
 	}
@@ -63,7 +63,7 @@ type named struct {
 
 // datastore resolves a datastore and its name.
 func (r *resolver) datastore(ctx context.Context, dc, field, name string) (ref, string, error) {
-	found, err := in(ctx, r, dc, field, name, infrav1.PlacementNotFoundReason,
+	found, err := resolveIn(ctx, r, dc, field, name, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (named, error) {
 			found, err := f.DatastoreOrDefault(ctx, name)
 			if err != nil {
@@ -75,7 +75,7 @@ func (r *resolver) datastore(ctx context.Context, dc, field, name string) (ref, 
 }
 
 func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
-	return in(ctx, r, p.Datacenter, "placement.datastoreCluster", p.DatastoreCluster, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, p.Datacenter, "placement.datastoreCluster", p.DatastoreCluster, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 			found, err := f.DatastoreCluster(ctx, p.DatastoreCluster)
 			return refOf(found, err)
@@ -87,12 +87,12 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
-	way := &transport{next: sc, line: s.line}
-	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, way, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
+	soapTransport := &transport{next: sc, line: s.line}
+	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, soapTransport, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
 	if err != nil {
 		return nil, err
 	}
-	return &pbm.Client{Client: sc, ServiceContent: res.Returnval, RoundTripper: way}, nil
+	return &pbm.Client{Client: sc, ServiceContent: res.Returnval, RoundTripper: soapTransport}, nil
 }
 
 // policy resolves the name of a storage policy to its ID.
@@ -121,18 +121,18 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 	}, "storagePolicy", name)
 }
 
-// choice is a set of datastores with their free space.
-type choice struct {
+// datastoreCandidates is a set of datastores with their free space.
+type datastoreCandidates struct {
 	read time.Time
 
 	mu   sync.Mutex
 	free map[ref]int64
 }
 
-func (c *choice) readAt() time.Time { return c.read }
+func (c *datastoreCandidates) readAt() time.Time { return c.read }
 
-// datastores returns all datastores of the choice.
-func (c *choice) datastores() []ref {
+// datastores returns all datastores of the set.
+func (c *datastoreCandidates) datastores() []ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.free))
@@ -140,30 +140,31 @@ func (c *choice) datastores() []ref {
 
 // pick chooses the datastore with the most free space, and counts the needed
 // space as used, so that VMs that are created together are spread. It chooses
-// among all datastores if among is nil.
-func (c *choice) pick(need int64, among map[ref]bool) ref {
+// among all datastores if allowed is nil.
+func (c *datastoreCandidates) pick(required int64, allowed map[ref]bool) ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var best ref
 	for ds, free := range c.free {
-		if among != nil && !among[ds] {
+		if allowed != nil && !allowed[ds] {
 			continue
 		}
 		if best == (ref{}) || free > c.free[best] || free == c.free[best] && ds.Value < best.Value {
 			best = ds
 		}
 	}
-	c.free[best] -= need
+	c.free[best] -= required
 	return best
 }
 
-// choice finds the datastores of a compute cluster that fit a policy.
-func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*choice, error) {
+// datastoreCandidates finds the datastores of a compute cluster that fit a
+// policy.
+func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string, pool ref) (*datastoreCandidates, error) {
 	cluster, err := r.owner(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*choice, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*datastoreCandidates, error) {
 		free, err := usableDatastores(ctx, c, cluster)
 		if err != nil {
 			return nil, err
@@ -182,18 +183,18 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 		if err != nil {
 			return nil, err
 		}
-		found := &choice{read: time.Now(), free: map[ref]int64{}}
+		found := &datastoreCandidates{read: time.Now(), free: map[ref]int64{}}
 		for _, hub := range res.CompatibleDatastores() {
 			ds := ref{Type: hub.HubType, Value: hub.HubId}
-			if room, usable := free[ds]; usable {
-				found.free[ds] = room
+			if space, usable := free[ds]; usable {
+				found.free[ds] = space
 			}
 		}
 		if len(found.free) == 0 {
 			return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
 		}
 		return found, nil
-	}, roomKey, cluster.Value, policy)
+	}, datastoresKey, cluster.Value, policy)
 }
 
 // usableDatastores returns the datastores of a compute cluster on which VMs
@@ -203,16 +204,16 @@ func usableDatastores(ctx context.Context, c *vim25.Client, cluster ref) (map[re
 	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"datastore"}, &res); err != nil {
 		return nil, err
 	}
-	return roomOn(ctx, c, res.Datastore)
+	return freeSpaceOf(ctx, c, res.Datastore)
 }
 
-func roomOn(ctx context.Context, c *vim25.Client, among []ref) (map[ref]int64, error) {
+func freeSpaceOf(ctx context.Context, c *vim25.Client, datastores []ref) (map[ref]int64, error) {
 	free := map[ref]int64{}
-	if len(among) == 0 {
+	if len(datastores) == 0 {
 		return free, nil
 	}
 	var found []mo.Datastore
-	if err := property.DefaultCollector(c).Retrieve(ctx, among, []string{"summary"}, &found); err != nil {
+	if err := property.DefaultCollector(c).Retrieve(ctx, datastores, []string{"summary"}, &found); err != nil {
 		return nil, err
 	}
 	for i := range found {
@@ -224,9 +225,9 @@ func roomOn(ctx context.Context, c *vim25.Client, among []ref) (map[ref]int64, e
 	return free, nil
 }
 
-// recommended requests a recommendation of a datastore of a pod for a clone
-// from Storage DRS.
-func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
+// recommendDatastore requests a recommendation of a datastore of a pod for a
+// clone from Storage DRS.
+func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
 	var res *types.RecommendDatastoresResponse
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 		res, err = methods.RecommendDatastores(ctx, c, &types.RecommendDatastores{
@@ -240,7 +241,7 @@ func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Ta
 		return err
 	})
 	if isGone(err) {
-		d.session.paths.forget()
+		d.session.resolver.dropAll()
 	}
 	if err != nil {
 		return ref{}, classify(d.session.endpoint.server, err)
@@ -252,11 +253,11 @@ func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Ta
 			}
 		}
 	}
-	return ref{}, failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", because(res.Returnval.DrsFault))
+	return ref{}, failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
 }
 
-// because returns the reasons of Storage DRS, in vCenter's words.
-func because(f *types.ClusterDrsFaults) string {
+// drsReasons returns the reasons of Storage DRS, in vCenter's words.
+func drsReasons(f *types.ClusterDrsFaults) string {
 	var words []string
 	if f != nil {
 		for _, by := range f.FaultsByVm {
@@ -271,16 +272,16 @@ func because(f *types.ClusterDrsFaults) string {
 	return ": " + strings.Join(words, "; ")
 }
 
-// shelves resolves the placements of the data disks of a machine, within
-// bounds.
-func (d *driver) shelves(ctx context.Context, g *goal, disks *infrav1.NovaVSphereDisks, to *site) ([]shelf, error) {
-	r := d.session.paths
-	out := make([]shelf, len(disks.Data))
+// dataDiskPlacements resolves the placements of the data disks of a machine,
+// within bounds.
+func (d *driver) dataDiskPlacements(ctx context.Context, g *effectiveSpec, disks *infrav1.NovaVSphereDisks, target *resolvedPlacement) ([]diskPlacement, error) {
+	r := d.session.resolver
+	out := make([]diskPlacement, len(disks.Data))
 	for i := range disks.Data {
 		disk := &disks.Data[i]
-		out[i].policy = to.storage.policy
+		out[i].policy = target.storage.policy
 		if disk.StoragePolicy != "" {
-			if err := d.allowsPolicy("disks.data.storagePolicy", disk.StoragePolicy); err != nil {
+			if err := d.checkPolicy("disks.data.storagePolicy", disk.StoragePolicy); err != nil {
 				return nil, err
 			}
 			policy, err := r.policy(ctx, disk.StoragePolicy)
@@ -294,7 +295,7 @@ func (d *driver) shelves(ctx context.Context, g *goal, disks *infrav1.NovaVSpher
 			if err != nil {
 				return nil, err
 			}
-			if err := d.allows(ctx, "disks.data.datastore", disk.Datastore, "datastores", d.bounds.Datastores, ds); err != nil {
+			if err := d.checkBounds(ctx, "disks.data.datastore", disk.Datastore, "datastores", d.bounds.Datastores, ds); err != nil {
 				return nil, err
 			}
 			out[i].datastore, out[i].name = ptr.To(ds), name

@@ -165,7 +165,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // metrics.
 func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
 	timeout := l.pace.timeout(method)
-	patience, slow := ctx.Value(patientContext{}).(time.Duration)
+	patience, slow := ctx.Value(requestTimeoutKey{}).(time.Duration)
 	switch {
 	case method == pollMethod:
 		timeout += l.pace.poll

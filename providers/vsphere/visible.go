@@ -97,7 +97,7 @@ func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []in
 		out = append(out, d.cluster.FailureDomains[i].Placement.Over(none))
 	}
 	if len(out) > 0 && none.Datacenter == "" {
-		_, err := d.session.paths.datacenter(ctx, "")
+		_, err := d.session.resolver.datacenter(ctx, "")
 		if hypervisor.ReasonFor(err, "") == infrav1.PlacementNotFoundReason {
 			return out // several datacenters: each VM needs a failure domain
 		}
@@ -110,10 +110,10 @@ func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []in
 // properties are read too.
 func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	for again := true; ; again = false {
-		if err := d.mayMakeFolder(ctx, p); err != nil {
+		if err := d.checkNewFolder(ctx, p); err != nil {
 			return err
 		}
-		folder, err := d.session.paths.folder(ctx, p)
+		folder, err := d.session.resolver.folder(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) erro
 		if !isGone(err) && !isRefused(err) {
 			return err
 		}
-		d.session.paths.forget()
+		d.session.resolver.dropAll()
 		if !again {
 			return failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
 		}

@@ -78,10 +78,10 @@ const maxRuleName = 80
 // clusters of the same name, also clusters of other management clusters.
 func ruleName(clusterID, namespace, group string) string {
 	name := "nova-" + namespace + "-" + group
-	if room := maxRuleName - len(clusterID) - 1; len(name) > room {
+	if maxLength := maxRuleName - len(clusterID) - 1; len(name) > maxLength {
 		sum := sha256.Sum256([]byte(name))
 		tail := hex.EncodeToString(sum[:4])
-		name = strings.TrimRight(name[:room-len(tail)-1], "-.") + "-" + tail
+		name = strings.TrimRight(name[:maxLength-len(tail)-1], "-.") + "-" + tail
 	}
 	return name + "-" + clusterID
 }

@@ -54,7 +54,7 @@ func (i *inventory) vacant(id uuid.UUID, static []string) error {
 		if i.world.ids[vm] == id {
 			continue
 		}
-		for _, a := range reportedBy(info.cards) {
+		for _, a := range reportedAddresses(info.guestNICs) {
 			if wanted[a] {
 				return failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
 					i.world.names[vm], vm.Value, a)
@@ -64,13 +64,13 @@ func (i *inventory) vacant(id uuid.UUID, static []string) error {
 	return nil
 }
 
-// reportedBy returns the addresses of a VM's own network interfaces.
-func reportedBy(cards []types.GuestNicInfo) []netip.Addr {
+// reportedAddresses returns the addresses of a VM's own network interfaces.
+func reportedAddresses(guestNICs []types.GuestNicInfo) []netip.Addr {
 	var out []netip.Addr
-	for _, card := range inOrder(cards) {
-		texts := slices.Clone(card.IpAddress)
-		if card.IpConfig != nil {
-			for _, a := range card.IpConfig.IpAddress {
+	for _, guestNIC := range sortedNICs(guestNICs) {
+		texts := slices.Clone(guestNIC.IpAddress)
+		if guestNIC.IpConfig != nil {
+			for _, a := range guestNIC.IpConfig.IpAddress {
 				texts = append(texts, a.IpAddress)
 			}
 		}

@@ -22,16 +22,16 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// site is the resolved placement of VMs.
-type site struct {
+// resolvedPlacement is the resolved placement of VMs.
+type resolvedPlacement struct {
 	pool, folder ref
 	// hosts are the hosts of the host group; none if there is no group.
 	hosts   []ref
 	storage storage
 }
 
-// site resolves a placement.
-func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s site, err error) {
+// resolvePlacement resolves a placement.
+func (r *resolver) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s resolvedPlacement, err error) {
 	if s.pool, err = r.pool(ctx, p); err != nil {
 		return s, err
 	}
@@ -50,16 +50,16 @@ func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s
 // host returns the host on which the VM with the given instance UUID is
 // created; nil for any host. After each failed creation, it returns the next
 // host.
-func (s *site) host(id uuid.UUID, failures int) *ref {
+func (s *resolvedPlacement) host(id uuid.UUID, failures int) *ref {
 	return s.hostAt(int(id[15]) + failures)
 }
 
 // hostAt returns the host for a number of earlier attempts; nil for any host.
-func (s *site) hostAt(turn int) *ref {
+func (s *resolvedPlacement) hostAt(attempt int) *ref {
 	if len(s.hosts) == 0 {
 		return nil
 	}
-	return &s.hosts[turn%len(s.hosts)]
+	return &s.hosts[attempt%len(s.hosts)]
 }
 
 // compute is a compute cluster, or a standalone host, with its root resource
@@ -70,7 +70,7 @@ type compute struct {
 }
 
 func (r *resolver) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement) (compute, error) {
-	return in(ctx, r, p.Datacenter, "placement.computeCluster", p.ComputeCluster, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, p.Datacenter, "placement.computeCluster", p.ComputeCluster, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (compute, error) {
 			found, err := f.ComputeResource(ctx, p.ComputeCluster)
 			if err != nil {
@@ -87,7 +87,7 @@ func (r *resolver) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement)
 // pool resolves the resource pool: inside the compute cluster, if one is set.
 func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
 	if p.ComputeCluster == "" {
-		return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+		return resolveIn(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
 			func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 				found, err := f.ResourcePoolOrDefault(ctx, p.ResourcePool)
 				return refOf(found, err)
@@ -97,7 +97,7 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 	if err != nil || p.ResourcePool == "" {
 		return cluster.root, err
 	}
-	return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 			where := p.ResourcePool
 			if !strings.HasPrefix(where, "/") && !slices.Contains(strings.Split(where, "/"), "Resources") {
@@ -126,20 +126,20 @@ func (r *resolver) owner(ctx context.Context, pool ref) (ref, error) {
 // folder resolves the VM folder, and creates it if that is requested.
 func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
 	create := ptr.Deref(p.CreateFolder, false)
-	return in(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (ref, error) {
 			found, err := f.FolderOrDefault(ctx, p.Folder)
 			if _, missing := errors.AsType[*find.NotFoundError](err); missing && create {
-				return makeFolder(ctx, f, c, p.Folder)
+				return createFolder(ctx, f, c, p.Folder)
 			}
 			return refOf(found, err)
 		}, strconv.FormatBool(create))
 }
 
-// makeFolder creates the folders of a path below the datacenter's VM folder
+// createFolder creates the folders of a path below the datacenter's VM folder
 // that do not exist. Another client may create the same folders at the same
 // time.
-func makeFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name string) (ref, error) {
+func createFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name string) (ref, error) {
 	top, err := f.DefaultFolder(ctx)
 	if err != nil {
 		return ref{}, err
@@ -148,7 +148,7 @@ func makeFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name strin
 	if strings.HasPrefix(name, "/") {
 		rest, ok := strings.CutPrefix(name, top.InventoryPath+"/")
 		if !ok {
-			return ref{}, impossible("placement.folder %q is not below %s", name, top.InventoryPath)
+			return ref{}, invalidSpec("placement.folder %q is not below %s", name, top.InventoryPath)
 		}
 		below = rest
 	}
