@@ -190,8 +190,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestGolden compares with what real engines said: each element of theirs that
-// is not named as left out is here too, with a value of the same kind.
+// TestGolden compares the responses with recorded responses of real engines:
+// each of their elements that is not excluded must be present here with a value
+// of the same kind.
 func TestGolden(t *testing.T) {
 	e := newEngine(t)
 	id := e.vm("a", "")

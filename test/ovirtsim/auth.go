@@ -86,7 +86,7 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answerJSON writes an answer. Whoever asked may have gone meanwhile.
+// answerJSON writes a response. The client may have closed the connection.
 func answerJSON(w http.ResponseWriter, status int, fields map[string]string) {
 	body, err := json.Marshal(fields)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("{}"))
 }
 
-// authorized says whose token a request has; nil, if it has no valid one.
-// Basic credentials are let in as well, as the engine does.
+// authorized returns the session of a request's token, or nil if the token is
+// not valid. Basic credentials are accepted too, as in the engine.
 func (s *Server) authorized(r *http.Request) *user {
 	if name, password, ok := r.BasicAuth(); ok {
 		u := s.findUser(name, password)

@@ -29,7 +29,7 @@ func NewControl(socket string) *Control {
 	}}}
 }
 
-// Info says how to reach the server.
+// Info contains the address and the credentials of the server.
 func (c *Control) Info(ctx context.Context) (info Info, err error) {
 	err = c.call(ctx, http.MethodGet, "/info", nil, &info)
 	return info, err
@@ -42,7 +42,7 @@ func (c *Control) Requests(ctx context.Context) (counts map[string]int, err erro
 	return counts, err
 }
 
-// ResetRequests starts counting anew, requests and connections.
+// ResetRequests resets the counters of requests and connections.
 func (c *Control) ResetRequests(ctx context.Context) error {
 	return c.call(ctx, http.MethodDelete, "/requests", nil, nil)
 }
@@ -65,8 +65,8 @@ func (c *Control) FindVM(ctx context.Context, name string) (vm VM, err error) {
 	return vm, err
 }
 
-// Do performs a request as somebody else would, behind the back of whoever is
-// tested: see Server.Do. An answer that is a refusal is an error.
+// Do performs a request as another user, without the client under test: see
+// Server.Do. An error response is returned as an error.
 func (c *Control) Do(ctx context.Context, method, path, body string) (string, error) {
 	var answer outsideAnswer
 	if err := c.call(ctx, http.MethodPost, "/do", outsideRequest{Method: method, Path: path, Body: body}, &answer); err != nil {
@@ -159,7 +159,7 @@ func (c *Control) SetSlow(ctx context.Context, d time.Duration) error {
 	return c.call(ctx, http.MethodPut, "/slow", timeChange{Time: d.String()}, nil)
 }
 
-// SetTiming says how long something takes, by a name of DefaultTimings.
+// SetTiming sets a duration, by a name of DefaultTimings.
 func (c *Control) SetTiming(ctx context.Context, name string, d time.Duration) error {
 	return c.call(ctx, http.MethodPut, "/timings", timingChange{Name: name, Time: d.String()}, nil)
 }
@@ -169,8 +169,8 @@ func (c *Control) SetHostStatus(ctx context.Context, name string, status HostSta
 	return c.call(ctx, http.MethodPut, "/hosts/"+url.PathEscape(name), hostChange{Status: status}, nil)
 }
 
-// SetDomain changes a storage domain's status, unless empty, and, in GiB, what
-// others have put there.
+// SetDomain sets a storage domain's status, unless it is empty, and the space
+// that other users occupy, in GiB.
 func (c *Control) SetDomain(ctx context.Context, name, status string, filledGiB int64) error {
 	return c.call(ctx, http.MethodPut, "/domains/"+url.PathEscape(name), domainChange{Status: status, FilledGiB: filledGiB}, nil)
 }
@@ -180,7 +180,7 @@ func (c *Control) SetVMStatus(ctx context.Context, name, status string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(name)+"/status", statusChange{Status: status}, nil)
 }
 
-// SetPermits changes what a user beside the administrator may do.
+// SetPermits sets the permissions of a user other than the administrator.
 func (c *Control) SetPermits(ctx context.Context, user string, permits ...string) error {
 	return c.call(ctx, http.MethodPut, "/users/"+url.PathEscape(user)+"/permits", append([]string{}, permits...), nil)
 }
@@ -210,7 +210,7 @@ func (c *Control) GuestStopped(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/stopped", nil, nil)
 }
 
-// GuestDied reports that a guest's process is gone.
+// GuestDied reports that the process of a guest has ended.
 func (c *Control) GuestDied(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/died", nil, nil)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is what tells the server's time and wakes it.
+// Clock provides the server's time and its timers.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f when d has passed, outside of any other call.
@@ -49,7 +49,7 @@ func (c *ManualClock) AfterFunc(d time.Duration, f func()) {
 	c.alarms = append(c.alarms, alarm{at: c.now.Add(d), f: f})
 }
 
-// Advance moves the clock and runs what is due, in order.
+// Advance moves the clock and runs the timers that are due, in order.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	end := c.now.Add(d)

@@ -58,7 +58,7 @@ type domain struct {
 
 	dataCenter, kind, status string
 	capacity                 int64
-	// filled is what others have put there.
+	// filled is the space that other users occupy.
 	filled int64
 }
 
@@ -78,7 +78,7 @@ func (d *domain) fields(name string) ([]string, bool) {
 	return d.meta.fields(name)
 }
 
-// file says whether images are files, which are sparse on their own.
+// file reports whether images are files. Files are always sparse.
 func (d *domain) file() bool { return d.kind != "fcp" && d.kind != "iscsi" }
 
 // instanceType is a size for VMs.
@@ -225,7 +225,7 @@ func (s *Server) runningOn(h *host) []*vm {
 	return s.vms.where(func(v *vm) bool { return v.host == h.id && running(v.status) })
 }
 
-// evacuate goes on until a host that is to be out of service is empty.
+// evacuate migrates VMs until a host that enters maintenance is empty.
 func (s *Server) evacuate(h *host) {
 	left := s.runningOn(h)
 	if len(left) == 0 {
@@ -288,8 +288,8 @@ func (s *Server) domainsOf(dc string) []*domain {
 	return s.domains.where(func(d *domain) bool { return d.dataCenter == dc })
 }
 
-// SetDomain changes a storage domain's status and, in GiB, what others have
-// put there.
+// SetDomain sets a storage domain's status and the space that other users
+// occupy, in GiB.
 func (s *Server) SetDomain(name, status string, filledGiB int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

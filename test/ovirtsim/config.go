@@ -73,7 +73,7 @@ func (c *config) clone() config {
 	return copied
 }
 
-// apply takes over what a body says.
+// apply applies the fields of a request body.
 func (c *config) apply(body *elem) error {
 	memory := c.memory
 	for path, to := range map[string]*int64{
@@ -102,7 +102,8 @@ func (c *config) apply(body *elem) error {
 	body.setString("placement_policy/affinity", &c.affinity)
 	c.applyLists(body)
 	if c.memory != memory {
-		// What is guaranteed and what is possible follow, unless said.
+		// Guaranteed and maximum memory are computed from the memory, unless they
+		// are set.
 		c.guaranteed, c.maxMemory = c.memory, max(c.maxMemory, 4*c.memory)
 	}
 	if err := body.setInt("memory_policy/guaranteed", &c.guaranteed); err != nil {
@@ -153,7 +154,7 @@ func (c *config) applyLists(body *elem) {
 // maxPayload is how long a payload file may be, in characters.
 const maxPayload = 8192
 
-// check refuses what no VM can have.
+// check rejects settings that no VM can have.
 func (c *config) check() error {
 	switch {
 	case c.cores < 1 || c.sockets < 1 || c.threads < 1:

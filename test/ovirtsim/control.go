@@ -62,7 +62,8 @@ type (
 	}
 )
 
-// startControl listens for whoever steers the server from another process.
+// startControl starts the listener through which other processes control the
+// server.
 func (s *Server) startControl() error {
 	path := s.opts.ControlSocket
 	if path == "" {

@@ -63,7 +63,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// steerVM does with a VM what people do behind a client's back.
+// steerVM changes a VM as a user of the engine does, without the client under
+// test.
 func steerVM(t *testing.T, e *engine, c *Control) {
 	t.Helper()
 	ctx := t.Context()

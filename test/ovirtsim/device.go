@@ -83,7 +83,8 @@ func (s *Server) noneOf(name string) handler {
 	return s.onVM(func(*request, *vm) (*elem, error) { return el(name), nil })
 }
 
-// addNUMANode keeps a virtual NUMA node and its pins as they are said.
+// addNUMANode adds a virtual NUMA node with its pins as they are in the
+// request.
 func (s *Server) addNUMANode(q *request, v *vm) (*elem, error) {
 	var index, memory int64 = -1, 0
 	if err := errors.Join(q.body.setInt("index", &index), q.body.setInt("memory", &memory)); err != nil {
@@ -298,7 +299,7 @@ func (s *Server) updateNIC(q *request, v *vm, n *nic) (*elem, error) {
 	return n.elem("vm", v.id), nil
 }
 
-// applyNIC takes over what a body says about a card.
+// applyNIC applies the fields of a network interface in a request body.
 func (s *Server) applyNIC(v *vm, n *nic, body *elem, action string) error {
 	n.apply(body)
 	body.setString("interface", &n.iface)
@@ -402,7 +403,7 @@ func (s *Server) removeConsole(q *request, v *vm) (*elem, error) {
 	return s.acted(q, "Removing Graphics Console"), nil
 }
 
-// listReported shows what a guest's agent says about its network.
+// listReported returns the network devices that a guest agent reports.
 func listReported(_ *request, v *vm) (*elem, error) {
 	out := el("reported_devices")
 	for _, n := range v.agent {

@@ -12,13 +12,14 @@ const (
 	diskIllegal = "illegal"
 )
 
-// What an image takes that nothing was written to.
+// The size of an image without data.
 const (
 	emptyCow = 196616
 	emptyRaw = 4096
 )
 
-// criticalSpace is what a domain must have left after all that is made on it.
+// criticalSpace is the space that must remain free in a domain after a
+// creation.
 const criticalSpace = 5 * gib
 
 // disk is an image on one or, for a template's, several storage domains.
@@ -120,7 +121,7 @@ func (s *Server) diskElem(d *disk) *elem {
 	return e
 }
 
-// shape takes over what a body says about a disk's image.
+// shape applies the fields of a disk image in a request body.
 func (d *disk) shape(body *elem) error {
 	d.apply(body)
 	body.setString("alias", &d.name)
@@ -405,7 +406,7 @@ func (s *Server) lockedDisks(attachments []*attachment) string {
 	return strings.Join(names, ", ")
 }
 
-// fits refuses what a storage domain has no room for.
+// fits rejects disks for which a storage domain has too little space.
 func (s *Server) fits(domainID string, size int64, action, kind string) error {
 	d, ok := s.domains.get(domainID)
 	if !ok {
@@ -420,7 +421,8 @@ func (s *Server) fits(domainID string, size int64, action, kind string) error {
 	return nil
 }
 
-// used and committed are what images take and may come to take.
+// used and committed are the space that images occupy now, and the space that
+// they may occupy later.
 func (s *Server) used(d *domain) (used, committed int64) {
 	for _, image := range s.disks.items {
 		if image.on(d.id) {

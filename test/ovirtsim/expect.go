@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A client that sends "Expect: 201-created" wants its answer when the work is
-// done. Go's server refuses all expectations but one before a handler sees
-// them, so the header goes through it under a name of the same length.
+// A client that sends "Expect: 201-created" waits until the engine has
+// completed the operation. Go's server rejects all but one expectation before a
+// handler receives them, so the header is renamed to a name of the same length.
 const (
 	expectHeader = "Expect: 201-created\r\n"
 	hiddenHeader = "Wanted: 201-created\r\n"
 )
 
-// expectListener hides expectations in what clients send.
+// expectListener renames the Expect header in the data of clients.
 type expectListener struct {
 	net.Listener
 	config *tls.Config
@@ -37,7 +37,7 @@ type expectConn struct {
 	raw net.Conn
 }
 
-// Read reads what the client sent. Clients send their headers in one piece.
+// Read reads data of the client. Clients send their headers in one write.
 func (c *expectConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	read := p[:n]
@@ -47,7 +47,7 @@ func (c *expectConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expectsCreated says whether a client wants to hear of the end only.
+// expectsCreated reports whether a client waits for the end of the operation.
 func expectsCreated(r *http.Request) bool {
 	return r.Header.Get("Wanted") == "201-created" || strings.Contains(r.Header.Get("Expect"), "201-created")
 }

@@ -33,7 +33,7 @@ func conflict(format string, args ...any) error {
 	return refused(http.StatusConflict, fmt.Sprintf(format, args...))
 }
 
-// invalid is a refusal of what was asked for.
+// invalid returns the rejection of an invalid request.
 func invalid(format string, args ...any) error {
 	return refused(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }
@@ -52,7 +52,8 @@ func badValue(name, value string) error {
 	return &fault{status: http.StatusBadRequest, reason: "Invalid value", detail: fmt.Sprintf("The value %q isn't valid for %q", value, name)}
 }
 
-// incomplete says which fields a body lacks that is to make something.
+// incomplete returns the missing fields in the body of a request that creates
+// an object.
 func incomplete(kind, fields string) error {
 	return &fault{
 		status: http.StatusBadRequest,

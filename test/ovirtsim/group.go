@@ -177,8 +177,8 @@ func (r affinityRule) elem(name string) *elem {
 	return el(name, leaf("enabled", r.enabled), leaf("enforcing", r.enforcing), leaf("positive", r.positive))
 }
 
-// apply takes over what a body says. The old flags, of the time when a group
-// had one rule, stand for the rule of its VMs.
+// apply applies the fields of a request body. The old flags, from the time when
+// a group had one rule, are the rule of its VMs.
 func (g *group) apply(body *elem) error {
 	g.meta.apply(body)
 	body.setString("priority", &g.priority)

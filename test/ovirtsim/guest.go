@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Guests are the machines behind the VMs. Calls for one VM never overlap; a
-// call returns when the machine has been started or is gone, not when it has
-// booted. None of the calls holds the server's lock.
+// Guests are the machines of the VMs. Calls for one VM never overlap. A call
+// returns when the machine has been started or has ended, not when it has
+// booted. No call is made with the server's lock held.
 type Guests interface {
 	// PowerOn starts the machine. An error takes the VM down.
 	PowerOn(ctx context.Context, vm VM) error
-	// PowerOff stops the machine; soft asks its system to shut down and
-	// returns when it has. A machine that is off already is no error.
+	// PowerOff stops the machine. If soft is set, it requests a shutdown of the
+	// operating system and returns when that is complete. A machine that is off
+	// is not an error.
 	PowerOff(ctx context.Context, vm VM, soft bool) error
 	// Destroy takes the machine's disk away. It is off.
 	Destroy(ctx context.Context, vm VM) error
@@ -41,9 +42,10 @@ type VM struct {
 	MemoryMiB int64  `json:"memoryMiB"`
 	// DataDisksGiB are the sizes of the disks that it does not boot from.
 	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
-	// Kubernetes is the version on its disk, if its template says so.
+	// Kubernetes is the version on its disk, if the template sets it.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Renderer is that of cloud-init on its disk, if its template says so.
+	// Renderer is the network renderer of cloud-init on its disk, if the template
+	// sets it.
 	Renderer string `json:"renderer,omitempty"`
 	// OS is its operating system, such as rhcos_x64.
 	OS string `json:"os"`
@@ -54,7 +56,7 @@ type VM struct {
 	// PayloadLabel is that disk's volume label.
 	Payload      map[string][]byte `json:"payload,omitempty"`
 	PayloadLabel string            `json:"payloadLabel,omitempty"`
-	// Addresses are what the guest's agent reports.
+	// Addresses are the addresses that the guest agent reports.
 	Addresses []string `json:"addresses,omitempty"`
 }
 
@@ -73,8 +75,8 @@ type GuestNIC struct {
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
-// GuestSystem is the operating system that the guest's agent reports: what
-// stands in the guest's os-release, and its kernel.
+// GuestSystem is the operating system that the guest agent reports: the fields
+// of the guest's os-release, and its kernel.
 type GuestSystem struct {
 	// Name, Version and Variant are NAME, VERSION_ID and VARIANT.
 	Name    string `json:"name"`
@@ -83,11 +85,11 @@ type GuestSystem struct {
 	Kernel  string `json:"kernel"`
 }
 
-// maxSystemText is what an engine's database has room for. A longer text
-// keeps all that is known of the VM from being written.
+// maxSystemText is the size of the field in the engine's database. If the text
+// is longer, no data of the VM is stored.
 const maxSystemText = 255
 
-// elem is what the API shows of it: nothing, unless the version is known. The
+// elem returns the element of the API: nil, unless the version is known. The
 // variant is called codename there.
 func (g GuestSystem) elem() *elem {
 	if g.Version == "" {
@@ -101,7 +103,7 @@ func (g GuestSystem) elem() *elem {
 	return e.add(el("version").add(leaf("full_version", g.Version)))
 }
 
-// DMI is what a VM's BIOS shows to its system.
+// DMI contains the fields that a VM's BIOS reports to its operating system.
 func DMI(vm VM) map[string]string {
 	return map[string]string{
 		"sys_vendor":     "oVirt",
@@ -268,8 +270,8 @@ func (s *Server) GuestStopped(id string) error {
 	})
 }
 
-// GuestDied reports that a guest's process is gone. A highly available VM is
-// started again.
+// GuestDied reports that the process of a guest has ended. A highly available
+// VM is restarted.
 func (s *Server) GuestDied(id string) error {
 	return s.changeVM(id, func(v *vm) {
 		if running(v.status) {

@@ -157,7 +157,8 @@ func (v *vm) takesHostDevices(action string) error {
 	return nil
 }
 
-// lacksDevice says why a VM cannot run with its host devices on a host.
+// lacksDevice returns the reason why a VM cannot run with its host devices on a
+// host.
 func (s *Server) lacksDevice(v *vm, h *host) string {
 	for _, p := range v.passed {
 		if len(v.hosts) != 1 || v.hosts[0] != h.id {

@@ -9,9 +9,9 @@ import (
 	testhost "github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// systemInterval is how often a guest's agent is asked for its system. A real
-// host asks every two minutes (qga_sysinfo_period); nobody learns from waiting
-// that long.
+// systemInterval is the interval at which the operating system is read from a
+// guest agent. A real host reads it every two minutes (qga_sysinfo_period),
+// which is too long for a test.
 const systemInterval = 5 * time.Second
 
 // configDriveLabel is the volume label of the drive that the engine makes.
@@ -30,7 +30,7 @@ func NewHostGuests(runner *testhost.Runner) *HostGuests {
 	return &HostGuests{hosts: testhost.NewGuests[*guestHost](runner, systemInterval)}
 }
 
-// Attach says where hosts report to.
+// Attach sets the server to which hosts report.
 func (g *HostGuests) Attach(reports Reports) {
 	g.reports = reports
 }
@@ -46,7 +46,8 @@ func (g *HostGuests) PowerOn(ctx context.Context, vm VM) error {
 	return g.hosts.PowerOn(ctx, hostSpec(vm), &guestHost{id: vm.ID, reports: g.reports})
 }
 
-// PowerOff ends the VM's host. What it reported before is delivered by then.
+// PowerOff stops the VM's host. The earlier reports of the host are delivered
+// before it returns.
 func (g *HostGuests) PowerOff(ctx context.Context, vm VM, soft bool) error {
 	return g.hosts.PowerOff(ctx, vm.ID, soft)
 }
@@ -56,11 +57,11 @@ func (g *HostGuests) Destroy(ctx context.Context, vm VM) error {
 	return g.hosts.Destroy(ctx, vm.ID)
 }
 
-// guestHost tells the engine what a running host does.
+// guestHost reports the state of a running host to the engine.
 type guestHost struct {
 	id      string
 	reports Reports
-	// system is what was reported last.
+	// system is the last report.
 	system GuestSystem
 }
 
@@ -78,8 +79,8 @@ func (g *guestHost) Addressed(ctx context.Context, h *testhost.Host, addresses [
 	return g.reports.SetGuestHostName(g.id, name)
 }
 
-// Looked reports what the host's os-release says, as the guest's agent reads it.
-// A host that is still starting or already stopping says nothing.
+// Looked reports the host's os-release, as the guest agent reads it. A host
+// that is starting or stopping reports nothing.
 func (g *guestHost) Looked(ctx context.Context, h *testhost.Host) error {
 	out, err := h.Exec(ctx, "cat", "/etc/os-release")
 	if err != nil {

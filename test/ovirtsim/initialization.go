@@ -12,7 +12,8 @@ import (
 type initMode int
 
 const (
-	// initStored uses what is stored with the VM, until it has been up once.
+	// initStored uses the stored initialization of the VM, until it has been up
+	// once.
 	initStored initMode = iota
 	initNone
 	initAlways
@@ -20,7 +21,8 @@ const (
 	initIgnition
 )
 
-// initializationMode reads what a start asks for.
+// initializationMode returns the kind of initialization that a start request
+// sets.
 func initializationMode(body *elem) (initMode, error) {
 	mode, asked := initStored, 0
 	for name, means := range map[string]initMode{
@@ -42,7 +44,7 @@ func initializationMode(body *elem) (initMode, error) {
 	return mode, nil
 }
 
-// ignition says whether an operating system is set up by Ignition.
+// ignition reports whether an operating system is configured by Ignition.
 func ignition(os string) bool {
 	return strings.HasPrefix(os, "rhcos") || strings.HasPrefix(os, "fcos")
 }
@@ -121,7 +123,7 @@ func javaOrder(m map[string]string) []string {
 	return keys
 }
 
-// configDrive puts user data and what else there is to know on a drive.
+// configDrive writes user data and metadata to a drive.
 func configDrive(init *elem, userData string) (map[string][]byte, error) {
 	files := map[string][]byte{"openstack/latest/user_data": []byte(userData)}
 	metadata := map[string]any{
@@ -236,7 +238,8 @@ func nicNetwork(init, nic *elem, protocol, path, kind string) map[string]any {
 	return network
 }
 
-// ignitionVersion is what the engine knows the systems to want.
+// ignitionVersion is the version of Ignition that the engine uses for these
+// operating systems.
 const ignitionVersion = "2.3.0"
 
 // ignitionDrive passes the custom script on as Ignition's configuration, with

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// bodies are guests that only remember what they were told.
+// bodies are guests that only record their calls.
 type bodies struct {
 	mu    sync.Mutex
 	calls []string
@@ -108,7 +108,7 @@ func TestInitializationIsForTheFirstBootOnly(t *testing.T) {
 	e.refuse("POST", "/vms/"+id+"/start", "<action><use_cloud_init>true</use_cloud_init><use_ignition>true</use_ignition></action>", 409, "Only one of")
 }
 
-// waitFor asks until something holds.
+// waitFor polls until a condition holds.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)

@@ -37,11 +37,11 @@ type Fault struct {
 	After bool `json:"after,omitempty"`
 	// Drop closes the connection instead of answering.
 	Drop bool `json:"drop,omitempty"`
-	// Hang never answers, until the client goes.
+	// Hang sends no response until the client closes the connection.
 	Hang bool `json:"hang,omitempty"`
-	// Work lets the request be accepted, and what it began fails: a copy of
-	// disks, a growth, a boot. A VM that is stopped or shut down goes down
-	// without end, as one whose guest hangs.
+	// Work accepts the request and makes the started operation fail: a copy of
+	// disks, an extension, a boot. The shutdown or power-off of a VM does not
+	// end, as with a guest that hangs.
 	Work bool `json:"work,omitempty"`
 	// Delay comes before the answer.
 	Delay time.Duration `json:"delay,omitempty"`
@@ -94,7 +94,7 @@ func (s *Server) takeRule(r *http.Request, parts []string) *rule {
 	return nil
 }
 
-// concerns says whether a fault is about a path.
+// concerns reports whether a fault applies to a path.
 func (f *rule) concerns(parts []string) bool {
 	if f.Path == "" {
 		return !sessionPart[first(parts)]
@@ -103,7 +103,7 @@ func (f *rule) concerns(parts []string) bool {
 	return ok
 }
 
-// sessionPart begins what is beside the API.
+// sessionPart is the prefix of the paths outside of the API.
 var sessionPart = map[string]bool{"sso": true, "services": true}
 
 // answer fails a request.
@@ -194,8 +194,8 @@ func (s *Server) SetSlow(d time.Duration) {
 	s.slow = d
 }
 
-// SetHanging leaves all requests without an answer, or ends that: they are
-// answered then, if anybody still waits.
+// SetHanging delays all responses, or ends the delay: then the responses are
+// sent, if the clients still wait.
 func (s *Server) SetHanging(hanging bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,9 +232,9 @@ func reset(conn net.Conn) {
 	_ = raw.Close()
 }
 
-// Do performs a request as somebody else would, who changes things behind the
-// back of whoever is tested: it needs no session, is not counted and meets no
-// injected fault. The path is below the API, such as /vms?search=name%3Da.
+// Do performs a request of another user, without the client under test: it
+// needs no session, is not counted, and no injected fault applies to it. The
+// path is relative to the API, such as /vms?search=name%3Da.
 func (s *Server) Do(method, target, body string) (status int, answer string) {
 	location, err := url.Parse(target)
 	if err != nil {
@@ -304,7 +304,7 @@ func (s *Server) ResetRequests() {
 	s.counts = counts{}
 }
 
-// pattern is what requests are counted by.
+// pattern returns the key by which requests are counted.
 func pattern(rt *route, parts []string) string {
 	if rt != nil {
 		return "/" + rt.path

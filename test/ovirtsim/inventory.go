@@ -9,9 +9,9 @@ import (
 // defaultName is the data center and the cluster that every engine has.
 const defaultName = "Default"
 
-// Inventory is what the server holds at the start: data center and cluster
-// Default, network ovirtmgmt with a vNIC profile of its name, the template
-// Blank, the engine's instance types, and what is said here.
+// Inventory contains the objects that the server has at the start: data center
+// and cluster Default, network ovirtmgmt with a vNIC profile of the same name,
+// the template Blank, the engine's instance types, and the objects listed here.
 type Inventory struct {
 	// DataCenters beside Default, each with a cluster of its name, a network
 	// ovirtmgmt, a domain NAME-data1 and a host NAME-host1.
@@ -150,7 +150,7 @@ func named[T identified](in *table[T], name string) (found T, err error) {
 // label is an object's name.
 func (m *meta) label() string { return m.name }
 
-// fill makes what the engine holds at the start.
+// fill creates the objects that the engine has at the start.
 func (s *Server) fill(inventory Inventory) error {
 	s.macs = macPool{size: inventory.MACs, lent: map[int]bool{}}
 	s.fillInstanceTypes()

@@ -11,8 +11,8 @@ const macPoolID = "58ca604b-017d-0374-0220-00000000014e"
 // defaultMACs is how many addresses the default pool of an engine has.
 const defaultMACs = 1 << 16
 
-// macPool lends the addresses of network cards. What is given back is lent
-// again, but only when all others have been.
+// macPool allocates the addresses of network interfaces. A released address is
+// reused only after all others have been used.
 type macPool struct {
 	size, next int
 	lent       map[int]bool
@@ -45,7 +45,7 @@ func (p *macPool) number(mac string) (int, bool) {
 	return n, n < p.size
 }
 
-// claim takes one address, for a card that was asked to have it.
+// claim allocates the address that a request sets for a network interface.
 func (p *macPool) claim(mac string) {
 	if n, ok := p.number(mac); ok {
 		p.lent[n] = true

@@ -88,7 +88,7 @@ func Main(ctx context.Context, c Config, guests Guests) error {
 	}
 	opts.Guests = guests
 	if _, said := opts.Timings[TimePoweringUp]; guests != nil && !said {
-		// As with an engine: the guest says that it is up, or time does.
+		// As in the engine, a VM is up when the guest reports it, or after a time.
 		opts.Timings[TimePoweringUp] = time.Minute
 	}
 	server, err := Start(ctx, opts)

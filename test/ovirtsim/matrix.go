@@ -37,7 +37,7 @@ const (
 	actCancelMigrate = "cancel migration of"
 )
 
-// refusals is what the engine refuses in each state of a VM.
+// refusals are the operations that the engine rejects in each state of a VM.
 var refusals = map[string][]string{
 	vmWaitForLaunch:  {actSuspend, actRun, actRunOnce, actMakeTemplate, actRemove, actAddNIC, actUpdateNIC, actRemoveNIC, actMigrate, actCancelMigrate, actExtendDisk, actReboot},
 	vmUp:             {actRun, actRunOnce, actMakeTemplate, actRemove, actCancelMigrate},
@@ -70,7 +70,7 @@ var statusWords = map[string]string{
 	vmNotResponding: "Not Responding", vmUnassigned: "Unassigned", vmImageIllegal: "Image Illegal",
 }
 
-// running says whether a VM in a state is on a host.
+// running reports whether a VM in a state is on a host.
 func running(status string) bool {
 	return status != vmDown && status != vmImageLocked && status != vmImageIllegal && status != vmSuspended
 }

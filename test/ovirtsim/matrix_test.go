@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refusalGrid is what the engine lets be done to a VM in each state (ActionUtils
-// of oVirt 4.5): x is refused.
+// refusalGrid lists the operations on a VM in each state (ActionUtils of oVirt
+// 4.5): x means that the engine rejects the operation.
 const refusalGrid = `
                     run once stop shutdown reboot suspend migrate cancel remove template snapshot addnic editnic removenic extend
 wait_for_launch     x   x    .    .        x      x       x       x      x      x        .        x      x       x         x

@@ -551,8 +551,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestListIsFresh changes VMs in all ways and looks at the list in between,
-// which the server would rather not make anew.
+// TestListIsFresh changes VMs in all ways and reads the list after each change,
+// because the server caches the list.
 func TestListIsFresh(t *testing.T) {
 	e := newEngine(t)
 	last := ""
@@ -596,7 +596,7 @@ func TestListIsFresh(t *testing.T) {
 	}
 }
 
-// TestHardware is what a VM keeps of a body and shows again.
+// TestHardware checks the fields of a request body that a VM keeps and returns.
 func TestHardware(t *testing.T) {
 	e := newEngine(t)
 	id := e.vm("a", "<cpu><cpu_tune><vcpu_pins><vcpu_pin><vcpu>0</vcpu><cpu_set>1</cpu_set></vcpu_pin></vcpu_pins></cpu_tune></cpu>"+

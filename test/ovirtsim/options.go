@@ -19,7 +19,8 @@ const (
 	gib = int64(1) << 30
 )
 
-// Options say what engine to start. The zero value is a complete one.
+// Options are the settings of an engine. The zero value starts a complete
+// engine.
 type Options struct {
 	// ListenAddress is host:port; 127.0.0.1 and a free port, if empty.
 	ListenAddress string
@@ -47,13 +48,13 @@ type Options struct {
 	// Language is that of faults for requests whose Accept-Language names no
 	// other, ru or en; ru, if empty, as sites of zVirt have it.
 	Language string
-	// OnRequest is told of every request of the API before it is performed:
-	// its method and its path with {} for IDs, such as /vms/{}/start. It may
-	// call the server.
+	// OnRequest is called with every request of the API before it is performed:
+	// its method and its path with {} for IDs, such as /vms/{}/start. It may call
+	// the server.
 	OnRequest func(method, path string)
 	// ControlSocket is the path of a unix socket to steer the server by.
 	ControlSocket string
-	// Inventory is what the server holds at the start.
+	// Inventory contains the objects at the start.
 	Inventory Inventory
 }
 
@@ -86,9 +87,9 @@ const (
 	// TimeGroupEdit is how long an affinity group is locked by a change: others
 	// that come meanwhile are refused.
 	TimeGroupEdit = "group-edit"
-	// TimeListVM is how long the engine takes for each VM of a list, and
-	// TimeFollow for each object of which it follows a link: it asks its
-	// database for each.
+	// TimeListVM is the time that the engine needs for each VM of a list, and
+	// TimeFollow the time for each object of which it follows a link: it queries
+	// its database for each.
 	TimeListVM = "list-vm"
 	TimeFollow = "follow"
 	// TimeGuestReport is from the report of a guest's agent until the API shows
@@ -122,7 +123,7 @@ func DefaultTimings() map[string]time.Duration {
 	}
 }
 
-// withDefaults fills in what was left out.
+// withDefaults sets the defaults of fields that are not set.
 func (o Options) withDefaults() Options {
 	orDefault(&o.ListenAddress, "127.0.0.1:0")
 	orDefault(&o.Username, DefaultUsername)

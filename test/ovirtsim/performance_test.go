@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkListOfVMs is what a driver with a thousand VMs asks for every few
-// seconds.
+// BenchmarkListOfVMs measures the request that a driver with a thousand VMs
+// sends every few seconds.
 func BenchmarkListOfVMs(b *testing.B) {
 	s := manyVMs(b, 1000)
 	for _, query := range []string{"", "&follow=nics,reported_devices,tags,disk_attachments.disk"} {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// UserSpec is somebody beside the administrator.
+// UserSpec is a user other than the administrator.
 type UserSpec struct {
 	Name     string `json:"name"`
 	Password string `json:"password"`
-	// Permits are what the user's role holds, by the engine's names such as
-	// create_vm. A role with login only reads.
+	// Permits are the permissions of the user's role, by the engine's names such
+	// as create_vm. A role with login only reads.
 	Permits []string `json:"permits,omitempty"`
 	// On are the objects that the role was given on, as KIND/NAME, the kinds being
 	// data_center, cluster, storage_domain and template. If not set, the role holds
@@ -28,7 +28,7 @@ type UserSpec struct {
 	Account bool `json:"account,omitempty"`
 }
 
-// user is somebody who is let in.
+// user is a user that can log in.
 type user struct {
 	UserSpec
 
@@ -42,8 +42,8 @@ type user struct {
 	all bool
 }
 
-// permits are what it takes to write, by route. Whatever is not here takes the
-// administrator.
+// permits are the permissions that requests require, by route. All other routes
+// require the administrator.
 var permits = map[string]string{
 	"POST vms":                                      "create_vm",
 	"PUT vms/{}":                                    "edit_vm_properties",
@@ -119,7 +119,7 @@ type need struct {
 	on     []string
 }
 
-// authorize refuses what a user has no permit for.
+// authorize rejects requests for which a user has no permission.
 func (s *Server) authorize(u *user, rt *route, q *request) error {
 	if q.method == http.MethodGet || q.method == http.MethodOptions {
 		return s.mayRead(u, rt, q)
@@ -235,8 +235,8 @@ func (s *Server) needs(rt *route, q *request) []need {
 	return needs
 }
 
-// needsOfVM returns what it takes to create a VM: the permit on its cluster and on
-// its template, and those for its disks.
+// needsOfVM returns the permissions that the creation of a VM requires: on its
+// cluster, on its template, and for its disks.
 func (s *Server) needsOfVM(q *request) []need {
 	needs := []need{{permit: "create_vm"}}
 	if cl, err := s.clusterOf(q.body); err == nil {
@@ -264,8 +264,8 @@ func (s *Server) needsOfVM(q *request) []need {
 	return needs
 }
 
-// needsOfDisk returns what it takes to create a disk on a storage domain. The role
-// DiskProfileUser of everyone is taken away here.
+// needsOfDisk returns the permissions that the creation of a disk on a storage
+// domain requires. The role DiskProfileUser is not granted to everyone here.
 func (s *Server) needsOfDisk(domain string) []need {
 	at := s.inDomain(domain)
 	return []need{{"create_disk", at}, {"attach_disk_profile", at}}
@@ -316,7 +316,8 @@ func (s *Server) inDisk(id string) (on []string) {
 	return on
 }
 
-// mayRead refuses what a user without an administrative role does not see.
+// mayRead rejects requests for objects that a user without an administrative
+// role cannot see.
 func (s *Server) mayRead(u *user, rt *route, q *request) error {
 	administrative := slices.ContainsFunc(s.permissionsOf(u), func(p *permission) bool { return p.role.administrative })
 	if !administrative && !q.filter && rt.path != "" {
@@ -335,8 +336,8 @@ func (s *Server) findUser(name, password string) *user {
 	return nil
 }
 
-// SetPermits changes what a user beside the administrator may do. Sessions go
-// on with the new permits.
+// SetPermits sets the permissions of a user other than the administrator.
+// Existing sessions use the new permissions.
 func (s *Server) SetPermits(name string, permits []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ func (s *Server) startVM(q *request, v *vm) (*elem, error) {
 	if v.next != nil {
 		v.config, v.next = *v.next, nil
 	}
-	// What the action says about the VM holds for this run only.
+	// The settings of the VM in the action apply to this run only.
 	once := v.clone()
 	if body := q.body.get("vm"); body != nil {
 		if err := once.apply(body); err != nil {
@@ -142,7 +142,7 @@ func (s *Server) stopped(v *vm) {
 	}
 }
 
-// stopVM takes the power from a VM. One that is down already is no error.
+// stopVM powers a VM off. A VM that is already down is not an error.
 func (s *Server) stopVM(q *request, v *vm) (*elem, error) {
 	if v.status == vmDown {
 		return s.acted(q, "Stopping VM "+v.name), nil
@@ -155,8 +155,8 @@ func (s *Server) stopVM(q *request, v *vm) (*elem, error) {
 	return s.acted(q, "Stopping VM "+v.name), nil
 }
 
-// shutdownVM asks a VM's system to shut down. One without a guest agent, or
-// that is not up, is stopped.
+// shutdownVM requests a shutdown from a VM's operating system. A VM without a
+// guest agent, or one that is not up, is powered off.
 func (s *Server) shutdownVM(q *request, v *vm) (*elem, error) {
 	if v.status == vmDown {
 		return s.acted(q, "Shutting down VM "+v.name), nil
@@ -276,7 +276,7 @@ func (s *Server) migrateVM(q *request, v *vm) (*elem, error) {
 	return s.acted(q, "Migrating VM "+v.name), nil
 }
 
-// migrate moves a VM, which goes on running meanwhile.
+// migrate moves a VM, which continues to run meanwhile.
 func (s *Server) migrate(v *vm, to *host) {
 	v.status = vmMigrating
 	v.run++

@@ -2,8 +2,8 @@ package ovirtsim
 
 import "slices"
 
-// quota limits what is created in a data center. A data center that has quotas
-// enforces them.
+// quota limits the resources of new objects in a data center. A data center
+// that has quotas enforces them.
 type quota struct {
 	meta
 
@@ -75,7 +75,7 @@ func (s *Server) fillQuotas(inventory Inventory) error {
 	return nil
 }
 
-// checkQuota refuses what no quota of a data center pays for.
+// checkQuota rejects objects that no quota of a data center covers.
 func (s *Server) checkQuota(id, dataCenter string, size int64, action, kind string) error {
 	if id == "" && !s.enforcesQuota(dataCenter) {
 		return nil

@@ -125,7 +125,7 @@ func (s *Server) addRole(q *request) (*elem, error) {
 	return roleElem(r), nil
 }
 
-// listPermits lists what a role holds.
+// listPermits lists the permissions of a role.
 func (s *Server) listPermits(q *request) (*elem, error) {
 	r, ok := s.roles.get(q.args[0])
 	if !ok {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A client makes a role, adds a user from the directory, and gives it the role on
-// an object. The user then may do what the role says, and only there.
+// A client creates a role, adds a user from the directory, and assigns the role
+// to it on an object. Then the user has the permissions of the role on this
+// object only.
 func TestRolesOfTheAPI(t *testing.T) {
 	e := newEngine(t, func(o *Options) {
 		o.Users = []UserSpec{{Name: "nova@internal", Password: "p", Account: true}}

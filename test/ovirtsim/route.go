@@ -21,7 +21,7 @@ type route struct {
 	handle handler
 }
 
-// request is what a handler is asked.
+// request is the input of a handler.
 type request struct {
 	method string
 	// args are the IDs in the path.
@@ -29,20 +29,20 @@ type request struct {
 	query  url.Values
 	body   *elem
 	follow *followTree
-	// correlation is what the client calls its operation.
+	// correlation is the client's name for its operation.
 	correlation string
-	// accepted is set by a handler whose work goes on.
+	// accepted is set by a handler whose operation continues after the response.
 	accepted bool
-	// user is who asks.
+	// user is the user of the request.
 	user *user
-	// job is the work that goes on, and doomed says that it is to fail.
+	// job is the operation that continues, and doomed means that it must fail.
 	job    *job
 	doomed bool
 	// instant work takes no time: the inventory is being made.
 	instant bool
-	// made is the address of what is made meanwhile.
+	// made is the address of the object that is being created.
 	made string
-	// nested is set for what is read on behalf of follow.
+	// nested is set for objects that are read for follow.
 	nested bool
 	// internal is set for a request that no client sent.
 	internal bool
@@ -91,7 +91,7 @@ func (r *route) match(parts []string) (args []string, ok bool) {
 	return args, true
 }
 
-// shape is what routes are looked up by.
+// shape returns the key by which routes are found.
 type shape struct {
 	method, first string
 	parts         int
@@ -155,8 +155,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signOn sends whoever has no cookie to sign on and back, for ever, as the
-// pages beside the API do.
+// signOn redirects clients without a cookie to the sign-on page and back,
+// without end, as the pages outside of the API do.
 func signOn(w http.ResponseWriter, r *http.Request, path string) {
 	to := "/ovirt-engine/sso/oauth/authorize"
 	if path == to {
@@ -223,8 +223,8 @@ func writeReply(w http.ResponseWriter, status int, reply []byte) {
 	_, _ = w.Write(reply)
 }
 
-// pass waits for the time that an answer takes. It returns false if the client or
-// the server goes first.
+// pass waits for the duration of a response. It returns false if the client
+// disconnects or the server stops before.
 func (s *Server) pass(r *http.Request, took time.Duration) bool {
 	if took <= 0 {
 		return true
@@ -240,8 +240,8 @@ func (s *Server) pass(r *http.Request, took time.Duration) bool {
 	return false
 }
 
-// await waits for the end of what a request began and answers with what has
-// become of it.
+// await waits for the end of the operation of a request and responds with the
+// resulting object.
 func (s *Server) await(r *http.Request, q *request, status int, reply []byte) (int, []byte) {
 	select {
 	case <-q.job.done:
@@ -306,7 +306,7 @@ func (s *Server) answer(rt *route, q *request) (int, []byte) {
 	return status, text
 }
 
-// listKey tells lists of VMs apart.
+// listKey is the key of a cached list of VMs.
 func (q *request) listKey() string {
 	if q.filter {
 		return q.user.id + " " + q.query.Encode()
@@ -314,8 +314,8 @@ func (q *request) listKey() string {
 	return q.query.Encode()
 }
 
-// conforms returns an error for a request that is not one of the API. What the
-// server reads on its own behalf is not checked.
+// conforms returns an error for a request that is not part of the API. Requests
+// of the server itself are not checked.
 func (q *request) conforms(rt *route) error {
 	if q.method == http.MethodOptions || q.internal {
 		return nil
@@ -344,7 +344,8 @@ func (s *Server) handle(rt *route, q *request) (int, *elem) {
 	return http.StatusOK, reply
 }
 
-// action says whether a route does something instead of making something.
+// action reports whether a route performs an action instead of creating an
+// object.
 func (r *route) action() bool {
 	return r.method == http.MethodPost && len(r.parts) > 1 && r.parts[len(r.parts)-2] == "{}" && verbs[r.parts[len(r.parts)-1]]
 }
@@ -390,7 +391,8 @@ func wellFormed(id string) bool {
 	return uuidForm.MatchString(id) || shortForm.MatchString(id)
 }
 
-// correlationID is what a client calls its operation, as the engine trims it.
+// correlationID returns the client's name for its operation, trimmed as in the
+// engine.
 func correlationID(r *http.Request) string {
 	id := r.Header.Get("Correlation-Id")
 	if id == "" {
@@ -400,7 +402,7 @@ func correlationID(r *http.Request) string {
 	return id[:min(len(id), 36)]
 }
 
-// followTree is what follow asks for, by the name of the link.
+// followTree contains the links in the parameter follow, by name.
 type followTree struct {
 	links map[string]*followTree
 }
@@ -423,8 +425,8 @@ func parseFollow(text string) *followTree {
 	return tree
 }
 
-// expand puts what links and references point to in their place, and returns how
-// many.
+// expand replaces links and references by their objects, and returns the number
+// of these.
 func (s *Server) expand(e *elem, follow *followTree) int {
 	if follow == nil || len(follow.links) == 0 {
 		return 0

@@ -46,8 +46,8 @@ func (s *Server) scheduleExcept(v *vm, c *config, except string) (*host, error) 
 	return nil, refused(http.StatusConflict, messages...)
 }
 
-// preferred says whether a host suits a VM better than another: soft rules of
-// affinity come first, then free memory.
+// preferred reports whether a host is better for a VM than another host: soft
+// affinity rules come first, then free memory.
 func (s *Server) preferred(v *vm, h, other *host) bool {
 	if a, b := s.softConflicts(v, h), s.softConflicts(v, other); a != b {
 		return a < b
@@ -55,7 +55,7 @@ func (s *Server) preferred(v *vm, h, other *host) bool {
 	return s.freeMemory(h) > s.freeMemory(other)
 }
 
-// filtered says why a VM cannot run on a host.
+// filtered returns the reason why a VM cannot run on a host.
 func (s *Server) filtered(v *vm, c *config, h *host) (filter, detail string) {
 	if c.affinity != "migratable" && len(c.hosts) > 0 && !slices.Contains(c.hosts, h.id) {
 		return "PinToHost", ""
@@ -89,7 +89,8 @@ func (s *Server) filtered(v *vm, c *config, h *host) (filter, detail string) {
 	return "", ""
 }
 
-// neighbours says whether others of a group run on a host, or elsewhere.
+// neighbours reports whether other VMs of a group run on a host, or on other
+// hosts.
 func (s *Server) neighbours(g *group, v *vm, h *host) (near, far bool) {
 	for _, id := range g.vms {
 		other, ok := s.vms.get(id)
@@ -102,7 +103,8 @@ func (s *Server) neighbours(g *group, v *vm, h *host) (near, far bool) {
 	return near, far
 }
 
-// broken says whether a hard rule forbids a host that others are on, or not.
+// broken reports whether a hard rule forbids a host on which other VMs of the
+// group run, or do not run.
 func (r affinityRule) broken(near, far bool) bool {
 	switch {
 	case !r.enabled || !r.enforcing:
@@ -137,13 +139,13 @@ func (s *Server) softConflicts(v *vm, h *host) int {
 	return count
 }
 
-// freeMemory is what a host can still promise.
+// freeMemory returns the memory that a host can still guarantee.
 func (s *Server) freeMemory(h *host) int64 {
 	cl, _ := s.clusters.get(h.cluster)
 	return h.memory*cl.overcommit/100 - s.promised(h)
 }
 
-// HostStatus is what a host is said to be.
+// HostStatus sets the status of a host.
 type HostStatus string
 
 // SetHostStatus changes a host as a failure or a repair would. VMs of a host
@@ -187,14 +189,14 @@ func (s *Server) hostChanged(v *vm, h *host, before string) {
 	}
 }
 
-// lost is a VM whose process is gone.
+// lost handles a VM whose process has ended.
 func (s *Server) lost(v *vm) {
 	s.call(v, func(described VM) error { return s.guests.PowerOff(s.ctx, described, false) }, nil)
 	s.stopped(v)
 	s.event(119, "error", "VM "+v.name+" is down with error. Exit message: Lost connection with qemu process.", nil, v)
 }
 
-// failOver restarts a VM on another host, and goes on trying.
+// failOver restarts a VM on another host, with retries.
 func (s *Server) failOver(v *vm) {
 	run := v.run
 	s.when(TimeFailover, func() {

@@ -60,7 +60,7 @@ func parseSearch(text string) (search, error) {
 	return out, nil
 }
 
-// take reads one part of an expression and says how many tokens it has.
+// take parses one part of an expression and returns the number of its tokens.
 func (q *search) take(tokens []string) (int, error) {
 	word, last := strings.ToLower(tokens[0]), len(q.any)-1
 	switch {
@@ -88,7 +88,7 @@ func (q *search) take(tokens []string) (int, error) {
 	return 1, nil
 }
 
-// takeOrder reads what to sort by.
+// takeOrder parses the sort order.
 func (q *search) takeOrder(tokens []string) int {
 	q.sort = strings.ToLower(tokens[1])
 	if len(tokens) > 2 && (strings.EqualFold(tokens[2], "desc") || strings.EqualFold(tokens[2], "asc")) {
@@ -110,7 +110,7 @@ func unquote(token string) string {
 	return token
 }
 
-// matches says whether an object is one of those searched for.
+// matches reports whether an object matches the search.
 func (q *search) matches(item searchable, caseSensitive bool) (bool, error) {
 	for _, row := range q.any {
 		holds := true
@@ -166,7 +166,7 @@ func like(pattern, value string, caseSensitive bool) bool {
 	return err == nil && ok
 }
 
-// list answers with the members of a collection that a request asks for.
+// list responds with the members of a collection that a request selects.
 func list[T searchable](q *request, name string, items []T, show func(T) *elem) (*elem, error) {
 	found, page := items, 0
 	if text := q.query.Get("search"); text != "" {
@@ -284,7 +284,7 @@ func inDataCenter[T searchable](s *Server, items []T, id func(T) string) []place
 	return out
 }
 
-// listPlaced is list for what was placed.
+// listPlaced is list for placed objects.
 func listPlaced[T searchable](q *request, name string, items []placed[T], show func(T) *elem) (*elem, error) {
 	return list(q, name, items, func(p placed[T]) *elem { return show(p.item) })
 }

@@ -19,8 +19,8 @@ import (
 // apiPath is where the API begins.
 const apiPath = "/ovirt-engine/api"
 
-// Server is an engine. One lock covers all it holds, so nobody sees a
-// half-made object.
+// Server is an engine. One lock protects all its data, so no request reads an
+// incomplete object.
 type Server struct {
 	// URL is that of the API.
 	URL string

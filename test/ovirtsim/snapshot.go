@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// snapshot is what a VM was at a time. A VM's disks grow a layer with each.
+// snapshot is the state of a VM at a time. Each snapshot adds a layer to the
+// VM's disks.
 type snapshot struct {
 	id, description, status string
 	memory                  bool
@@ -56,7 +57,8 @@ func (v *vm) hasSnapshotOf(disk string) bool {
 	})
 }
 
-// activeSnapshot is what the VM is now, which the engine lists as well.
+// activeSnapshot is the current state of the VM, which the engine lists as
+// well.
 func (v *vm) activeSnapshot() *elem {
 	return el("snapshot", leaf("description", "Active VM"), leaf("date", timestamp(v.created)), leaf("persist_memorystate", false),
 		leaf("snapshot_status", "ok"), leaf("snapshot_type", "active"), ref("vm", "vms", v.id)).
@@ -69,7 +71,8 @@ func (snap *snapshot) elem(v *vm) *elem {
 		leaf("snapshot_status", snap.status), leaf("snapshot_type", "regular"), ref("vm", "vms", v.id)).at(href, snap.id)
 }
 
-// busyWithSnapshot refuses what cannot be done while a snapshot is worked on.
+// busyWithSnapshot rejects operations that are not possible during an operation
+// on a snapshot.
 func (v *vm) busyWithSnapshot(action string) error {
 	if slices.ContainsFunc(v.snapshots, func(snap *snapshot) bool { return snap.status == snapshotLocked }) {
 		return conflict("Cannot %s. The VM is performing an operation on a Snapshot. Please wait for the operation to finish, and try again.", action)
@@ -129,7 +132,8 @@ func (s *Server) addSnapshot(q *request, v *vm) (*elem, error) {
 	return snap.elem(v), nil
 }
 
-// snapshotDisks are the disks that a snapshot is to hold: all, unless said.
+// snapshotDisks returns the disks of a new snapshot: all disks, unless the
+// request selects some.
 func (s *Server) snapshotDisks(q *request, v *vm) []*disk {
 	var out []*disk
 	wanted := q.body.get("disk_attachments")

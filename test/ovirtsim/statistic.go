@@ -29,8 +29,8 @@ func statisticsElem(collection, kind, id string, list []statistic) *elem {
 	return out
 }
 
-// vmStatistics are measured while a VM runs. A guest without an agent tells
-// nothing of its memory.
+// vmStatistics are measured while a VM runs. A guest without an agent does not
+// report its memory.
 func (s *Server) vmStatistics(v *vm) []statistic {
 	var used, load float64
 	if running(v.status) && v.agent != nil {
@@ -54,7 +54,7 @@ func (s *Server) uptime(v *vm) float64 {
 	return s.age(v.started).Truncate(1e9).Seconds()
 }
 
-// hostStatistics tell what the VMs of a host leave of it.
+// hostStatistics report the resources of a host that its VMs do not use.
 func (s *Server) hostStatistics(h *host) []statistic {
 	used := h.memory/32 + h.memory - max(h.memory-s.promised(h), 0)
 	used = min(used, h.memory)
@@ -114,7 +114,8 @@ func (h *host) nicStatus() string {
 	return hostUp
 }
 
-// derivedID names what belongs to an object and is not kept by itself.
+// derivedID returns the ID of a part of an object that is not stored
+// separately.
 func derivedID(id, name string) string {
 	sum := sha256.Sum256([]byte(id + name))
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])

@@ -87,13 +87,13 @@ type store struct {
 	macs         macPool
 }
 
-// changed forgets what was only true before.
+// changed invalidates the caches.
 func (s *store) changed() {
 	s.diskUsers = nil
 	s.lists = map[string]knownList{}
 }
 
-// meta is what every object has.
+// meta contains the fields of all objects.
 type meta struct {
 	id, name, description, comment string
 }
@@ -105,7 +105,7 @@ func (m *meta) elems() []*elem {
 	return []*elem{leaf("name", m.name), leaf("description", m.description), leaf("comment", m.comment)}
 }
 
-// apply takes over what a body says.
+// apply applies the fields of a request body.
 func (m *meta) apply(body *elem) {
 	body.setString("name", &m.name)
 	body.setString("description", &m.description)
@@ -143,7 +143,7 @@ func links(href string, rels ...string) []*elem {
 	return out
 }
 
-// actions makes the list of what can be done with an object.
+// actions returns the list of an object's actions.
 func actions(href string, rels ...string) *elem {
 	return el("actions", links(href, rels...)...)
 }

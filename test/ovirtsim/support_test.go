@@ -21,7 +21,7 @@ type engine struct {
 	clock  *ManualClock
 	client *http.Client
 	token  string
-	// speaks is what requests have as Accept-Language.
+	// speaks is the header Accept-Language of requests.
 	speaks string
 }
 
@@ -52,7 +52,7 @@ func newEngine(t *testing.T, change ...func(*Options)) *engine {
 	return e
 }
 
-// signIn asks for a token.
+// signIn requests a token.
 func (e *engine) signIn(user, password string) (status int, answer map[string]string) {
 	e.t.Helper()
 	form := url.Values{"grant_type": {"password"}, "scope": {"ovirt-app-api"}, "username": {user}, "password": {password}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// template is what VMs are made from.
+// template is a template of VMs.
 type template struct {
 	meta
 	config

@@ -168,7 +168,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, t *transfer) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// image reads a disk: what was sent, and zeros after it.
+// image reads a disk: the transferred data, followed by zeros.
 type image struct {
 	content *bytes.Reader
 	size    int64

@@ -34,10 +34,10 @@ type vm struct {
 	once *config
 	// drive is the configuration drive of this run.
 	drive map[string][]byte
-	// agent is what the guest reports about itself.
+	// agent contains the data that the guest reports about itself.
 	agent []GuestNIC
 	fqdn  string
-	// system is what the guest's agent says of its operating system.
+	// system is the operating system that the guest agent reports.
 	system GuestSystem
 	// kubernetes and renderer are those of the disk that the template had.
 	kubernetes, renderer string
@@ -45,10 +45,11 @@ type vm struct {
 	run int
 	// calls is closed when the last call of Guests has ended.
 	calls chan struct{}
-	// actions and links never change, and are most of what is shown of a VM.
+	// actions and links never change, and are the largest part of a VM's element.
 	actions *elem
 	links   []*elem
-	// removed is set when the VM is gone, for timers that still hold it.
+	// removed is set when the VM has been removed, for timers that still refer to
+	// it.
 	removed bool
 }
 
@@ -125,7 +126,8 @@ func (s *Server) getVM(q *request, v *vm) (*elem, error) {
 	return e, nil
 }
 
-// restricted takes out what users without an administrative role do not see.
+// restricted removes the elements that users without an administrative role
+// cannot see.
 func restricted(e *elem) *elem {
 	e.kids = slices.DeleteFunc(e.kids, func(kid *elem) bool { return kid.name == "host" || kid.name == "placement_policy" })
 	return e
@@ -353,13 +355,13 @@ func (s *Server) checkPlaces(c *config, clusterID, action string) error {
 	return nil
 }
 
-// sameHardware says whether a running VM would not notice a difference.
+// sameHardware reports whether a change does not affect a running VM.
 func (c *config) sameHardware(other *config) bool {
 	return c.cores == other.cores && c.sockets == other.sockets && c.threads == other.threads && c.memory == other.memory &&
 		c.os == other.os && c.kind == other.kind && c.cpuMode == other.cpuMode && slices.Equal(c.properties, other.properties)
 }
 
-// applyLive takes over what can change under a running VM.
+// applyLive applies the fields that can change while a VM runs.
 func (c *config) applyLive(other *config) {
 	c.deleteProtected, c.ha, c.haPriority, c.lease = other.deleteProtected, other.ha, other.haPriority, other.lease
 	c.affinity, c.hosts, c.initialization = other.affinity, other.hosts, other.initialization

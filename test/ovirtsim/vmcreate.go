@@ -140,7 +140,8 @@ type copiedDisk struct {
 	disk *disk
 }
 
-// planDisks says what a template's disks become, and refuses what does not fit.
+// planDisks computes the disks of a VM from the disks of its template, and
+// rejects settings that do not fit.
 func (s *Server) planDisks(t *template, cl *cluster, body *elem, clone bool) ([]copiedDisk, error) {
 	var plan []copiedDisk
 	room := map[string]int64{}
@@ -184,7 +185,8 @@ func (s *Server) planDisks(t *template, cl *cluster, body *elem, clone bool) ([]
 	return plan, nil
 }
 
-// diskOverride is what a body says about the disk of a template.
+// diskOverride contains the fields of a request body for a disk of the
+// template.
 func diskOverride(body *elem, id string) *elem {
 	for _, a := range body.all("disk_attachments/disk_attachment") {
 		if e := a.get("disk"); e.id() == id || a.id() == id {
@@ -194,8 +196,8 @@ func diskOverride(body *elem, id string) *elem {
 	return nil
 }
 
-// place puts a disk on the domain that was asked for. A thin disk can only be
-// where its template's is.
+// place puts a disk on the requested domain. A thin disk can only be on the
+// domain of its template's disk.
 func (s *Server) place(d, source *disk, asked *elem, cl *cluster, clone bool) error {
 	wanted := ids(asked.all("storage_domains/storage_domain"))
 	if len(wanted) == 0 {

@@ -12,8 +12,8 @@ import (
 
 const xmlHeader = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
 
-// elem is an element of a request or a reply. A nil elem is one that is not
-// there: everything can be asked of it.
+// elem is an element of a request or a response. A nil elem is an element that
+// is missing: all its methods can be called.
 type elem struct {
 	name string
 	attr []xml.Attr
