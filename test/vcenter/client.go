@@ -29,7 +29,7 @@ func NewControl(socket string) *Control {
 	}}}
 }
 
-// Info says how to reach the server.
+// Info contains the address and the credentials of the server.
 func (c *Control) Info(ctx context.Context) (info Info, err error) {
 	err = c.call(ctx, http.MethodGet, "/info", nil, &info)
 	return info, err
@@ -41,7 +41,7 @@ func (c *Control) Requests(ctx context.Context) (counts RequestCounts, err error
 	return counts, err
 }
 
-// ResetRequests starts counting anew.
+// ResetRequests resets the counters of requests.
 func (c *Control) ResetRequests(ctx context.Context) error {
 	return c.call(ctx, http.MethodDelete, "/requests", nil, nil)
 }
@@ -77,7 +77,7 @@ func (c *Control) SetHanging(ctx context.Context, hanging bool) error {
 	return c.call(ctx, http.MethodPut, "/hanging", stateChange{On: hanging}, nil)
 }
 
-// SetTaskDelay says how long tasks of a method take.
+// SetTaskDelay sets the duration of the tasks of a method.
 func (c *Control) SetTaskDelay(ctx context.Context, method string, delay time.Duration) error {
 	return c.call(ctx, http.MethodPut, "/delays", delayChange{Method: method, Delay: delay.String()}, nil)
 }
@@ -97,7 +97,7 @@ func (c *Control) SetGuestHostName(ctx context.Context, id, name string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/hostname", infoChange{Value: name}, nil)
 }
 
-// SetGuestInfo stores what a guest wrote.
+// SetGuestInfo stores data of a guest.
 func (c *Control) SetGuestInfo(ctx context.Context, id, key, value string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/guestinfo", infoChange{Key: key, Value: value}, nil)
 }

@@ -66,7 +66,8 @@ type clone struct {
 	host *ref
 }
 
-// check refuses what can be seen to fail before anything is made.
+// check rejects requests whose failure can be detected before an object is
+// created.
 func (c *clone) check(ctx *simulator.Context) *failure {
 	folder, ok := ctx.Map.Get(c.req.Folder).(*simulator.Folder)
 	if !ok {
@@ -219,8 +220,8 @@ func (c *clone) run(task types.ManagedObjectReference) (types.AnyType, *failure)
 	return vm.Self, nil
 }
 
-// make makes the clone. The simulator copies the hardware; what the spec asks
-// for is applied to the copy, and a copy that cannot have it is taken away.
+// make creates the clone. The simulator copies the hardware. The settings of
+// the spec are applied to the copy, and the copy is removed if that fails.
 func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failure) {
 	location := c.req.Spec.Location
 	location.DeviceChange, location.Disk, location.DiskMoveType = nil, nil, ""

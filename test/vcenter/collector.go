@@ -21,9 +21,9 @@ const maxObjectUpdates = 100
 
 type ref = types.ManagedObjectReference
 
-// watch is told of every change of the inventory and keeps the property
-// collectors. A collector does not collect the changes themselves: it notes
-// which objects to look at again, and compares.
+// watch receives every change of the inventory and manages the property
+// collectors. A collector does not collect the changes themselves: it records
+// the objects that must be compared again.
 type watch struct {
 	mo.ExtensibleManagedObject
 	s *Server
@@ -38,10 +38,10 @@ type watch struct {
 	delay time.Duration
 }
 
-// inbox is what the inventory told and nobody has passed on to the filters
-// yet. Whoever tells holds locks of objects, and whoever compares takes those
-// locks while holding watch.mu, so the inbox has a lock of its own, under which
-// no other is taken.
+// inbox contains the changes of the inventory that have not been passed on to
+// the filters. The sender holds locks of objects, and the comparison takes
+// those locks while it holds watch.mu, so the inbox has its own lock, under
+// which no other lock is taken.
 type inbox struct {
 	mu sync.Mutex
 	// objects have changed; everything means that any may have.
@@ -73,11 +73,11 @@ type filter struct {
 	s    *Server
 	self ref
 	spec types.PropertyFilterSpec
-	// sent is what the client knows.
+	// sent is the state that the client has received.
 	sent map[ref]map[string]any
 	// roots are the objects the filter starts from.
 	roots map[ref]bool
-	// all asks for the whole filter to be looked at again, dirty for single
+	// all requests a comparison of the whole filter, dirty a comparison of single
 	// objects.
 	all   bool
 	dirty map[ref]bool
@@ -132,7 +132,7 @@ func (i *inbox) wake() {
 	}
 }
 
-// empty takes what was told.
+// empty returns and removes the recorded changes.
 func (i *inbox) empty() (objects map[ref]bool, everything bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -152,7 +152,7 @@ func (i *inbox) enlist(wake chan struct{}, on bool) {
 	}
 }
 
-// passOn tells the filters what the inventory told. The caller holds mu.
+// passOn passes the recorded changes on to the filters. The caller holds mu.
 func (w *watch) passOn() {
 	objects, everything := w.empty()
 	for _, c := range w.collectors {
@@ -315,9 +315,10 @@ func (o *operations) CancelWaitForUpdates(ctx *simulator.Context, req *types.Can
 	return &methods.CancelWaitForUpdatesBody{Res: &types.CancelWaitForUpdatesResponse{}}
 }
 
-// WaitForUpdatesEx answers as soon as something the client watches differs
-// from what it was told. A repeated version gets the same answer again, so an
-// answer lost on the way is not lost. It ends when the client goes.
+// WaitForUpdatesEx responds as soon as an object that the client watches
+// differs from the state that was sent. A repeated version gets the same
+// response again, so a lost response can be repeated. It ends when the client
+// disconnects.
 func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpdatesEx) soap.HasFault {
 	body := &methods.WaitForUpdatesExBody{}
 	wait, stop := context.WithCancelCause(o.s.requestContext(ctx))
@@ -356,7 +357,7 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 		}
 		select {
 		case <-c.wake:
-			// What changes together is told together, and compared once.
+			// Concurrent changes are compared once and sent together.
 			settle(wait, together)
 		case <-timeout:
 			return body
@@ -402,8 +403,9 @@ func cancelFault(ctx context.Context) types.BaseMethodFault {
 	return &types.RequestCanceled{}
 }
 
-// begin takes a poll's version: none starts over, the last one goes on, and
-// the one before it is answered again. A poll still under way is ended.
+// begin reads the version of a poll: no version starts over, the last version
+// continues, and the version before it gets the same response again. A poll in
+// progress is ended.
 func (w *watch) begin(
 	ctx *simulator.Context, req *types.WaitForUpdatesEx, stop func(types.BaseMethodFault),
 ) (c *collector, poll int, again *types.UpdateSet, fault types.BaseMethodFault) {
@@ -436,8 +438,8 @@ func (w *watch) begin(
 	return c, c.polls, nil, nil
 }
 
-// look compares and returns what is new, or nil. The first answer to a client
-// may be empty, since it carries the version to go on from.
+// look compares and returns the differences, or nil. The first response to a
+// client may be empty, because it contains the version from which to continue.
 func (w *watch) look(
 	ctx *simulator.Context, c *collector, poll, limit int, first bool,
 ) (*types.UpdateSet, types.BaseMethodFault) {
@@ -476,8 +478,8 @@ func (w *watch) look(
 	return set, nil
 }
 
-// look returns up to limit updates of one filter and takes them for sent. What
-// does not fit is found again next time.
+// look returns up to limit updates of one filter and records them as sent. The
+// next call finds the remaining updates.
 func (f *filter) look(ctx *simulator.Context, limit int) ([]types.ObjectUpdate, types.BaseMethodFault) {
 	all, spec := f.all, f.spec
 	if !all {
@@ -526,7 +528,8 @@ func (f *filter) look(ctx *simulator.Context, limit int) ([]types.ObjectUpdate, 
 	return updates, nil
 }
 
-// compare returns how an object differs from what was sent, if it does.
+// compare returns the difference between an object and its sent state, if there
+// is one.
 func (f *filter) compare(object types.ObjectContent) (*types.ObjectUpdate, map[string]any) {
 	values := make(map[string]any, len(object.PropSet))
 	for _, property := range object.PropSet {

@@ -17,7 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// stream is what a long poll delivered.
+// stream is the result of a long poll.
 type stream struct {
 	updates chan types.ObjectUpdate
 	err     chan error
@@ -195,7 +195,7 @@ func TestTasksAreFollowed(t *testing.T) {
 	b.Expect(last.Result).To(BeAssignableToTypeOf(types.ManagedObjectReference{}))
 	b.Expect(last.CompleteTime.Sub(*last.StartTime)).To(BeNumerically(">=", 2*time.Second))
 
-	// What the simulator does inside is nobody's business.
+	// Calls inside the simulator must not be visible.
 	var manager mo.TaskManager
 	b.Expect(property.DefaultCollector(b.client).RetrieveOne(b.ctx, *b.client.ServiceContent.TaskManager, []string{"recentTask"}, &manager)).To(Succeed())
 	b.Expect(manager.RecentTask).To(ConsistOf(task.Reference()))

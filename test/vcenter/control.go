@@ -34,7 +34,8 @@ type Fault struct {
 	Type string `json:"type"`
 	// Fields of the fault by their names in the API.
 	Fields map[string]any `json:"fields,omitempty"`
-	// Message is what it says; vCenter's own words, if empty.
+	// Message is the message of the fault. If not set, the message of vCenter is
+	// used.
 	Message string `json:"message,omitempty"`
 	// Call makes a _Task method itself fail instead of its task.
 	Call bool `json:"call,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/vmware/govmomi/simulator"
 )
 
-// Disturbance is what comes between a request and its answer.
+// Disturbance is a disturbance between a request and its response.
 type Disturbance int
 
 // Disturbances. In those that are Lost or Stuck the request is carried out.
@@ -28,14 +28,14 @@ const (
 	AnswerStuck
 )
 
-// disturbed says what happens to requests.
+// disturbed selects the disturbances of requests.
 type disturbed struct {
 	mu     sync.Mutex
 	choose func(method string) Disturbance
 }
 
-// SetDisturbance has choose say what happens to each request from now on, by
-// its method; nil ends that. Calls of choose come one at a time.
+// SetDisturbance sets choose, which selects the disturbance of each request by
+// its method; nil ends the disturbances. Calls of choose do not overlap.
 func (s *Server) SetDisturbance(choose func(method string) Disturbance) {
 	s.disturbed.mu.Lock()
 	defer s.disturbed.mu.Unlock()
@@ -51,7 +51,7 @@ func (d *disturbed) next(method string) Disturbance {
 	return d.choose(method)
 }
 
-// disturb answers a request as the disturbance says.
+// disturb responds to a request with the disturbance.
 func (s *Server) disturb(w http.ResponseWriter, r *http.Request, method string, serve func(http.ResponseWriter)) {
 	switch s.disturbed.next(method) {
 	case Undisturbed:
@@ -88,15 +88,15 @@ func (s *Server) SetPassword(password string) {
 	s.svc.Listen.User = account
 }
 
-// answerUnavailable says what a vCenter's proxy says while the service behind
-// it is not there.
+// answerUnavailable sends the response of a vCenter's proxy while the service
+// behind it is unavailable.
 func (s *Server) answerUnavailable(w http.ResponseWriter) {
 	http.Error(w, "no healthy upstream", http.StatusServiceUnavailable)
 }
 
-// Restart is a vCenter that is restarted: nobody reaches it for as long as
-// outage, all sessions end, the tasks under way are lost and no task is
-// remembered. The inventory is kept.
+// Restart restarts the vCenter: it is unreachable for the duration outage, all
+// sessions end, the tasks in progress are lost, and no earlier task is listed.
+// The inventory is kept.
 func (s *Server) Restart(outage time.Duration) {
 	s.SetDown(true)
 	s.ExpireSessions()

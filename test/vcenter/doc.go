@@ -1,48 +1,49 @@
-// Package vcenter runs a vCenter for tests: govmomi's simulator behind a TLS
-// server of our own, with the simulator's known faults mended.
+// Package vcenter runs a vCenter for tests: govmomi's simulator behind its own
+// TLS server, with fixes for the known bugs of the simulator.
 //
-// What differs from the bare simulator:
+// Differences from the bare simulator:
 //
-//   - A request that does not fit the API is rejected before anything is done:
+//   - A request that does not match the API is rejected before it has an effect:
 //     an unknown version or property, a reference without a type, an abstract
 //     device, a property that is missing or newer than the server. The check
 //     is generic; Violations lists the rejected requests.
 //   - A role limits the account to its privileges, as the reference of the API
 //     documents them.
-//   - Hosts die and enter maintenance. HA and DRS obey anti-affinity rules.
+//   - Hosts fail and enter maintenance. HA and DRS obey anti-affinity rules.
 //   - Updates, and the data of guests, are late by option.
 //   - Each host and datastore runs a limited number of clones at the same time. The
 //     tasks of further clones stay queued.
 //   - Tasks that have ended are listed for 10 minutes, 1,000 of them at most.
 //   - CloneVM_Task applies the clone spec's config and powerOn, gives every
 //     clone its own UUIDs and MAC addresses, and checks space and references.
-//   - Tasks are visible while they run, take as long as Delays says, end with
-//     the words vCenter uses, and refuse a second task on a busy VM.
-//   - The property collector is ours: it compares what a client was told with
-//     what is true, so no change is lost, a change arrives at once, a repeated
-//     version gets the same answer again, and a long poll ends when its client
-//     goes.
-//   - Power operations reach Guests, so that real hosts boot; guests report
-//     their addresses back.
-//   - Rules of a cluster keep vCenter's conditions, are never changed in place,
-//     and lose the VMs that go.
-//   - Destroying a VM takes every disk that is attached or in a snapshot,
-//     wherever it lies, and no other. A first-class disk in a snapshot cannot
-//     be taken off, and none can off a suspended VM.
-//   - VMs migrate, are registered anew, copied with their UUIDs, cut off with
-//     their host, and hidden from the account.
-//   - Requests are counted, and faults, outages and expired sessions can be
-//     had on demand, also from another process (Control).
+//   - Tasks are visible while they run, have the duration that Delays sets, end
+//     with the messages of vCenter, and reject a second task on a busy VM.
+//   - The property collector is a new implementation: it compares the state that a
+//     client has received with the current state, so no change is lost, a change is
+//     sent at once, a repeated version gets the same response again, and a long
+//     poll ends when its client disconnects.
+//   - Power operations are passed on to Guests, so that real hosts boot; guests
+//     report their addresses.
+//   - Rules of a cluster obey vCenter's conditions, are never changed in place,
+//     and no longer contain VMs that were deleted.
+//   - Destroying a VM deletes every disk that is attached or in a snapshot, on any
+//     datastore, and no other disk. A first-class disk in a snapshot cannot be
+//     detached, and no disk can be detached from a suspended VM.
+//   - VMs are migrated, registered again, copied with their UUIDs, disconnected
+//     with their host, and hidden from the account.
+//   - Requests are counted. Faults, outages and expired sessions can be set on
+//     demand, also from another process (Control).
 //
-// One lock covers the inventory: every call but a long poll runs under it, so
-// nobody sees a half-made VM. Locks of the simulator itself are left alone.
+// One lock protects the inventory: every call except a long poll holds it, so
+// no request reads an incomplete VM. The locks of the simulator itself are
+// unchanged.
 //
-// A guest sees its BIOS UUID in DMI as it is, in product_uuid as well as in
+// A guest sees its BIOS UUID in DMI unchanged, in product_uuid as well as in
 // product_serial. A real VMware VM of hardware version 13 or newer shows the
-// first three groups of product_uuid with their bytes swapped; only
-// product_serial is the same everywhere. Code that has to work on both reads
-// product_serial first.
+// first three groups of product_uuid with swapped bytes; only product_serial is
+// the same everywhere. Code that has to work on both reads product_serial
+// first.
 //
-// The package refuses to be an ESXi host, to keep its inventory over a
-// restart, and to know who asks it for anything.
+// The package is not an ESXi host, does not keep its inventory over a restart,
+// and does not distinguish clients.
 package vcenter

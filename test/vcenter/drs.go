@@ -47,8 +47,8 @@ func (o *operations) ReconfigureComputeResourceTask(ctx *simulator.Context, req 
 	return body
 }
 
-// reconfigureCluster never changes the settings in place: whoever was told of
-// them has them still. The caller holds the inventory.
+// reconfigureCluster does not change the settings in place, because earlier
+// readers still refer to them. The caller holds the inventory.
 func (s *Server) reconfigureCluster(
 	ctx *simulator.Context, cluster *simulator.ClusterComputeResource, req *types.ReconfigureComputeResource_Task,
 ) *failure {
@@ -141,8 +141,8 @@ func allIn(ctx *simulator.Context, cluster *simulator.ClusterComputeResource, vm
 	return true
 }
 
-// dropFromRules takes a VM that went out of the rules and groups it was in, as
-// vCenter does. What is left of a rule stays, even if that is nothing.
+// dropFromRules removes a deleted VM from its rules and groups, as vCenter
+// does. The rest of a rule remains, even if it is empty.
 func (s *Server) dropFromRules(ctx *simulator.Context, vm ref) {
 	for _, entity := range ctx.Map.All("ClusterComputeResource") {
 		cluster, ok := entity.(*simulator.ClusterComputeResource)

@@ -29,7 +29,7 @@ func notFound(ref types.ManagedObjectReference) *types.ManagedObjectNotFound {
 	return &types.ManagedObjectNotFound{Obj: ref}
 }
 
-// localize says a fault in vCenter's English words.
+// localize returns the English message of vCenter for a fault.
 func localize(fault types.BaseMethodFault) string {
 	switch f := fault.(type) {
 	case *types.InvalidLogin:
@@ -52,7 +52,7 @@ func localize(fault types.BaseMethodFault) string {
 	return localizeInput(fault)
 }
 
-// localizeInput says faults in what was asked for.
+// localizeInput returns the messages for faults in the request.
 func localizeInput(fault types.BaseMethodFault) string {
 	switch f := fault.(type) {
 	case *types.InvalidDeviceSpec:
@@ -126,10 +126,10 @@ func (f *faults) take(method string) *failure {
 	return &first.failure
 }
 
-// InjectFault makes the next calls of a method fail as often as times says,
-// zero meaning until ClearFaults. A method whose name ends in _Task is accepted,
-// and its task fails when it would have ended; InjectCallFault refuses the call
-// itself. Without a message the fault is said in vCenter's words.
+// InjectFault makes the next calls of a method fail, times times; zero means
+// until ClearFaults. A method whose name ends in _Task is accepted, and its
+// task fails at its end; InjectCallFault rejects the call itself. Without a
+// message the fault has vCenter's message.
 func (s *Server) InjectFault(method string, times int, fault types.BaseMethodFault, message string) {
 	if !strings.HasSuffix(method, "_Task") {
 		s.InjectCallFault(method, times, fault, message)

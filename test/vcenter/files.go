@@ -12,7 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Disk is a virtual disk that somebody attaches to a VM.
+// Disk is a virtual disk that another user attaches to a VM.
 type Disk struct {
 	// File such as "[LocalDS_0] fcd/volume.vmdk". It is made if it is not there.
 	File string `json:"file"`

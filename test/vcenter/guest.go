@@ -12,15 +12,16 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Guests are the machines behind the VMs. Calls for one VM never overlap; a
-// call returns when the machine has been started or is gone, not when it has
-// booted. An error fails the vCenter task. None of the calls holds a lock of
-// the server, so each may call the server back.
+// Guests are the machines of the VMs. Calls for one VM never overlap. A call
+// returns when the machine has been started or has ended, not when it has
+// booted. An error fails the vCenter task. No call is made with a lock of the
+// server held, so each may call the server.
 type Guests interface {
 	// PowerOn starts the machine.
 	PowerOn(ctx context.Context, vm VM) error
-	// PowerOff stops the machine; soft asks its system to shut down and
-	// returns when it has. A machine that is off already is no error.
+	// PowerOff stops the machine. If soft is set, it requests a shutdown of the
+	// operating system and returns when that is complete. A machine that is off
+	// is not an error.
 	PowerOff(ctx context.Context, vm VM, soft bool) error
 	// Destroy takes the machine's disk away. It is off.
 	Destroy(ctx context.Context, vm VM) error
@@ -118,7 +119,7 @@ func (s *Server) SetGuestHostName(id, name string) error {
 	})
 }
 
-// SetGuestInfo stores what a guest wrote, as it does with "info-set".
+// SetGuestInfo stores data of a guest, as the guest does with "info-set".
 func (s *Server) SetGuestInfo(id, key, value string) error {
 	return s.hearGuest(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
 		config := vm.Config.ExtraConfig[:0:0]
@@ -154,8 +155,8 @@ func (s *Server) VMs() []VM {
 	return all
 }
 
-// hearGuest takes over something that a guest reports, as late as GuestDelay says.
-// A late report of a guest that is off by then is lost.
+// hearGuest stores a report of a guest after the delay GuestDelay. The report
+// is lost if the guest is off by then.
 func (s *Server) hearGuest(id string, change func(*simulator.Context, *simulator.VirtualMachine)) error {
 	if s.opts.GuestDelay == 0 {
 		return s.changeVM(id, change)

@@ -10,9 +10,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// KubernetesKey is the setting by which a template says what version of
-// Kubernetes is on its disk, and hence on those of its clones. Guests do not see
-// it.
+// KubernetesKey is the setting with the version of Kubernetes on the disk of a
+// template, and therefore on the disks of its clones. Guests do not see it.
 const KubernetesKey = "disk.kubernetes"
 
 // IgnitionKey is the setting of a template whose clones are set up by Ignition.
@@ -42,7 +41,7 @@ func NewHostGuests(runner *host.Runner) *HostGuests {
 	return &HostGuests{hosts: host.NewGuests[*guestHost](runner, guestInfoInterval)}
 }
 
-// Attach says where hosts report to.
+// Attach sets the server to which hosts report.
 func (g *HostGuests) Attach(reports Reports) {
 	g.reports = reports
 }
@@ -59,7 +58,8 @@ func (g *HostGuests) PowerOn(ctx context.Context, vm VM) error {
 	return g.hosts.PowerOn(ctx, spec, &guestHost{id: vm.BIOSUUID, reports: g.reports, info: spec.GuestInfo})
 }
 
-// PowerOff ends the VM's host. What it reported before is delivered by then.
+// PowerOff stops the VM's host. The earlier reports of the host are delivered
+// before it returns.
 func (g *HostGuests) PowerOff(ctx context.Context, vm VM, soft bool) error {
 	return g.hosts.PowerOff(ctx, vm.BIOSUUID, soft)
 }
@@ -78,7 +78,7 @@ func (g *HostGuests) Reconfigure(_ context.Context, vm VM) error {
 	return running.show(h, guestInfo(vm))
 }
 
-// guestHost tells the vCenter what a running host does.
+// guestHost reports the state of a running host to the vCenter.
 type guestHost struct {
 	id      string
 	reports Reports
@@ -95,7 +95,7 @@ func (g *guestHost) Addressed(ctx context.Context, h *host.Host, addresses []hos
 	return g.reportName(ctx, h)
 }
 
-// Looked reports what the guest wrote into its settings.
+// Looked reports the settings that the guest has written.
 func (g *guestHost) Looked(ctx context.Context, h *host.Host) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +125,7 @@ func (g *guestHost) Stopped() error {
 	return g.reports.GuestStopped(g.id)
 }
 
-// show writes settings into a host, where they differ from what it has.
+// show writes settings into a host if they differ from its settings.
 func (g *guestHost) show(h *host.Host, want map[string]string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

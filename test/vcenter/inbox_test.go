@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Whoever changes an object holds its lock, which the one who compares may be
-// waiting for: to tell of the change must wait for nobody.
+// A writer that changes an object holds the lock of the object, and a
+// comparison may wait for that lock: the report of a change must not wait.
 func TestTellingWaitsForNobody(t *testing.T) {
 	g := NewWithT(t)
 	w := newWatch(nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// What a template's hardware is made of. The keys are those vCenter gives.
+// The hardware of a template. The keys are those that vCenter assigns.
 const (
 	hardwareVersion = "vmx-21"
 	controllerKey   = 1000
@@ -90,7 +90,7 @@ func (s *Server) buildInventory() error {
 	return nil
 }
 
-// fill adds what Options ask for beyond the simulator's model.
+// fill adds the objects of Options to the simulator's model.
 func (s *Server) fill() error {
 	ctx := s.ctx
 	client, err := vim25.NewClient(ctx, s.svc)

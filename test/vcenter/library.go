@@ -21,9 +21,10 @@ const (
 	libraryItems  = rest.Path + "/com/vmware/content/library/item"
 )
 
-// serveLibrary answers calls about library items that the simulator answers
-// in part: a deployment leaves the notes out that were asked for, and a VM
-// template does not say which VM it is. It reports whether it has answered.
+// serveLibrary handles the calls about library items that the simulator
+// implements only in part: a deployment ignores the requested notes, and a VM
+// template does not contain the ID of its VM. It reports whether it has sent a
+// response.
 func (s *Server) serveLibrary(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Method == http.MethodPost && strings.Contains(r.URL.Path, ovfItems) && r.URL.Query().Get("~action") == "deploy":
@@ -100,8 +101,9 @@ func (s *Server) vmIn(folder, name string) (found *simulator.VirtualMachine) {
 	return found
 }
 
-// addTemplateItem makes a VM template an item, and notes which VM it is.
-// vCenter makes a copy of the VM; whoever clones it cannot tell.
+// addTemplateItem creates an item for a VM template, and records its VM.
+// vCenter creates a copy of the VM; a client that clones it cannot see the
+// difference.
 func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Spec struct {
@@ -138,7 +140,7 @@ func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
 	answerREST(w, r, made.Value)
 }
 
-// answerREST answers in the form of the API's generation that was asked.
+// answerREST responds in the format of the API version of the request.
 func answerREST(w http.ResponseWriter, r *http.Request, value any) {
 	if strings.HasPrefix(r.URL.Path, rest.Path) {
 		value = map[string]any{"value": value}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Options say what vCenter to start. The zero value is a complete one.
+// Options are the settings of a vCenter. The zero value starts a complete
+// vCenter.
 type Options struct {
 	// ListenAddress is host:port; 127.0.0.1 and a free port, if empty.
 	ListenAddress string
@@ -33,8 +34,8 @@ type Options struct {
 	// RecentFor is how long tasks that have ended are listed; 10 minutes, as vCenter
 	// has it, if it is zero.
 	RecentFor time.Duration
-	// Latency is what each request takes beside its work, as the way to a
-	// server and its queues do.
+	// Latency is an additional duration of each request, as the network and the
+	// queues of a server cause it.
 	Latency time.Duration
 	// UpdateDelay is how late the property collector reports changes: an answer has
 	// the state of the inventory when the first change was found. A real collector is 1
@@ -47,7 +48,7 @@ type Options struct {
 	Guests Guests
 	// ControlSocket is the path of a unix socket to steer the server by.
 	ControlSocket string
-	// Inventory is what the server holds at the start.
+	// Inventory contains the objects at the start.
 	Inventory Inventory
 }
 
@@ -60,10 +61,10 @@ const (
 	DefaultFolder   = "nova"
 )
 
-// Inventory is what the server holds at the start: datacenter DC0 with cluster
-// DC0_C0, its root resource pool Resources and the pool DC0_C0_RP1, the
-// standard network "VM Network", the distributed port group DC0_DVPG0, the
-// opaque network DC0_NSX0, and what is named here.
+// Inventory contains the objects that the server has at the start: datacenter
+// DC0 with cluster DC0_C0, its root resource pool Resources and the pool
+// DC0_C0_RP1, the standard network "VM Network", the distributed port group
+// DC0_DVPG0, the opaque network DC0_NSX0, and the objects named here.
 type Inventory struct {
 	// Hosts in the cluster; 2, if zero.
 	Hosts int `json:"hosts,omitempty"`

@@ -39,7 +39,7 @@ func moveTo(ctx *simulator.Context, vm *simulator.VirtualMachine, to *simulator.
 	})
 }
 
-// SetConnectionState says how vCenter is connected to a VM: connected,
+// SetConnectionState sets the connection state of a VM: connected,
 // disconnected, inaccessible, orphaned or invalid.
 func (s *Server) SetConnectionState(id, state string) error {
 	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
@@ -92,7 +92,7 @@ func (s *Server) SetQuestion(id, text string) error {
 	})
 }
 
-// SetToolsRunning says whether VMware Tools run in a VM's guest.
+// SetToolsRunning sets whether VMware Tools run in a VM's guest.
 func (s *Server) SetToolsRunning(id string, running bool) error {
 	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
 		ctx.Update(vm, toolsState(running))
@@ -109,7 +109,7 @@ func (s *Server) ReregisterVM(id string) (string, error) {
 		ctx.Map.Remove(ctx, old)
 		vm.Self.Value = fmt.Sprintf("vm-%d", 900000+s.tasks.Add(1))
 		vm.Summary.Vm = &vm.Self
-		// Views take in only what they find in its folder.
+		// Views contain only objects that are in their folder.
 		for _, list := range listsOf(ctx, vm) {
 			*list = append(without(*list, map[ref]bool{old: true}), vm.Self)
 		}
@@ -140,8 +140,9 @@ func listsOf(ctx *simulator.Context, vm *simulator.VirtualMachine) []*[]ref {
 	return lists
 }
 
-// CopyVM makes a copy of a VM called name that has the same UUIDs: what comes
-// of a copy of its files that somebody registers. It returns its reference.
+// CopyVM creates a copy of a VM with another name and the same UUIDs, as when a
+// user copies its files and registers them. It returns the reference of the
+// copy.
 func (s *Server) CopyVM(id, name string) (string, error) {
 	made := ""
 	var refused *failure
@@ -162,9 +163,9 @@ func (s *Server) CopyVM(id, name string) (string, error) {
 	return made, err
 }
 
-// SetHidden takes the account's sight of a VM, named as elsewhere, or of a
-// folder called id with all in it, or gives it back. What is not seen is in no
-// view and no list, and asking for it is refused.
+// SetHidden hides a VM from the account, or a folder with the given ID and all
+// its objects, or ends that. Hidden objects are in no view and no list, and
+// requests for them are rejected.
 func (s *Server) SetHidden(id string, hidden bool) error {
 	err := fmt.Errorf("no VM or folder %q", id)
 	s.locked(func(ctx *simulator.Context) {
@@ -211,7 +212,7 @@ func (s *Server) isHidden(ctx *simulator.Context, at ref) bool {
 	}
 }
 
-// seen leaves out what the account does not see.
+// seen removes the objects that the account cannot see.
 func (s *Server) seen(ctx *simulator.Context, objects []types.ObjectContent) []types.ObjectContent {
 	if len(*s.hidden.Load()) == 0 {
 		return objects

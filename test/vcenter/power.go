@@ -95,7 +95,7 @@ func (o *operations) ResetVMTask(ctx *simulator.Context, req *types.ResetVM_Task
 	return body
 }
 
-// ShutdownGuest asks the guest to shut down and returns at once.
+// ShutdownGuest requests a shutdown from the guest and returns at once.
 func (o *operations) ShutdownGuest(ctx *simulator.Context, req *types.ShutdownGuest) soap.HasFault {
 	body := &methods.ShutdownGuestBody{}
 	vm, fault := guestRequest(ctx, req.This)
@@ -108,7 +108,7 @@ func (o *operations) ShutdownGuest(ctx *simulator.Context, req *types.ShutdownGu
 	return body
 }
 
-// RebootGuest asks the guest to start anew and returns at once.
+// RebootGuest requests a reboot from the guest and returns at once.
 func (o *operations) RebootGuest(ctx *simulator.Context, req *types.RebootGuest) soap.HasFault {
 	body := &methods.RebootGuestBody{}
 	vm, fault := guestRequest(ctx, req.This)
@@ -279,7 +279,7 @@ func (s *Server) powerOff(vm *simulator.VirtualMachine, soft bool) *failure {
 	return nil
 }
 
-// restart leaves the VM powered on for whoever looks from outside.
+// restart restarts the machine, and the state of the VM remains powered on.
 func (s *Server) restart(vm *simulator.VirtualMachine, soft bool) *failure {
 	if s.opts.Guests == nil {
 		return nil
@@ -305,7 +305,7 @@ func (s *Server) destroy(vm *simulator.VirtualMachine) *failure {
 
 // remove takes a VM out of the inventory, which the caller holds.
 func (s *Server) remove(ctx *simulator.Context, vm *simulator.VirtualMachine) *failure {
-	// Whatever is attached goes with it, wherever it lies.
+	// All attached disks are deleted with the VM, on any datastore.
 	files := append(disksOf(vm.Config.Hardware.Device), snapshotDisks(ctx, vm)...)
 	var refused *failure
 	err := keepOthers(ctx, vm, func() { refused = s.destroyAll(ctx, vm) })

@@ -27,8 +27,8 @@ func (s *Server) SetPrivileges(privileges ...string) {
 	s.role.Store(&role)
 }
 
-// HasPrivilegeOnEntities tells which privileges the account has. They are the same
-// on all objects.
+// HasPrivilegeOnEntities returns the privileges of the account. They are the
+// same on all objects.
 func (o *operations) HasPrivilegeOnEntities(_ *simulator.Context, req *types.HasPrivilegeOnEntities) soap.HasFault {
 	res := &types.HasPrivilegeOnEntitiesResponse{}
 	for _, entity := range req.Entity {

@@ -30,7 +30,7 @@ func newQueue(perHost, perDatastore int) *queue {
 	return &queue{limits: map[string]int{"HostSystem": perHost, "Datastore": perDatastore}, used: map[ref]int{}}
 }
 
-// join asks for a slot on each object.
+// join requests a slot on each object.
 func (q *queue) join(at []ref) *queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// RenameTask gives a VM or template another name. The simulator's own would
-// wait for the inventory that its caller holds, and so for ever.
+// RenameTask renames a VM or template. The simulator's own implementation would
+// wait for the inventory that its caller holds, and so would never end.
 func (o *operations) RenameTask(ctx *simulator.Context, req *types.Rename_Task) soap.HasFault {
 	body := &methods.Rename_TaskBody{}
 	ref, fault := o.vmTask(ctx, req.This, methodRename, "", "", func(vm *simulator.VirtualMachine) (refused *failure) {

@@ -23,13 +23,14 @@ func (s *Server) registerREST(registry *simulator.Registry) {
 	at := *s.svc.Listen
 	at.Path = vim25.Path
 	patterns, handler := vapisimulator.New(&at, registry)
-	// What is deployed is told where to send its disks.
+	// A deployment gets the address to which it uploads its disks.
 	options := registry.OptionManager()
 	options.Setting = append(options.Setting, &types.OptionValue{Key: "vcsim.server.url", Value: s.svc.Listen.String()})
 	for _, pattern := range patterns {
 		s.svc.Handle(pattern, handler)
 	}
-	// Else it would let in whom it was made with, whatever SetPassword says.
+	// Otherwise it would accept the user with which it was created, regardless of
+	// SetPassword.
 	registry.SessionManager().ValidLogin = s.isAccount
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// RetrieveProperties reads what the account sees.
+// RetrieveProperties reads objects that the account can see.
 func (o *operations) RetrieveProperties(ctx *simulator.Context, req *types.RetrieveProperties) soap.HasFault {
 	body := &methods.RetrievePropertiesBody{}
 	objects, fault := o.read(ctx, req.SpecSet)
@@ -19,7 +19,7 @@ func (o *operations) RetrieveProperties(ctx *simulator.Context, req *types.Retri
 	return body
 }
 
-// RetrievePropertiesEx reads what the account sees.
+// RetrievePropertiesEx reads objects that the account can see.
 func (o *operations) RetrievePropertiesEx(ctx *simulator.Context, req *types.RetrievePropertiesEx) soap.HasFault {
 	body := &methods.RetrievePropertiesExBody{Res: &types.RetrievePropertiesExResponse{}}
 	objects, fault := o.read(ctx, req.SpecSet)

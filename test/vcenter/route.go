@@ -55,8 +55,8 @@ func (o *operations) Lock() {}
 // Unlock does nothing, as Lock.
 func (o *operations) Unlock() {}
 
-// route is asked by the simulator before each call. A session looks its target
-// up again afterwards, so the target itself is changed too.
+// route is called by the simulator before each call. A session looks up its
+// target again afterwards, so the target itself is changed too.
 func (s *Server) route(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
 	if ctx.Session != nil {
 		s.rememberSession(ctx)
@@ -72,8 +72,8 @@ func (s *Server) route(ctx *simulator.Context, method *simulator.Method) (mo.Ref
 		return s.ops, nil
 	}
 	if method.This.Type == "PropertyCollector" {
-		// Only the session's own collector is known to the simulator; what it
-		// reads does not depend on the collector that is asked.
+		// The simulator knows only the session's own collector; the result of a
+		// read does not depend on the collector.
 		method.This = s.svc.Context.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content.PropertyCollector
 	}
 	return nil, nil
@@ -110,7 +110,7 @@ func (s *Server) isAccount(req *types.Login) bool {
 	return user&password == 1
 }
 
-// Login lets the one user in, and says what vCenter says to all others.
+// Login accepts the one user, and returns vCenter's message to all others.
 func (o *operations) Login(ctx *simulator.Context, req *types.Login) soap.HasFault {
 	if !o.s.isAccount(req) {
 		return &methods.LoginBody{Fault_: soapFault(&types.InvalidLogin{})}

@@ -63,7 +63,7 @@ type Server struct {
 	// holds world, so the map is replaced and never changed.
 	hidden atomic.Pointer[map[ref]bool]
 
-	// world covers the inventory: whoever reads or changes it holds it.
+	// world protects the inventory: each reader and writer holds it.
 	world sync.Mutex
 	// busy are VMs with a task under way. Covered by world.
 	busy map[string]string
@@ -189,8 +189,8 @@ func (s *Server) URL() *url.URL {
 // Userinfo are the credentials that are let in.
 func (s *Server) Userinfo() *url.Userinfo { return s.account.Load() }
 
-// SetTaskDelay says how long tasks of a method, such as CloneVM_Task, take
-// from now on; "*" stands for all that were never named.
+// SetTaskDelay sets the duration of the tasks of a method, such as
+// CloneVM_Task, from now on; "*" stands for all methods that were not set.
 func (s *Server) SetTaskDelay(method string, delay time.Duration) {
 	s.delays.set(method, delay)
 }
@@ -223,7 +223,7 @@ func (s *Server) LongPolls() int {
 	return s.counts.all().LongPolls
 }
 
-// ResetRequests starts counting anew.
+// ResetRequests resets the counters of requests.
 func (s *Server) ResetRequests() {
 	s.counts.reset()
 }
@@ -273,8 +273,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveSOAP(w http.ResponseWriter, r *http.Request, method string) {
-	// Encoding reads the inventory too, so the answer is complete before the
-	// lock is given back, and a slow client holds nobody up.
+	// Encoding reads the inventory too, so the response is complete before the
+	// lock is released, and a slow client does not block other clients.
 	answer := &bufferedWriter{header: w.Header(), status: http.StatusOK}
 	if method == methodWaitForUpdates {
 		s.serveLongPoll(answer, r)

@@ -34,7 +34,7 @@ type bench struct {
 	finder *find.Finder
 }
 
-// fast makes tasks short, so that a test waits for what it tests.
+// fast makes tasks short, so that a test waits only for the tested operation.
 var fast = map[string]time.Duration{"CloneVM_Task": 20 * time.Millisecond, "*": 10 * time.Millisecond}
 
 func start(t *testing.T, opts vcenter.Options) *bench {

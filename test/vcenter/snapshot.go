@@ -22,7 +22,7 @@ const (
 	methodConsolidate     = "ConsolidateVMDisks_Task"
 )
 
-// SuspendVMTask stops a VM and keeps what it has in memory.
+// SuspendVMTask stops a VM and keeps its memory.
 func (o *operations) SuspendVMTask(ctx *simulator.Context, req *types.SuspendVM_Task) soap.HasFault {
 	body := &methods.SuspendVM_TaskBody{}
 	ref, fault := o.vmTask(ctx, req.This, methodSuspend, poweredOn, suspended, func(vm *simulator.VirtualMachine) *failure {
@@ -249,7 +249,7 @@ func restore(ctx *simulator.Context, vm *simulator.VirtualMachine, from *types.V
 	return nil
 }
 
-// ConsolidateVMDisksTask merges what removed snapshots left behind.
+// ConsolidateVMDisksTask merges the files that removed snapshots left behind.
 func (o *operations) ConsolidateVMDisksTask(ctx *simulator.Context, req *types.ConsolidateVMDisks_Task) soap.HasFault {
 	body := &methods.ConsolidateVMDisks_TaskBody{}
 	ref, fault := o.vmTask(ctx, req.This, methodConsolidate, "", "", func(vm *simulator.VirtualMachine) *failure {
@@ -265,8 +265,8 @@ func (o *operations) ConsolidateVMDisksTask(ctx *simulator.Context, req *types.C
 	return body
 }
 
-// SetConsolidationNeeded says that a VM's disks have parts of snapshots that
-// were removed.
+// SetConsolidationNeeded sets that a VM's disks contain parts of removed
+// snapshots.
 func (s *Server) SetConsolidationNeeded(id string, needed bool) error {
 	return s.changeVM(id, func(_ *simulator.Context, vm *simulator.VirtualMachine) {
 		vm.Runtime.ConsolidationNeeded = needed

@@ -22,7 +22,7 @@ type (
 	}
 )
 
-// steer serves what changes VMs from outside.
+// steer serves the requests that change VMs without the client under test.
 func (s *Server) steer(mux *http.ServeMux) {
 	byVM := func(pattern string, handler func(id string) http.HandlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { handler(r.PathValue("id"))(w, r) })
@@ -78,7 +78,7 @@ func (c *Control) MigrateVM(ctx context.Context, id, host string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/host", migration{Host: host}, nil)
 }
 
-// SetConnectionState says how vCenter is connected to a VM.
+// SetConnectionState sets the connection state of a VM.
 func (c *Control) SetConnectionState(ctx context.Context, id, state string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/connection", connection{State: state}, nil)
 }
@@ -88,7 +88,7 @@ func (c *Control) SetHostConnected(ctx context.Context, host string, connected b
 	return c.call(ctx, http.MethodPut, "/hosts/"+url.PathEscape(host)+"/connected", stateChange{On: connected}, nil)
 }
 
-// SetToolsRunning says whether VMware Tools run in a VM's guest.
+// SetToolsRunning sets whether VMware Tools run in a VM's guest.
 func (c *Control) SetToolsRunning(ctx context.Context, id string, running bool) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/tools", stateChange{On: running}, nil)
 }
@@ -98,7 +98,7 @@ func (c *Control) AttachDisk(ctx context.Context, id string, disk Disk) error {
 	return c.call(ctx, http.MethodPost, "/vms/"+url.PathEscape(id)+"/disks", disk, nil)
 }
 
-// ReregisterVM registers a VM anew and returns its new reference.
+// ReregisterVM registers a VM again and returns its new reference.
 func (c *Control) ReregisterVM(ctx context.Context, id string) (string, error) {
 	var out answerText
 	err := c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/registration", nil, &out)

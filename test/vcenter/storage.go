@@ -11,9 +11,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// RecommendDatastores recommends the datastores of a cluster of datastores for
-// a clone, the one with the most room first. The simulator knows only requests
-// that say for each disk which cluster it goes to.
+// RecommendDatastores recommends the datastores of a datastore cluster for a
+// clone, the one with the most free space first. The simulator supports only
+// requests that set the datastore cluster of each disk.
 func (o *operations) RecommendDatastores(ctx *simulator.Context, req *types.RecommendDatastores) soap.HasFault {
 	body := &methods.RecommendDatastoresBody{}
 	invalid := func(property string) soap.HasFault {

@@ -14,13 +14,13 @@ import (
 
 var serviceInstance = vim25.ServiceInstance
 
-// work is what a task does. The steps run without the inventory's lock; each
-// takes it where it looks or changes.
+// work is the work of a task. The steps run without the inventory's lock; each
+// takes the lock where it reads or writes.
 type work struct {
 	method        string
 	descriptionID string
 	vm            *simulator.VirtualMachine
-	// on is what the task is on, if that is no VM.
+	// on is the object of the task, if it is not a VM.
 	on mo.Entity
 	// shared tasks may run beside others on the same VM.
 	shared bool
@@ -33,7 +33,7 @@ type work struct {
 	run func(task types.ManagedObjectReference) (types.AnyType, *failure)
 }
 
-// target is what the task is on.
+// target is the object of the task.
 func (w *work) target() mo.Entity {
 	if w.on != nil {
 		return w.on
@@ -152,9 +152,9 @@ func (s *Server) sleep(d time.Duration) bool {
 	}
 }
 
-// inner runs simulator calls whose own tasks nobody is to see: it waits for
-// those tasks and takes them out of the lists of recent ones. The caller holds
-// the inventory, so nobody looks in between.
+// inner runs simulator calls whose own tasks must not be visible: it waits for
+// those tasks and removes them from the lists of recent tasks. The caller holds
+// the inventory, so no request reads the lists meanwhile.
 func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectReference) (types.AnyType, *failure) {
 	manager := taskManager(ctx)
 	listed := slices.Clone(manager.RecentTask)

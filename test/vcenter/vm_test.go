@@ -125,7 +125,8 @@ func TestClonesAreDistinct(t *testing.T) {
 	}
 	b.Expect(ids).To(HaveLen(9))
 
-	// The same name again, after the first is gone, is another VM.
+	// Another VM with the same name, created after the first was deleted, is a
+	// different VM.
 	before := b.vmInfo("one").BIOSUUID
 	old, err := b.finder.VirtualMachine(b.ctx, "/DC0/vm/nova/one")
 	b.Expect(err).NotTo(HaveOccurred())
@@ -295,7 +296,7 @@ func TestGuestReports(t *testing.T) {
 	b.Expect(extraConfig(got)).To(HaveKeyWithValue("guestinfo.local-ipv4", "10.0.0.9"))
 }
 
-// recorder is a Guests that keeps what it was told.
+// recorder is a Guests that records its calls.
 type recorder struct {
 	mu    sync.Mutex
 	calls []string
