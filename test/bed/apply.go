@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// owner is the field manager of what the bed applies.
+// owner is the field manager of the objects that the bed applies.
 const owner = client.FieldOwner("nova-bed")
 
 // parallel is how many objects are applied at once: enough to hide the round
@@ -42,8 +42,7 @@ func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstru
 	return applyAll(ctx, c, rest)
 }
 
-// applyAll applies what can be applied and tells of all that was refused, as
-// kubectl does.
+// applyAll applies all objects and reports all rejected ones, as kubectl does.
 func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	errs := make([]error, len(objects))
 	var group errgroup.Group

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// hostLogs are the files of a host's directory that tell what happened in it.
+// hostLogs are the log files in a host's directory.
 var hostLogs = []string{"console.log", "launch.log", "up/var/log/cloud-init-output.log", "up/var/log/cloud-init.log", "up/var/log/nova-bootstrap.log"}
 
-// CollectArtifacts copies what tells why something went wrong into a
-// directory: logs of programs and hosts, the objects of Cluster API, and
-// events. Secrets stay out. What cannot be had is told in the error and does
-// not keep the rest back.
+// CollectArtifacts copies the data that explains a failure into a directory:
+// logs of programs and hosts, the objects of Cluster API, and events. Secrets
+// are not copied. The error lists the data that could not be read; the rest is
+// copied nevertheless.
 func (b *Bed) CollectArtifacts(ctx context.Context, dir string) error {
 	return errors.Join(
 		b.CollectPrograms(filepath.Join(dir, "programs")),
@@ -44,8 +44,8 @@ func (b *Bed) collectHosts(dir string) error {
 	return b.collectHostsTo(func(name string) string { return filepath.Join(dir, name) })
 }
 
-// collectHostsTo copies the logs of each host to where its name says, if that
-// is anywhere.
+// collectHostsTo copies the logs of each host to the folder that folderOf
+// returns for its name, if it returns one.
 func (b *Bed) collectHostsTo(where func(name string) string) error {
 	disks, err := os.ReadDir(b.Hosts())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,11 +70,11 @@ func (b *Bed) collectHostsTo(where func(name string) string) error {
 	return errors.Join(errs...)
 }
 
-// dump writes what kubectl says of the management cluster into a file.
+// dump writes the output of kubectl for the management cluster into a file.
 func (b *Bed) dump(ctx context.Context, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, b.Program("kubectl"), append([]string{"--kubeconfig", b.Kubeconfig()}, args...)...)
-	// All beds have one address, by which kubectl would keep what it learnt of
-	// another bed's kinds.
+	// All beds have the same address. kubectl caches the kinds of a server by its
+	// address, so it would use the kinds of another bed.
 	cmd.Env = append(os.Environ(), "NO_PROXY=*", "KUBECACHEDIR="+b.layout.path("kubectl"))
 	file, err := os.Create(path)
 	if err != nil {

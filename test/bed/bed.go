@@ -41,16 +41,16 @@ func Providers(hypervisors ...string) []string {
 	return append(providers, "nova-bootstrap", "nova-control-plane")
 }
 
-// Options say what bed to start.
+// Options are the settings of a bed.
 type Options struct {
-	// Name tells beds apart.
+	// Name identifies the bed.
 	Name string
-	// Dir holds the bed's files. Empty means a folder of Cache.
+	// Dir contains the files of the bed. If not set, a folder of Cache is used.
 	Dir string
 	// Log gets a line for each program that has to be built first.
 	Log io.Writer
-	// Progress is told when a step begins, and what it returns is called when
-	// the step has ended. Nil tells nobody.
+	// Progress is called at the start of a step, and the function that it returns
+	// is called at the end of the step. If not set, no progress is reported.
 	Progress func(step string) (ended func(error))
 	// Hypervisors are those to simulate. Nil means vSphere.
 	Hypervisors []string
@@ -85,8 +85,8 @@ type Options struct {
 	Versions []string
 	// Ignition adds IgnitionTemplate to the hypervisors.
 	Ignition bool
-	// Delays are how long things take in the hypervisors, beside their
-	// defaults: tasks of vCenter by method, and what an engine calls timings.
+	// Delays are durations in the hypervisors that differ from the defaults:
+	// tasks of vCenter by method, and timings of an engine.
 	Delays map[string]time.Duration
 	// Late has vCenter report changes 2 seconds late, and the data of guests 10
 	// seconds late, as a real one does.
@@ -106,7 +106,7 @@ func (o Options) variables() map[string]string {
 
 // Bed is a running test bed.
 type Bed struct {
-	// Name tells beds apart.
+	// Name identifies the bed.
 	Name string
 	// Dir holds the bed's files.
 	Dir string
@@ -130,8 +130,8 @@ type Bed struct {
 	empties []*Empty
 }
 
-// Start starts a bed. On failure it takes away what it had started; only logs
-// stay, at the place that the error names.
+// Start starts a bed. If it fails, it stops all that it started; only logs
+// remain, in the folder that the error names.
 func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err := Supported(); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func Open(ctx context.Context, name string) (*Bed, error) {
 	return b, b.healthy(ctx)
 }
 
-// step runs one step of Start and tells its progress.
+// step runs one step of Start and reports its progress.
 func (b *Bed) step(name string, do func() error) error {
 	ended := func(error) {}
 	if b.progress != nil {
@@ -198,7 +198,7 @@ func (b *Bed) step(name string, do func() error) error {
 	return err
 }
 
-// parts is what the steps of Start hand to each other.
+// parts are the results that the steps of Start pass to each other.
 type parts struct {
 	programs map[string]string
 	runner   *host.Runner
@@ -209,8 +209,8 @@ type parts struct {
 
 func (b *Bed) start(ctx context.Context, options Options) error {
 	p := &parts{}
-	// What a failed start left for people to read must not become part of
-	// this one.
+	// Files that a failed start left for inspection must not become part of this
+	// bed.
 	if err := b.layout.clear(); err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 		return err
 	}
 	maps.Copy(p.programs, own)
-	// People are told to use it, so it must stay while the bed does.
+	// The documentation names this file, so it must exist as long as the bed.
 	if err := link(p.programs["kubectl"], b.Program("kubectl")); err != nil {
 		return fmt.Errorf("keeping kubectl: %w", err)
 	}
@@ -437,8 +437,8 @@ func (b *Bed) network() *host.Network {
 	return host.NewNetwork(b.Name, b.layout.path("network"), b.log)
 }
 
-// spawn starts a program in the bed's network and control group, in a session
-// of its own, so that it goes on when this process ends.
+// spawn starts a program in the bed's network and control group, in its own
+// session, so that it continues after this process ends.
 func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 	if err := os.MkdirAll(b.layout.logs(), 0o755); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
@@ -453,7 +453,8 @@ func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 		return fmt.Errorf("starting %s: %w", program, err)
 	}
 	cmd.Dir = b.Dir
-	// Without the proxy of whoever starts the bed: there is no way to it.
+	// The proxy of the user's environment is not used, because it is not
+	// reachable from the bed.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -481,12 +482,12 @@ func (b *Bed) connect() error {
 func (b *Bed) direct(config *rest.Config) {
 	config.Dial = b.Dial
 	config.Proxy = http.ProxyURL(nil)
-	// Warnings would go to the terminal, into the middle of what is there.
+	// Warnings would be printed to the terminal, between other output.
 	config.WarningHandler = rest.NoWarnings{}
 }
 
-// healthy makes the client once the API server serves, since making it
-// already asks for the API's groups.
+// healthy creates the client after the API server is ready, because the
+// creation already requests the API groups.
 func (b *Bed) healthy(ctx context.Context) error {
 	c, err := client.NewWithWatch(b.Config, client.Options{Scheme: env.Scheme()})
 	if err != nil {

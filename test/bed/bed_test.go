@@ -91,7 +91,7 @@ func TestDownAfterACrash(t *testing.T) {
 	g.Expect(b.Kill("vcenter", syscall.SIGKILL)).To(Succeed())
 
 	g.Expect(Down(t.Context(), b.Name)).To(Succeed())
-	// A killed process that nobody has reaped yet has no command line.
+	// A killed process that has not been reaped yet has no command line.
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(apiserver), "cmdline"))
 	g.Expect(errors.Is(err, fs.ErrNotExist) || len(line) == 0).To(BeTrue(), "kube-apiserver still runs")
 	for _, path := range []string{b.Dir, recordPath(b.Name), controlSocket(b.Name, VSphere), "/run/netns/nova-" + b.Name} {

@@ -68,8 +68,8 @@ func link(from, to string) error {
 	return os.WriteFile(to, data, 0o755)
 }
 
-// lock takes a lock that other processes respect, and returns what gives it
-// back.
+// lock takes a lock between processes, and returns the function that releases
+// it.
 func lock(path string) (func(), error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

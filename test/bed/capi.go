@@ -30,7 +30,7 @@ const (
 // Options.Providers.
 func KubeadmProviders() []string { return []string{KubeadmBootstrap, KubeadmControlPlane} }
 
-// capiManager is what differs between Cluster API's managers.
+// capiManager contains the differences between Cluster API's managers.
 type capiManager struct {
 	// tool is the folder of hack/tools that pins its module, where that is not
 	// Cluster API itself as this project has it.

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// withCAPV puts the kinds of CAPV into what was generated for vSphere, where
-// the cluster is to have them. Everything that they ask for the template says
-// too, in the words of this project.
+// withCAPV replaces the generated objects for vSphere by the kinds of CAPV, if
+// the cluster uses them. The template contains all settings that they require,
+// under the names of this project.
 func withCAPV(objects []*unstructured.Unstructured, c Cluster) error {
 	if !c.CAPV {
 		return nil

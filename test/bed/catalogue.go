@@ -43,8 +43,8 @@ func (b *Bed) PublishCatalogue(ctx context.Context, tag string) error {
 	return b.Publish(ctx, catalogueRepository, tag, files)
 }
 
-// CatalogueSet is what of the catalogue's base set can run on hosts, from the
-// bed's own Git server. It takes all Clusters of a namespace.
+// CatalogueSet returns the part of the catalog's base set that can run on
+// hosts, from the bed's own Git server. It selects all Clusters of a namespace.
 func (b *Bed) CatalogueSet(namespace, tag string) (*addonsv1.NovaModuleSet, error) {
 	base, err := catalogue.Set(catalogue.Base)
 	if err != nil {

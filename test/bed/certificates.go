@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificates does what cert-manager would, of which an Empty has the
-// definitions only: it issues what a Certificate asks for from the bed's
-// authority, and tells webhooks of that authority.
+// certificates does the work of cert-manager, of which an Empty has only the
+// CRDs: it issues the Certificates with the bed's CA, and sets this CA in
+// webhooks.
 type certificates struct {
 	cluster *Empty
 	// injected are the objects that know the authority, by UID and generation.
@@ -51,7 +51,7 @@ func (c *certificates) sync(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// issue makes the Secret that a Certificate asks for.
+// issue creates the Secret of a Certificate.
 func (c *certificates) issue(ctx context.Context, certificate *unstructured.Unstructured) error {
 	name, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
 	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")

@@ -32,12 +32,13 @@ const providerVersion = "v0.1.0"
 //go:embed overlay/*.yaml
 var overlay embed.FS
 
-// Cluster says what tenant cluster to make.
+// Cluster contains the settings of a workload cluster.
 type Cluster struct {
 	// Name and Namespace name it.
 	Name      string
 	Namespace string
-	// Hypervisor is what its machines run on. Empty means the bed's first.
+	// Hypervisor is the hypervisor of its machines. If not set, it is the first
+	// one of the bed.
 	Hypervisor string
 	// ControlPlanes and Workers are the numbers of machines.
 	ControlPlanes int
@@ -54,7 +55,7 @@ type Cluster struct {
 	CAPV bool
 	// BaseDomain is the domain that Nova DNS serves. Empty serves none.
 	BaseDomain string
-	// Version is its version of Kubernetes. Empty means KubernetesVersion.
+	// Version is its version of Kubernetes. If not set, it is KubernetesVersion.
 	Version string
 	// Variables replace those that the bed gives to the cluster template.
 	Variables map[string]string
@@ -83,8 +84,8 @@ const IgnitionTemplate = templatePrefix + "ignition"
 // VersionTemplate is the template of VMs with a version of Kubernetes.
 func VersionTemplate(version string) string { return templatePrefix + version }
 
-// Create makes a tenant cluster the way a person does: credentials first, then
-// what clusterctl generates. It does not wait.
+// Create creates a workload cluster in the same way as a user: first the
+// credentials, then the objects that clusterctl generates. It does not wait.
 func (b *Bed) Create(ctx context.Context, c Cluster) error {
 	objects, err := b.Generate(ctx, c)
 	if err != nil {
@@ -120,8 +121,9 @@ func (b *Bed) Credentials(ctx context.Context, c Cluster) error {
 	return nil
 }
 
-// Generate returns what "clusterctl generate cluster" makes of the product's
-// template, with what only the hosts of a bed need merged over it.
+// Generate returns the objects that "clusterctl generate cluster" creates from
+// the product's template, with the settings that only the hosts of a bed need
+// merged over them.
 func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstructured, error) {
 	programs, err := tools.Paths(ctx, b.log, "clusterctl")
 	if err != nil {
@@ -174,8 +176,8 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 	return objects, errors.Join(withKubeadm(objects, c), withCAPV(objects, c))
 }
 
-// Variables are what the cluster templates ask for: what is so of the bed, and
-// what the cluster says itself.
+// Variables are the variables of the cluster templates: values that depend on
+// the bed, and values of the cluster.
 func (b *Bed) Variables(ctx context.Context, c Cluster) (map[string]string, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
@@ -190,8 +192,8 @@ func (b *Bed) Variables(ctx context.Context, c Cluster) (map[string]string, erro
 	return variables, nil
 }
 
-// Suit reads what "clusterctl generate cluster" wrote and merges over it what
-// only the hosts of a bed need.
+// Suit parses the output of "clusterctl generate cluster" and merges the
+// settings that only the hosts of a bed need over it.
 func Suit(manifest []byte, c Cluster) ([]*unstructured.Unstructured, error) {
 	objects, err := parse(manifest)
 	if err != nil {
@@ -200,8 +202,8 @@ func Suit(manifest []byte, c Cluster) ([]*unstructured.Unstructured, error) {
 	return objects, suitHosts(objects, c)
 }
 
-// suitHosts merges what only the hosts of a bed need into the objects that
-// describe nodes.
+// suitHosts merges the settings that only the hosts of a bed need into the
+// objects that describe nodes.
 func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 	for _, object := range objects {
 		var err error
@@ -226,7 +228,7 @@ func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 	return nil
 }
 
-// ClassVariables are the variables of a cluster class that give its nodes what
+// ClassVariables are the variables of a cluster class with the settings that
 // only the hosts of a bed need.
 func ClassVariables() (map[string]any, error) {
 	controlPlane, node := &unstructured.Unstructured{Object: map[string]any{}}, &unstructured.Unstructured{Object: map[string]any{}}

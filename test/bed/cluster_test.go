@@ -73,8 +73,8 @@ func TestAPIServerTakesGeneratedCluster(t *testing.T) {
 	}
 }
 
-// TestOverlayKeepsTheTemplate fails when the overlay replaces what it should
-// add to.
+// TestOverlayKeepsTheTemplate fails if the overlay replaces fields instead of
+// adding to them.
 func TestOverlayKeepsTheTemplate(t *testing.T) {
 	g := NewWithT(t)
 	for _, object := range generated(t, Cluster{Name: "demo", Namespace: "tenants", Hypervisor: VSphere, ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}) {

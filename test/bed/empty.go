@@ -25,12 +25,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// Empty is a management cluster that begins with nothing in it: a person's own
-// tools install Cluster API and providers. It is a machine of its own in the
-// bed's network, with one Node whose pods are processes.
+// Empty is an empty management cluster, into which the user's own tools install
+// Cluster API and providers. It has its own address in the bed's network, and
+// one Node whose pods are processes.
 type Empty struct {
-	// Bed is the bed as seen with this management cluster as its own: what
-	// reads or writes the management cluster does so here.
+	// Bed is the bed with this cluster as its management cluster: functions that
+	// read or write the management cluster use this one.
 	*Bed
 	// Address is where its API server listens.
 	Address string
@@ -57,7 +57,7 @@ func emptyFlags(process supervisor.Process, address string) supervisor.Process {
 }
 
 // StartEmpty starts an empty management cluster at an address, 10.77.0.2 to
-// 10.77.0.9. Programs are what its pods may run.
+// 10.77.0.9. Programs are the programs that its pods may run.
 func (b *Bed) StartEmpty(ctx context.Context, name, address string, programs Programs) (*Empty, error) {
 	e := &Empty{Address: address, layout: layout(b.layout.path("management", name))}
 	e.Bed = &Bed{Name: b.Name, Dir: b.Dir, hypervisors: b.hypervisors, layout: b.layout, log: b.log}
@@ -121,8 +121,8 @@ func (e *Empty) serve(ctx context.Context, ca *authority, names ...string) error
 	return await(ctx, 2*time.Minute, "waiting for its API server", e.healthy)
 }
 
-// enter starts the supervisor in a network namespace of its own, and joins that
-// to the bed's bridge. It goes when the last process in it does.
+// enter starts the supervisor in a new network namespace, and connects that to
+// the bed's bridge. The namespace is removed when its last process ends.
 func (e *Empty) enter(ctx context.Context, plan string) error {
 	if err := os.MkdirAll(e.layout.logs(), 0o755); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
@@ -153,9 +153,9 @@ exec "$0" run "$2"`, program, e.Address, plan)
 	return await(ctx, time.Minute, "joining the network", func(context.Context) error { return e.wire() })
 }
 
-// wire puts a wire between the cluster's namespace and the bridge. It fails
-// while the namespace is still that of this process, or the bed's: the
-// supervisor goes through both before it has one of its own.
+// wire connects the cluster's namespace to the bridge. It fails while the
+// supervisor is still in the namespace of this process or of the bed: it uses
+// both before it has its own.
 func (e *Empty) wire() error {
 	own, err := os.Readlink(e.netns())
 	if err != nil {

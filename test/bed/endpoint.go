@@ -23,8 +23,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// EndpointCheck returns a check that asks a tenant's API server, at its
-// endpoint and over a new connection, whether it is ready.
+// EndpointCheck returns a check that requests the readiness of a workload
+// cluster's API server, at its endpoint and over a new connection.
 func (b *Bed) EndpointCheck(ctx context.Context, c Cluster) (func(context.Context) error, error) {
 	config, err := b.TenantConfig(ctx, c.Key())
 	if err != nil {
@@ -68,8 +68,8 @@ func (b *Bed) EndpointHolder(ctx context.Context, c Cluster) (string, error) {
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// Etcd asks the etcd members of a tenant themselves, past API servers and
-// providers, also while the management cluster does not answer.
+// Etcd queries the etcd members of a workload cluster directly, without API
+// servers and providers, also while the management cluster does not respond.
 type Etcd struct {
 	bed     *Bed
 	cluster Cluster
@@ -96,7 +96,7 @@ func (b *Bed) Etcd(ctx context.Context, c Cluster) (*Etcd, error) {
 	}}, nil
 }
 
-// Health asks all members that have a machine.
+// Health queries all members that have a machine.
 func (e *Etcd) Health(ctx context.Context) (*etcd.Health, error) {
 	dial, nodes := e.reach(ctx)
 	return etcd.Observe(ctx, dial, e.tls, nodes)

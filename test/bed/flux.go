@@ -19,8 +19,8 @@ import (
 // AddonProvider is the manager that needs Flux.
 const AddonProvider = "nova-addon"
 
-// fluxResources are the controllers of Flux that a bed runs, and what each of
-// them watches.
+// fluxResources are the controllers of Flux that a bed runs, with the kinds
+// that they watch.
 var fluxResources = map[string]string{
 	"source-controller":    "gitrepositories",
 	"kustomize-controller": "kustomizations",
@@ -32,7 +32,7 @@ var fluxControllers = []string{"source-controller", "kustomize-controller", "hel
 
 func isFlux(name string) bool { return slices.Contains(fluxControllers, name) }
 
-// fluxStorage is where source-controller serves what it fetched.
+// fluxStorage is the address at which source-controller serves its artifacts.
 const fluxStorage = "127.0.0.1:9690"
 
 // fluxOverlay writes a kustomization of a controller's own manifests. Its
@@ -95,8 +95,8 @@ func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstru
 	return m, objects, os.MkdirAll(data, 0o755)
 }
 
-// fluxFlags let a controller of Flux share an address with others. Below data
-// is what it fetched.
+// fluxFlags let several controllers of Flux share an address. Artifacts are
+// stored below data.
 func fluxFlags(name, health, metrics, data string) []string {
 	flags := []string{"health-addr=" + health, "metrics-addr=" + metrics, "events-addr="}
 	if name == "source-controller" {
@@ -105,7 +105,7 @@ func fluxFlags(name, health, metrics, data string) []string {
 	return flags
 }
 
-// fluxSettings are what the guides tell an administrator to set.
+// fluxSettings are the settings that the guides recommend to an administrator.
 func fluxSettings(name string) []string {
 	if name == "source-controller" {
 		return nil
@@ -113,7 +113,8 @@ func fluxSettings(name string) []string {
 	// A tenant's objects may not reach into other namespaces.
 	settings := []string{"no-cross-namespace-refs=true", "requeue-dependency=5s"}
 	if name == "kustomize-controller" {
-		// A commit that mends something is not to wait for what it mends.
+		// A commit that fixes a failure must not wait for the failed
+		// reconciliation.
 		settings = append(settings, "feature-gates=CancelHealthCheckOnNewRevision=true")
 	}
 	return settings

@@ -8,8 +8,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// Exec runs a command in the host of a VM and returns what it wrote to its
-// standard output, without the white space around it.
+// Exec runs a command in the host of a VM and returns its standard output
+// without surrounding white space.
 func (b *Bed) Exec(ctx context.Context, vm string, args ...string) (string, error) {
 	out, err := host.Exec(ctx, b.Name, b.Hosts(), vm, args...)
 	return strings.TrimSpace(string(out)), err

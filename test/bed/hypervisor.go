@@ -19,11 +19,11 @@ const (
 // Hypervisors are the names of all hypervisors that a bed can simulate.
 func Hypervisors() []string { return []string{VSphere, ZVirt} }
 
-// Facts are what is the same of a hypervisor in every bed.
+// Facts are the properties of a hypervisor that are the same in every bed.
 type Facts struct {
 	// Name is VSphere or ZVirt.
 	Name string
-	// Title is what people call its server.
+	// Title is the usual name of its server.
 	Title string
 	// Provider is the name of its infrastructure provider.
 	Provider string
@@ -55,7 +55,7 @@ func FactsOf(name string) (Facts, error) {
 
 // Hypervisor is a simulated hypervisor of a bed, as those who run it have it.
 type Hypervisor interface {
-	// Facts are what is the same in every bed.
+	// Facts are the properties that are the same in every bed.
 	Facts() Facts
 	// Credentials are the only ones it takes, as a Secret has them.
 	Credentials() (map[string]string, error)
@@ -89,7 +89,7 @@ type Troublemaker interface {
 	SetFull(ctx context.Context, full bool) error
 }
 
-// Meter counts what a hypervisor is asked.
+// Meter counts the requests to a hypervisor.
 type Meter interface {
 	// Requests are the requests since the start or the last reset.
 	Requests(ctx context.Context) (map[string]int, error)
@@ -97,7 +97,7 @@ type Meter interface {
 	ResetRequests(ctx context.Context) error
 }
 
-// simulation is what a bed needs to run a hypervisor.
+// simulation contains the functions with which a bed runs a hypervisor.
 type simulation interface {
 	// write writes the settings of the process.
 	write(s simulated) error
@@ -105,11 +105,11 @@ type simulation interface {
 	process(program string) supervisor.Process
 	// serves fails until it does.
 	serves(ctx context.Context) error
-	// variables are what the cluster template asks for.
+	// variables are the variables of the cluster template.
 	variables(ctx context.Context) (map[string]string, error)
 }
 
-// simulated says how a simulated hypervisor is to be.
+// simulated contains the settings of a simulated hypervisor.
 type simulated struct {
 	// runner boots a host for each VM. Without one VMs are only states.
 	runner *host.Runner

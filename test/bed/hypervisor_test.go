@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestHypervisorsHaveOneFace does to each hypervisor what suites do, behind the
-// providers' back. VMs need no hosts for that.
+// TestHypervisorsHaveOneFace performs the operations of suites on each
+// hypervisor, without the providers. VMs need no hosts for that.
 func TestHypervisorsHaveOneFace(t *testing.T) {
 	g := NewWithT(t)
 	const name = "bed-test-h"

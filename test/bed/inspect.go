@@ -23,8 +23,8 @@ func (b *Bed) Kubeconfig() string { return b.layout.kubeconfig("admin") }
 // Program is the path of a program that the bed brought along.
 func (b *Bed) Program(name string) string { return b.layout.path("bin", name) }
 
-// Inside calls do on a thread that is in the bed's network namespace: what it
-// starts can reach all of the bed's servers.
+// Inside calls do on a thread in the bed's network namespace, so that do can
+// connect to all servers of the bed.
 func (b *Bed) Inside(do func() error) error { return inNamespace(b.network().Netns(), do) }
 
 // Pid returns the process ID of a program, for instance of a manager.
@@ -43,8 +43,8 @@ func (b *Bed) Kill(name string, signal syscall.Signal) error {
 	return nil
 }
 
-// Lose ends the management cluster for good, with its managers and Flux. What
-// is not in it goes on: hypervisors, hosts and the server of repositories.
+// Lose destroys the management cluster, with its managers and Flux. All else
+// continues to run: hypervisors, hosts and the server of repositories.
 func (b *Bed) Lose() error {
 	kept := []string{sourcesName}
 	simulations, err := b.simulations()

@@ -16,8 +16,8 @@ const (
 	kubeadmVersion    = "v1beta2"
 )
 
-// withKubeadm puts Cluster API's own kinds into what was generated, where the
-// cluster is to have them.
+// withKubeadm replaces generated objects by Cluster API's own kinds, if the
+// cluster uses them.
 func withKubeadm(objects []*unstructured.Unstructured, c Cluster) error {
 	for _, object := range objects {
 		var err error

@@ -52,8 +52,8 @@ func TestKubeadmTakesThePlaceOfNova(t *testing.T) {
 	g.Expect(seen).NotTo(Or(HaveKey("NovaControlPlane"), HaveKey("NovaConfigTemplate")))
 }
 
-// TestCAPVTakesThePlaceOfNova fails when a reference leads to a kind that is
-// not there, or when what CAPV needs is not in the template.
+// TestCAPVTakesThePlaceOfNova fails if a reference names a kind that is not
+// there, or if a setting that CAPV needs is not in the template.
 func TestCAPVTakesThePlaceOfNova(t *testing.T) {
 	g := NewWithT(t)
 	c := Cluster{

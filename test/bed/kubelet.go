@@ -27,13 +27,13 @@ const nodeName = "bed"
 const (
 	// kubeletPeriod is how often the kubelet looks.
 	kubeletPeriod = 250 * time.Millisecond
-	// patience is how long a process may take to end when it is asked to.
+	// patience is the timeout for a process to end after the request.
 	patience = 5 * time.Second
 )
 
-// Programs are what stands for container images: the path of the program that
-// an image, named as a pod names it, would run. An empty path is an image that
-// cannot be pulled.
+// Programs replace container images: the path of the program that an image,
+// with its name in a pod, would run. An empty path is an image that cannot be
+// pulled.
 type Programs func(image string) string
 
 // kubelet runs the pods of an Empty: each first container as a process, with
@@ -62,7 +62,7 @@ type pod struct {
 func (k *kubelet) run(ctx context.Context) {
 	certificates := &certificates{cluster: k.cluster}
 	for pause(ctx, kubeletPeriod) == nil {
-		// What fails is tried again, and the log says what it was.
+		// A failure is retried, and the log contains it.
 		if err := errors.Join(k.sync(ctx), certificates.sync(ctx)); err != nil && ctx.Err() == nil {
 			k.log(err)
 		}
@@ -192,7 +192,8 @@ func (k *kubelet) start(ctx context.Context, object *corev1.Pod, p *pod, program
 	return nil
 }
 
-// variables are those of a container, with what they say of its pod.
+// variables are the environment variables of a container, with the fields of
+// its pod.
 func variables(object *corev1.Pod, container *corev1.Container) []string {
 	fields := map[string]string{
 		"metadata.name": object.Name, "metadata.namespace": object.Namespace, "metadata.uid": string(object.UID),
@@ -222,7 +223,7 @@ func (k *kubelet) account(ctx context.Context, object *corev1.Pod, dir string) (
 	})
 }
 
-// mounts writes the Secrets that a pod mounts, and returns where each goes.
+// mounts writes the Secrets that a pod mounts, and returns their paths.
 func (k *kubelet) mounts(ctx context.Context, object *corev1.Pod, dir string) (map[string]string, error) {
 	mounts := map[string]string{}
 	for _, volume := range object.Spec.Volumes {
@@ -259,8 +260,8 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// report tells the API server whether the pod runs and is ready, if that has
-// changed.
+// report reports to the API server whether the pod runs and is ready, if that
+// has changed.
 func (k *kubelet) report(ctx context.Context, object *corev1.Pod, p *pod) error {
 	ready := p.answers(ctx, k.cluster)
 	if object.Status.Phase == corev1.PodRunning && ready == p.ready {
@@ -291,7 +292,7 @@ func (k *kubelet) report(ctx context.Context, object *corev1.Pod, p *pod) error 
 	return nil
 }
 
-// answers says whether the process answers its readiness probe.
+// answers reports whether the readiness probe of the process succeeds.
 func (p *pod) answers(ctx context.Context, e *Empty) bool {
 	httpClient := http.Client{Timeout: time.Second, Transport: &http.Transport{DialContext: e.Dial, DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", http.NoBody)
@@ -315,7 +316,7 @@ func (p *pod) ended() bool {
 	}
 }
 
-// end asks the process to end, and ends it if it does not.
+// end requests the process to end, and kills it after a timeout.
 func (p *pod) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(patience)

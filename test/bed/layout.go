@@ -31,8 +31,8 @@ func (l layout) kubeconfig(user string) string { return l.path("kubeconfigs", us
 // entries are all that a bed puts into its directory.
 var entries = []string{"bin", "engine", "etcd", "flux", "hosts", "kubeconfigs", "kubectl", "logs", "management", "network", "pids", "pki", "plan.json", "pods", "repository", "sources", "vcenter"}
 
-// clear removes what a bed put there, and the directory unless somebody else
-// uses it too.
+// clear removes the files that a bed created in the directory, and the
+// directory if it is empty then.
 func (l layout) clear() error {
 	if l == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Its complaint that nobody takes its logs would hide the failures.
+	// The message that no logger is set would hide the failures.
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }

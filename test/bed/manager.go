@@ -45,8 +45,8 @@ type manager struct {
 	watches authorizationv1.ResourceAttributes
 }
 
-// takeManager splits components into what is applied and the manager that its
-// Deployment describes.
+// takeManager splits components into the objects to apply and the manager that
+// its Deployment describes.
 func takeManager(name string, index int, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
 	m, rest, err := takeDeployment(name, components)
 	if err != nil {
@@ -60,8 +60,8 @@ func takeManager(name string, index int, components []*unstructured.Unstructured
 	return m, rest, nil
 }
 
-// takeDeployment takes the Deployment out of components, since nothing runs
-// pods here, and what belongs to cert-manager and the pod network.
+// takeDeployment removes the Deployment from components, because nothing runs
+// pods here, and the objects for cert-manager and the pod network.
 func takeDeployment(name string, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
 	m := manager{name: name}
 	var rest []*unstructured.Unstructured
@@ -135,10 +135,10 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 	}
 }
 
-// awaitRoles waits until the API server grants the manager what its roles say.
-// It learns of new roles with a delay, the longer where one is put together
-// from others, and a manager that is refused at its start waits for seconds
-// until it tries again.
+// awaitRoles waits until the API server grants the permissions in the roles of
+// the manager. The API server reads new roles with a delay, which is longer for
+// aggregated roles, and a manager whose first request is rejected waits for
+// seconds until it retries.
 func (m manager) awaitRoles(ctx context.Context, c client.Client) error {
 	return await(ctx, time.Minute, "waiting for roles of "+m.name, func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -155,8 +155,8 @@ func (m manager) awaitRoles(ctx context.Context, c client.Client) error {
 	})
 }
 
-// admit gives the manager a token of its own service account, so that it can
-// do what its roles allow and no more.
+// admit gives the manager a token of its own service account, so that it has
+// the permissions of its roles only.
 func (m manager) admit(ctx context.Context, l layout, c client.Client, ca []byte) error {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = m.namespace, m.serviceAccount
@@ -184,7 +184,7 @@ func (m manager) admit(ctx context.Context, l layout, c client.Client, ca []byte
 	return nil
 }
 
-// ready waits until the manager says it is ready.
+// ready waits until the manager reports that it is ready.
 func (b *Bed) ready(ctx context.Context, m manager) error {
 	return await(ctx, 2*time.Minute, "waiting for "+m.name, func(ctx context.Context) error { return b.answers(ctx, m) })
 }

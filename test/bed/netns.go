@@ -11,9 +11,9 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// inNamespace calls do on a thread that is in the named network namespace.
-// Programs that do starts, and sockets that it makes, belong there; what it
-// leaves to other goroutines does not.
+// inNamespace calls do on a thread in the named network namespace. Programs
+// that do starts, and sockets that it creates, are in that namespace; other
+// goroutines are not.
 func inNamespace(name string, do func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pod is one controller manager that runs the way its Deployment says, beside
-// an API server that no bed belongs to.
+// Pod is one controller manager that runs with the settings of its Deployment,
+// with an API server that belongs to no bed.
 type Pod struct {
-	// Objects are what its components install beside the Deployment. Webhooks
-	// are called at 127.0.0.1:9443.
+	// Objects are the objects that its components install in addition to the
+	// Deployment. Webhooks are called at 127.0.0.1:9443.
 	Objects []*unstructured.Unstructured
 	// Health is host:port of /readyz.
 	Health string
@@ -111,7 +111,7 @@ func aggregate(objects []*unstructured.Unstructured) error {
 	return errors.Join(errs...)
 }
 
-// selects tells which selectors select a role.
+// selects returns the selectors that select a role.
 func selects(role *rbacv1.ClusterRole) func(metav1.LabelSelector) bool {
 	return func(s metav1.LabelSelector) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&s)

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeGiB is the disk space that a cold start needs: build caches, what hosts
-// boot from, and the disks of a few hosts.
+// freeGiB is the disk space that a cold start needs: build caches, the images
+// from which hosts boot, and the disks of a few hosts.
 const freeGiB = 10
 
-// commands are what a bed runs and cannot install itself.
+// commands are the programs that a bed runs and cannot install itself.
 var commands = []string{"go", "unshare", "nsenter", "mount"}
 
-// Supported says in words why no bed can run on this machine.
+// Supported returns the reason why no bed can run on this computer.
 func Supported() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("the test bed needs Linux, this is %s", runtime.GOOS)
@@ -39,8 +39,8 @@ func Supported() error {
 	return enoughDisk(Cache(), freeGiB)
 }
 
-// enoughDisk fails when the file system of a directory, which need not exist
-// yet, has less space than said.
+// enoughDisk fails if the file system of a directory, which need not exist yet,
+// has less free space than required.
 func enoughDisk(dir string, gib uint64) error {
 	for {
 		var stat unix.Statfs_t

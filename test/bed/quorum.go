@@ -37,12 +37,12 @@ type QuorumWatch struct {
 type Loss struct {
 	Quorum
 
-	// Load is what the machine had to do then: hosts that starve lose their
-	// quorum too.
+	// Load is the load of the computer at that time: hosts without processor time
+	// lose their quorum too.
 	Load string
 }
 
-// String says when and how.
+// String returns the time and the circumstances.
 func (l Loss) String() string {
 	return fmt.Sprintf("%s: %d of %d voters answered, load %s", l.At.Format(time.TimeOnly), l.Answering, l.Voters, l.Load)
 }
@@ -57,7 +57,7 @@ func load() string {
 	return average
 }
 
-// Quorum is what a look at etcd showed.
+// Quorum is the result of a query of etcd.
 type Quorum struct {
 	At time.Time
 	// Voters are the members that vote, Answering those of them that answer.
@@ -92,7 +92,8 @@ func WatchQuorum(ctx context.Context, members *Etcd) *QuorumWatch {
 	return w
 }
 
-// look counts. Where nobody answers nothing is known of the voters.
+// look counts the members. If no member responds, the number of voters is not
+// known.
 func look(health *etcd.Health, err error) Quorum {
 	q := Quorum{At: time.Now()}
 	if err != nil {

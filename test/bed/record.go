@@ -18,12 +18,12 @@ const records = "/run/nova-beds"
 // ErrExists is returned by Start for the name of a bed that was not ended.
 var ErrExists = errors.New("exists already: end it first (make quickstart-down, or novabed down --name)")
 
-// record is what Down and Open need to know of a bed.
+// record contains the data of a bed for Down and Open.
 type record struct {
 	Name        string   `json:"name"`
 	Dir         string   `json:"dir"`
 	Hypervisors []string `json:"hypervisors"`
-	// Unmanaged says that there is no management cluster to connect to.
+	// Unmanaged means that there is no management cluster to connect to.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// settings say what the process of a hypervisor runs. They hold a password, so
-// their file is for root only.
+// settings are the settings of a hypervisor's process. They contain a password,
+// so only root can read their file.
 type settings[C any] struct {
 	Server C `json:"server"`
 	// Runner is missing where VMs are only states.

@@ -42,9 +42,9 @@ func (b *Bed) Machines(ctx context.Context, c Cluster) (controlPlane, workers []
 	return controlPlane, workers, nil
 }
 
-// Settled fails unless a cluster is what its objects ask for, with so many
-// machines, and healthy: it is seen at the objects, in the tenant, in its etcd
-// and at the hypervisor.
+// Settled fails unless a cluster matches its spec, has a number of machines,
+// and is healthy. It checks the objects, the workload cluster, its etcd and the
+// hypervisor.
 func (b *Bed) Settled(ctx context.Context, c Cluster) error {
 	controlPlane, workers, err := b.Machines(ctx, c)
 	if err != nil {

@@ -34,7 +34,7 @@ const sourcesName = "sources"
 // that follows another reads the same URLs.
 const sourcesAddress = host.Gateway + ":9980"
 
-// sourcesDir holds what is served.
+// sourcesDir contains the served files.
 func (b *Bed) sourcesDir() string { return b.layout.path("sources") }
 
 func (b *Bed) sourcesProcess(program string) supervisor.Process {
@@ -76,8 +76,8 @@ func RunSources(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Repository returns where on disk a Git repository is that is served at
-// GitURL: what people clone and push to. It makes an empty one if there is none.
+// Repository returns the path on disk of a Git repository that is served at
+// GitURL, for clone and push. It creates an empty repository if there is none.
 func (b *Bed) Repository(ctx context.Context, repository string) (string, error) {
 	bare := filepath.Join(b.sourcesDir(), "git", repository+".git")
 	if _, err := os.Stat(bare); errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +145,7 @@ func (b *Bed) Publish(ctx context.Context, repository, tag string, files map[str
 	return nil
 }
 
-// git runs Git without the settings of whoever runs the bed.
+// git runs Git without the settings of the current user.
 func git(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=bed", "-c", "user.email=bed@localhost"}, args...)...)
 	cmd.Dir = dir

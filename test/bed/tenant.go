@@ -15,7 +15,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-// probe asks a path of an API server and fails unless the answer is good.
+// probe requests a path of an API server and fails unless the response is a
+// success.
 func probe(ctx context.Context, config *rest.Config, path string) error {
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

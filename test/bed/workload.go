@@ -33,8 +33,8 @@ const (
 	refreshInterval = 2 * time.Second
 )
 
-// workloadCorefile answers GET /health, and goes on for a while after it was
-// told to end: whoever balances has to hear of it first.
+// workloadCorefile answers GET /health, and continues to serve for a while
+// after a termination request, until load balancers have detected it.
 const workloadCorefile = ".:1053 {\n  health :8080 {\n    lameduck 5s\n  }\n}\n"
 
 // Workload is a service in a tenant that is reached from outside, at a port of
@@ -129,7 +129,7 @@ func workloadObjects(image string) []client.Object {
 	}
 }
 
-// Check asks the service once. It fails if no node answers in time.
+// Check sends one request to the service. It fails if no node responds in time.
 func (w *Workload) Check(ctx context.Context) error {
 	nodes := w.targets(ctx)
 	err := fmt.Errorf("no workers of %s are known", w.cluster.Name)

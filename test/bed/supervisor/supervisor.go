@@ -41,12 +41,12 @@ type Process struct {
 	Env []string `json:"env,omitempty"`
 	// After are files that must exist before it is started.
 	After []string `json:"after,omitempty"`
-	// Once says that it is not started again: its state would be lost, and a
-	// fresh one would only hide that.
+	// Once means that the program is not restarted: its state would be lost, and
+	// a new state would only hide that.
 	Once bool `json:"once,omitempty"`
 }
 
-// Plan is what a supervisor keeps running.
+// Plan contains the programs that a supervisor keeps running.
 type Plan struct {
 	// Logs is the directory of the log files.
 	Logs string `json:"logs"`
@@ -150,7 +150,7 @@ func runOnce(ctx context.Context, plan Plan, p Process) error {
 	}
 }
 
-// Pid returns the process ID of a program, as its pid file says.
+// Pid returns the process ID of a program from its pid file.
 func Pid(dir, name string) (int, error) {
 	data, err := os.ReadFile(filepath.Join(dir, name+".pid"))
 	if err != nil {

@@ -47,8 +47,8 @@ func TestKilledProgramIsStartedAgain(t *testing.T) {
 	g.Eventually(pidOf(dir), 5*time.Second).ShouldNot(Equal(first))
 }
 
-// TestPidFiles: whoever ends all of it finds the supervisor apart from its
-// programs, since it has to be ended first.
+// TestPidFiles checks that the supervisor can be distinguished from its
+// programs, because it must be ended first.
 func TestPidFiles(t *testing.T) {
 	g := NewWithT(t)
 	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
