@@ -23,7 +23,7 @@ import (
 )
 
 var _ = Describe("Bootstrap data", func() {
-	It("lets exactly one of three machines initialise", func(ctx SpecContext) {
+	It("allows exactly one of three machines to initialize the cluster", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -47,7 +47,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(modes).To(Equal(map[string]int{"Init": 1, "JoinControlPlane": 2}))
 	})
 
-	It("makes a worker's data without a running API server", func(ctx SpecContext) {
+	It("creates a worker's data without a running API server", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		cluster := b.cluster(ctx, "blue")
@@ -72,7 +72,7 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretCreated"))
 	})
 
-	It("waits for what it needs, one after the other, and goes on at once", func(ctx SpecContext) {
+	It("waits for its inputs one after another and continues immediately", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		cluster := b.bareCluster(ctx, "blue")
@@ -112,7 +112,7 @@ var _ = Describe("Bootstrap data", func() {
 		b.patchMachine(ctx, machine, func() { machine.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
 		booted, err := b.secret(ctx, "w-1")()
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(b.secret(ctx, "w-1")).Should(HaveField("Data", Not(Equal(booted.Data))), "who reads it late finds it fresh")
+		Eventually(b.secret(ctx, "w-1")).Should(HaveField("Data", Not(Equal(booted.Data))), "a late reader gets a fresh certificate")
 
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
 		used := HaveField("Data", HaveKeyWithValue("value", []byte("The machine has joined with this bootstrap data, so it was removed.\n")))
@@ -133,7 +133,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(b.secret(ctx, "cp-1")()).To(HaveField("ResourceVersion", init.ResourceVersion), "data without credentials is not renewed")
 	})
 
-	It("makes deleted data again, in the same mode, until the machine has joined", func(ctx SpecContext) {
+	It("recreates deleted data in the same mode until the machine has joined", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -156,7 +156,7 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
 	})
 
-	It("says what is malformed and goes on when it is mended", func(ctx SpecContext) {
+	It("reports a malformed template and continues after it is fixed", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -178,7 +178,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(files(secret)).To(HaveKeyWithValue("/etc/motd", "blue"))
 	})
 
-	It("says which Secret or ConfigMap is missing and goes on when it is there", func(ctx SpecContext) {
+	It("reports a missing Secret or ConfigMap and continues after it is created", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -207,7 +207,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(files(data)).To(And(HaveKeyWithValue("/etc/a", "from a Secret\n"), HaveKeyWithValue("/etc/b", "\x00\x01")))
 	})
 
-	It("reads what the platform names, and gives the tenant its Proxy object", func(ctx SpecContext) {
+	It("reads the objects that the platform names and writes the Proxy object of the workload cluster", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		cluster := b.cluster(ctx, "blue")
@@ -240,7 +240,7 @@ var _ = Describe("Bootstrap data", func() {
 		b.expectProxy(ctx, files(data))
 	})
 
-	It("says in which format the data is", func(ctx SpecContext) {
+	It("sets the format of the data", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -252,7 +252,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(string(data.Data["value"])).To(HavePrefix(`{"ignition":{`))
 	})
 
-	It("refuses MachinePools, and says what to use", func(ctx SpecContext) {
+	It("rejects MachinePools and names the alternative", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -268,30 +268,30 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(b.absent(ctx, "pool")()).To(BeTrue())
 	})
 
-	DescribeTable("refuses what makes no sense", func(ctx SpecContext, spec bootstrapv1.NovaConfigSpec, words string) {
+	DescribeTable("rejects invalid settings", func(ctx SpecContext, spec bootstrapv1.NovaConfigSpec, words string) {
 		b := newBed(ctx)
 		Expect(b.Create(ctx, &bootstrapv1.NovaConfig{ObjectMeta: b.meta("w-1"), Spec: spec})).To(MatchError(ContainSubstring(words)))
 	},
 		Entry("taints of roles", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}}}},
 			"name the role in spec.roles"),
-		Entry("templates that are encoded", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Files: []bootstrapv1.File{{
+		Entry("encoded templates", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Files: []bootstrapv1.File{{
 			Path: "/etc/x", Content: "x", ContentFormat: bootstrapv1.ContentFormatTemplate, Encoding: bootstrapv1.ContentEncodingBase64}}}},
 			"a template cannot be encoded"),
-		Entry("a login in a proxy's address", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
+		Entry("credentials in a proxy's address", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
 			Proxy: bootstrapv1.ProxySpec{HTTPProxy: "http://me:secret@proxy:3128"}}},
 			"spec.platform.proxy.httpProxy in body should match"),
-		Entry("a login for no proxy", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
+		Entry("credentials without a proxy", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
 			Proxy: bootstrapv1.ProxySpec{CredentialsSecretRef: bootstrapv1.SecretReference{Name: "x"}}}},
 			"credentialsSecretRef and noProxy need httpProxy or httpsProxy"),
 		Entry("boot commands for Ignition", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
 			Format: bootstrapv1.FormatIgnition, BootCommands: []string{"true"}}}, "bootCommands needs format cloud-config"),
 		Entry("an address by interface and network", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
 			NodeAddress: bootstrapv1.NodeAddressSpec{Interface: "eth1", CIDRs: []string{"192.0.2.0/24"}}}}, "exactly one of interface and cidrs"),
-		Entry("an address by a network that is none", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
+		Entry("an address by an invalid network", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
 			NodeAddress: bootstrapv1.NodeAddressSpec{CIDRs: []string{"192.0.2.0"}}}}, "must be a CIDR"),
 		Entry("a partition after the rest of the disk", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
 			Partitions: []bootstrapv1.PartitionTable{{Device: "/dev/sdb", SizesMiB: []int32{0, 1}}}}}, "only the last size can be 0"),
-		Entry("a format that nobody knows", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Format: "talos"}}, "supported values"),
+		Entry("an unknown format", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Format: "talos"}}, "supported values"),
 	)
 
 	It("does nothing while paused", func(ctx SpecContext) {
@@ -310,7 +310,7 @@ var _ = Describe("Bootstrap data", func() {
 			WithTransform(condition(clusterv1.PausedCondition), HaveField("Status", metav1.ConditionFalse))))
 	})
 
-	It("never writes over somebody else's Secret", func(ctx SpecContext) {
+	It("never overwrites another owner's Secret", func(ctx SpecContext) {
 		b := newBed(ctx)
 		foreign := &corev1.Secret{ObjectMeta: b.meta("w-1"), StringData: map[string]string{"value": "precious"}}
 		Expect(b.Create(ctx, foreign)).To(Succeed())
@@ -318,14 +318,14 @@ var _ = Describe("Bootstrap data", func() {
 		b.cluster(ctx, "blue")
 		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.InternalErrorReason,
-			ContainSubstring("Secret w-1 exists and is not this NovaConfig's")))
+			ContainSubstring("Secret w-1 exists and does not belong to this NovaConfig")))
 		Expect(b.secret(ctx, "w-1")()).To(HaveField("Data", HaveKeyWithValue("value", []byte("precious"))))
 
 		Expect(b.Delete(ctx, foreign)).To(Succeed())
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 
-	It("takes its Secret back that has lost its owner, as a backup restores it", func(ctx SpecContext) {
+	It("adopts its Secret without an owner, as a backup restores it", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")

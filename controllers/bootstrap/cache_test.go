@@ -70,7 +70,7 @@ func TestKeepRequest(t *testing.T) {
 				t.Errorf("%d bytes are kept", len(data))
 			}
 			if kept.Name != "csr-1" || kept.UID != "u" || kept.ResourceVersion != "7" {
-				t.Errorf("the object is not known any more: %+v", kept.ObjectMeta)
+				t.Errorf("the object is not known anymore: %+v", kept.ObjectMeta)
 			}
 			if isOpen(kept) != tc.open {
 				t.Errorf("isOpen() = %t, want %t", !tc.open, tc.open)

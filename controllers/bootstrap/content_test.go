@@ -44,10 +44,10 @@ func TestPrivateSecrets(t *testing.T) {
 			for _, err := range []error{ofFile, ofProxy} {
 				stop, stopped := errors.AsType[*obstacle](err)
 				if stopped != tc.private || !tc.private && err != nil {
-					t.Fatalf("err = %v, want it refused: %t", err, tc.private)
+					t.Fatalf("err = %v, want rejected: %t", err, tc.private)
 				}
 				if stopped && (stop.reason != bootstrapv1.SourceNotFoundReason || !strings.Contains(stop.message, "no machine may get these")) {
-					t.Errorf("says %s: %s", stop.reason, stop.message)
+					t.Errorf("message lacks %s: %s", stop.reason, stop.message)
 				}
 			}
 		})

@@ -107,7 +107,7 @@ func withoutCertificates(err error) error {
 		return &obstacle{
 			waiting: true,
 			reason:  bootstrapv1.WaitingForCertificatesReason,
-			message: "Waiting for the control plane provider to make the cluster's certificates",
+			message: "Waiting for the control plane provider to create the cluster's certificates",
 		}
 	case errors.As(err, &invalid):
 		return &obstacle{reason: bootstrapv1.WaitingForCertificatesReason, message: loop.Sentence(invalid)}

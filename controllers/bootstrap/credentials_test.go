@@ -59,8 +59,8 @@ func TestCredentialIsRenewedUntilTheMachineStarts(t *testing.T) {
 		want       due
 	}{
 		"Queued":  {reason: "it has not started", joinBy: now.Format(time.RFC3339), want: write},
-		"Started": {reason: "it runs with the data that it has", joinBy: now.Format(time.RFC3339), providerID: "vsphere://x", want: publish},
-		"Worker":  {reason: "no control plane counts on it", providerID: "vsphere://x", want: write},
+		"Started": {reason: "it runs with its existing data", joinBy: now.Format(time.RFC3339), providerID: "vsphere://x", want: publish},
+		"Worker":  {reason: "no control plane uses it", providerID: "vsphere://x", want: write},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

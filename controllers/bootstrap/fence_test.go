@@ -15,7 +15,7 @@ import (
 var _ = Describe("A restored copy of a management cluster", func() {
 	const original, restored = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
-	It("judges no certificate request and writes no bootstrap data, until it takes over", func(ctx SpecContext) {
+	It("decides no certificate request and writes no bootstrap data until it takes over", func(ctx SpecContext) {
 		b := newBed(ctx)
 		cluster := b.cluster(ctx, "blue")
 		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
@@ -31,7 +31,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		}, And(HaveField("Reason", fence.OtherReason), HaveField("Message", ContainSubstring(fence.TakeOverAnnotation+"="+restored)))))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning " + fence.OtherReason))
 
-		By("asking as a node does")
+		By("requesting a certificate like a node")
 		// The management cluster that manages the Cluster grants the permissions to request
 		// certificates.
 		own := as("system:node:"+machine.Name, "system:nodes", "system:masters")
@@ -47,7 +47,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 
-	It("has another UID than the one that is recorded with the bootstrap data", func(ctx SpecContext) {
+	It("has a UID that differs from the one recorded with the bootstrap data", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.fence = fence.For(original)
 		b.run(0)

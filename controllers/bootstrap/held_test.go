@@ -77,7 +77,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(recorder.Events); got != told {
-			t.Errorf("people were told %d times, want %d", got, told)
+			t.Errorf("%d events were recorded, want %d", got, told)
 		}
 	}
 	known := func(want int) {
@@ -107,7 +107,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	reconcile(3)
 	known(0)
 	if got := len(r.open.known); got != 0 {
-		t.Errorf("%d tenants are remembered, want none", got)
+		t.Errorf("%d workload clusters are remembered, want none", got)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestRestEnds(t *testing.T) {
 		r.rests.set(blue, time.Now().Add(took))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue})
 		if !errors.Is(err, judged) && result.RequeueAfter <= 0 {
-			t.Fatalf("nobody looks at the cluster again: %v, %v", result, err)
+			t.Fatalf("the cluster is not requeued: %v, %v", result, err)
 		}
 	}
 }

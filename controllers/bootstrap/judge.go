@@ -116,23 +116,23 @@ type joiner struct {
 func judgeJoin(r request, from joiner) judgement {
 	switch m := from.machine; {
 	case m == nil:
-		return denied("The credential is of no Machine of this cluster")
+		return denied("The credential belongs to no Machine of this cluster")
 	case r.asked == nil:
-		return denied("It is no certificate request of at most %d KiB", maxRequest>>10)
+		return denied("The request is not a PKCS #10 certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(m.Name):
-		return denied("The credential of Machine %s is for node %s and no other", m.Name, m.Name)
+		return denied("The credential of Machine %s is valid only for node %s", m.Name, m.Name)
 	case !r.uses(certificatesv1.UsageClientAuth):
-		return denied("A node's certificate is for clients only")
+		return denied("A join certificate must be for client authentication only")
 	case hasNames(r):
-		return denied("A node's client certificate stands for no names and addresses")
+		return denied("A node's client certificate must not have DNS names, addresses or URIs")
 	case m.Status.NodeRef.IsDefined() || from.node:
-		return denied("Machine %s has joined before, and its credential is good for once", m.Name)
+		return denied("Machine %s has joined already, and its credential is valid only once", m.Name)
 	case !m.DeletionTimestamp.IsZero():
 		return held("Machine %s is being deleted", m.Name)
 	case from.certified != "" && from.certified != r.keyHash():
-		return denied("Another key was certified for Machine %s before", m.Name)
+		return denied("A certificate for another key of Machine %s was approved before", m.Name)
 	}
-	return judgement{approve, "It is the first certificate of Machine " + from.machine.Name + "'s node"}
+	return judgement{approve, "First client certificate of Machine " + from.machine.Name + "'s node"}
 }
 
 func hasNames(r request) bool {
@@ -149,11 +149,11 @@ func judgeRenewal(r request, m *clusterv1.Machine, renewable []string) judgement
 	case node == r.username || !slices.Contains(r.groups, nodesGroup) || renewable == nil:
 		return judgement{ruling: ignore}
 	case r.asked == nil:
-		return denied("It is no certificate request")
+		return denied("The request is not a PKCS #10 certificate request")
 	case !r.isFor(node):
-		return denied("Node %s asks for the certificate of another", node)
+		return denied("Node %s requests a certificate for another node", node)
 	case !r.uses(certificatesv1.UsageClientAuth) || hasNames(r):
-		return denied("A node's client certificate is for clients only and stands for no names and addresses")
+		return denied("A node's client certificate must be for client authentication only and must not have DNS names, addresses or URIs")
 	case slices.Contains(renewable, node):
 		return judgement{ruling: ignore} // kube-controller-manager approves it
 	case m == nil:
@@ -170,20 +170,20 @@ func judgeServing(r request, m *clusterv1.Machine, net network, machines []*clus
 	case !servesNode(r, m):
 		return judgement{ruling: ignore}
 	case r.asked == nil:
-		return denied("It is no certificate request of at most %d KiB", maxRequest>>10)
+		return denied("The request is not a PKCS #10 certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(node):
-		return denied("Node %s asks for the certificate of another", node)
+		return denied("Node %s requests a certificate for another node", node)
 	case !r.uses(certificatesv1.UsageServerAuth):
-		return denied("A kubelet's serving certificate is for servers only")
+		return denied("A kubelet's serving certificate must be for server authentication only")
 	}
 	dns, ips, others := r.names()
 	if others || len(dns)+len(ips) == 0 {
-		return denied("A kubelet's serving certificate stands for names and addresses, at least one, and nothing else")
+		return denied("A kubelet's serving certificate must have at least one DNS name or IP address, and no URIs or email addresses")
 	}
 	own := ownNames(node, m)
 	for _, name := range dns {
 		if !own[name] || net.isShared(name, m) {
-			return denied("%q is no name of Machine %s", name, m.Name)
+			return denied("%q is not a name of Machine %s", name, m.Name)
 		}
 	}
 	return judgeAddresses(ips, m, net, machines)
@@ -197,7 +197,7 @@ func servesNode(r request, m *clusterv1.Machine) bool {
 // judgeAddresses judges the addresses of a serving certificate. A denial takes precedence over a
 // reason to wait.
 func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
-	verdict := judgement{approve, "All names and addresses are those of Machine " + m.Name}
+	verdict := judgement{approve, "All names and addresses belong to Machine " + m.Name}
 	for _, ip := range ips {
 		refusal := net.refusal(ip, m, machines)
 		switch {
@@ -207,7 +207,7 @@ func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machine
 			verdict = refusal
 		case !slices.Contains(addressesOf(m), ip):
 			// The hypervisor may report the address later.
-			verdict = held("%s is no address that Machine %s has reported", ip, m.Name)
+			verdict = held("%s is not an address that Machine %s has reported", ip, m.Name)
 		case net.unresolved != "" && verdict.ruling == approve && !util.IsControlPlaneMachine(m):
 			verdict = held("%s", net.unresolved)
 		}

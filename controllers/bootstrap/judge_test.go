@@ -79,16 +79,16 @@ func TestJudgeJoin(t *testing.T) {
 		"SameKeyAgain": {good, joiner{machine: aMachine("w-1"), certified: good.keyHash()}, approve, ""},
 		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: other.keyHash()}, deny, "Another key"},
 		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: "x"}, deny, "Another key"},
-		"Nobodys":      {good, joiner{}, deny, "of no Machine"},
-		"OtherNode":    {asks(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "for node w-1 and no other"},
-		"Joined":       {good, joiner{machine: aMachine("w-1", joined)}, deny, "has joined before"},
-		"NodeIsThere":  {good, joiner{machine: aMachine("w-1"), node: true}, deny, "has joined before"},
+		"Nobodys":      {good, joiner{}, deny, "belongs to no Machine"},
+		"OtherNode":    {asks(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "valid only for node w-1"},
+		"Joined":       {good, joiner{machine: aMachine("w-1", joined)}, deny, "has joined already"},
+		"NodeIsThere":  {good, joiner{machine: aMachine("w-1"), node: true}, deny, "has joined already"},
 		"Going":        {good, joiner{machine: aMachine("w-1", going)}, hold, "is being deleted"},
-		"Broken":       {broken, joiner{machine: aMachine("w-1")}, deny, "no certificate request"},
+		"Broken":       {broken, joiner{machine: aMachine("w-1")}, deny, "not a PKCS #10 certificate request"},
 		"Admin": {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{"system:nodes", "system:masters"}
 		}), joiner{machine: aMachine("w-1")}, deny, "no other"},
-		"Server": {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, deny, "clients only"},
+		"Server": {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, deny, "client authentication only"},
 		"Names":  {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), joiner{machine: aMachine("w-1")}, deny, "no names"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,12 +118,12 @@ func TestJudgeServing(t *testing.T) {
 		why     string
 	}{
 		"Own":          {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "w-1.corp"}, "10.0.0.5", "fd00::5")), aMachine("w-1"), approve, ""},
-		"OtherAddress": {asks(t, user, "w-1", servingUsages, names([]string{"w-1"}, "10.0.0.5", "10.0.0.6")), aMachine("w-1"), hold, "10.0.0.6 is no address that Machine w-1 has reported"},
-		"OtherName":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "kubernetes.default.svc"}, "10.0.0.5")), aMachine("w-1"), deny, `"kubernetes.default.svc" is no name of Machine w-1`},
+		"OtherAddress": {asks(t, user, "w-1", servingUsages, names([]string{"w-1"}, "10.0.0.5", "10.0.0.6")), aMachine("w-1"), hold, "10.0.0.6 is not an address that Machine w-1 has reported"},
+		"OtherName":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "kubernetes.default.svc"}, "10.0.0.5")), aMachine("w-1"), deny, `"kubernetes.default.svc" is not a name of Machine w-1`},
 		"Wildcard":     {asks(t, user, "w-1", servingUsages, names([]string{"*.corp"})), aMachine("w-1"), deny, "no name"},
 		"Nothing":      {asks(t, user, "w-1", servingUsages, nil), aMachine("w-1"), deny, "at least one"},
 		"OtherNode":    {asks(t, user, "w-2", servingUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "of another"},
-		"Client":       {asks(t, user, "w-1", joinUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "servers only"},
+		"Client":       {asks(t, user, "w-1", joinUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "server authentication only"},
 		"Mail":         {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) { r.DNSNames, r.EmailAddresses = []string{"w-1"}, []string{"a@b"} }), aMachine("w-1"), deny, "nothing else"},
 		"URI": {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) {
 			r.DNSNames, r.URIs = []string{"w-1"}, []*url.URL{{Scheme: "spiffe", Host: "x"}}
@@ -191,17 +191,17 @@ func TestJudgeServingAddresses(t *testing.T) {
 		"Endpoint":              {worker, known, "10.0.0.10", deny, "control plane endpoint API.corp"},
 		"EndpointIPv6":          {worker, known, "fd00:0:0::a", deny, "control plane endpoint"},
 		"EndpointMapped":        {worker, known, "10.0.0.11", deny, "control plane endpoint"},
-		"EndpointName":          {worker, known, "API.corp", deny, "no name of Machine w-1"},
+		"EndpointName":          {worker, known, "API.corp", deny, "not a name of Machine w-1"},
 		"EndpointUnresolved":    {worker, unresolved, "fd00::5", hold, "cannot be resolved"},
-		"ServiceName":           {worker, known, "kubernetes", deny, "no name of Machine w-1"},
-		"AddressAsName":         {worker, known, "dns:10.0.0.5", deny, "no name of Machine w-1"},
+		"ServiceName":           {worker, known, "kubernetes", deny, "not a name of Machine w-1"},
+		"AddressAsName":         {worker, known, "dns:10.0.0.5", deny, "not a name of Machine w-1"},
 		"ControlPlanes":         {worker, known, "10.0.0.2", deny, "is an address of Machine cp-1"},
 		"OtherWorkersToo":       {worker, known, "10.0.0.6", hold, "reported by Machine w-1 and by Machine w-2"},
 		"OtherWorkers":          {worker, known, "10.0.0.8", deny, "is an address of Machine w-2"},
 		"NodeOfNoMachine":       {worker, known, "10.0.0.7", deny, "node orphan, which belongs to no Machine"},
-		"Loopback":              {worker, known, "127.0.0.1", deny, "of a single machine"},
-		"LinkLocal":             {worker, known, "169.254.1.1", deny, "of a single machine"},
-		"Unknown":               {worker, known, "10.0.0.99", hold, "no address that Machine w-1 has reported"},
+		"Loopback":              {worker, known, "127.0.0.1", deny, "not a global unicast address"},
+		"LinkLocal":             {worker, known, "169.254.1.1", deny, "not a global unicast address"},
+		"Unknown":               {worker, known, "10.0.0.99", hold, "not an address that Machine w-1 has reported"},
 		// A worker that claims an address of a control plane machine takes nothing from that machine,
 		// and the addresses of the worker's Node are ignored.
 		"ControlPlaneClaimed":  {controlPlane, known, "10.0.0.2", approve, ""},
@@ -244,7 +244,7 @@ func TestJudgeRenewal(t *testing.T) {
 		"OfMachinePool": {good, nil, []string{"w-1"}, ignore, ""},
 		"NotOurs":       {good, nil, nil, ignore, ""},
 		"OtherNode":     {asks(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "of another"},
-		"Server":        {asks(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "clients only"},
+		"Server":        {asks(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "client authentication only"},
 		"Names":         {asks(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "no names"},
 		"NoNode":        {stranger, nil, []string{}, ignore, ""},
 	} {

@@ -44,14 +44,14 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
 	order, err := initlock.OrderFor(ctx, r.APIReader, s.cluster, s.machine.Name)
 	if err != nil {
-		return fmt.Errorf("asking who initialises: %w", err)
+		return fmt.Errorf("reading which machine initializes the cluster: %w", err)
 	}
 	if order == initlock.Wait {
 		return &obstacle{
 			waiting: true,
 			again:   untold,
 			reason:  bootstrapv1.WaitingForControlPlaneReason,
-			message: "Waiting until the NovaControlPlane says which machine initialises the cluster",
+			message: "Waiting for the NovaControlPlane to choose the machine that initializes the cluster",
 		}
 	}
 	s.mode = mode(true, order == initlock.Initialize)

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("Machines of a NovaControlPlane", func() {
-	It("waits to be told which of them initialises", func(ctx SpecContext) {
+	It("wait for the choice of the machine that initializes the cluster", func(ctx SpecContext) {
 		b := newBed(ctx)
 		cluster := b.cluster(ctx, "blue")
 		controlPlane := &controlplanev1.NovaControlPlane{}
@@ -29,7 +29,7 @@ var _ = Describe("Machines of a NovaControlPlane", func() {
 		}
 		b.run(0)
 		for _, name := range []string{"cp-1", "cp-2"} {
-			Eventually(b.config(ctx, name)).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForControlPlaneReason, ContainSubstring("which machine initialises")))
+			Eventually(b.config(ctx, name)).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForControlPlaneReason, ContainSubstring("machine that initializes")))
 			Expect(b.absent(ctx, name)()).To(BeTrue())
 		}
 
@@ -42,7 +42,7 @@ var _ = Describe("Machines of a NovaControlPlane", func() {
 		}
 	})
 
-	It("does not boot with the certificates of a former cluster of the same name", func(ctx SpecContext) {
+	It("do not boot with the certificates of a former cluster of the same name", func(ctx SpecContext) {
 		b := newBed(ctx)
 		former := b.cluster(ctx, "blue")
 		ca := &corev1.Secret{}

@@ -80,7 +80,7 @@ func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*cluster
 	inside := func(p netip.Prefix) bool { return p.Contains(a) }
 	switch {
 	case !a.IsGlobalUnicast():
-		return denied("%s is no address of a single machine", a)
+		return denied("%s is not a global unicast address", a)
 	case slices.ContainsFunc(n.services, inside), slices.Contains(n.kubernetes, a):
 		return denied("%s is an address of the cluster's services", a)
 	case slices.ContainsFunc(n.pods, inside):

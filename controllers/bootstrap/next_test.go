@@ -17,14 +17,14 @@ func TestNext(t *testing.T) {
 	}{
 		"New":                   {"data needs the infrastructure", observed{}, waitForInfrastructure},
 		"NoEndpoint":            {"data names the endpoint", observed{infrastructure: true}, waitForEndpoint},
-		"Ready":                 {"all is there", observed{infrastructure: true, endpoint: true}, write},
-		"Stored":                {"data is made once", observed{stored: true, infrastructure: true, endpoint: true}, publish},
+		"Ready":                 {"all inputs are available", observed{infrastructure: true, endpoint: true}, write},
+		"Stored":                {"data is created once", observed{stored: true, infrastructure: true, endpoint: true}, publish},
 		"StoredAfterMove":       {"a moved cluster's status is empty for a while", observed{stored: true}, publish},
-		"Stale":                 {"nobody used it yet", observed{stored: true, stale: true, infrastructure: true, endpoint: true}, write},
-		"StaleAfterMove":        {"facts come back first", observed{stored: true, stale: true}, waitForInfrastructure},
+		"Stale":                 {"unused data", observed{stored: true, stale: true, infrastructure: true, endpoint: true}, write},
+		"StaleAfterMove":        {"facts are restored first", observed{stored: true, stale: true}, waitForInfrastructure},
 		"Used":                  {"used data stays", observed{stored: true, stale: true, settled: true, infrastructure: true, endpoint: true}, publish},
-		"UsedAndGone":           {"used data is not made again", observed{settled: true, infrastructure: true, endpoint: true}, publish},
-		"DeletedBeforeItIsUsed": {"data that was lost is made again", observed{infrastructure: true, endpoint: true}, write},
+		"UsedAndGone":           {"used data is not recreated", observed{settled: true, infrastructure: true, endpoint: true}, publish},
+		"DeletedBeforeItIsUsed": {"lost data is recreated", observed{infrastructure: true, endpoint: true}, write},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := next(tc.observed); got != tc.want {

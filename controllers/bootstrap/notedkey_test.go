@@ -49,11 +49,11 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 		want  map[string]certificatesv1.RequestConditionType
 	}{
 		"BothOpen": {
-			reason: "the second is judged with what became of the first", again: granted,
+			reason: "the second is decided with the result of the first", again: granted,
 			want: map[string]certificatesv1.RequestConditionType{"first": approved, "second": denied},
 		},
 		"Before": {
-			reason: "the request of the key may be gone for long", noted: "sha256:00", again: granted,
+			reason: "the request of the key may have been deleted long ago", noted: "sha256:00", again: granted,
 			want: map[string]certificatesv1.RequestConditionType{"first": denied, "second": denied},
 		},
 		"LateCache": {
@@ -61,10 +61,10 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 			want: map[string]certificatesv1.RequestConditionType{"first": approved},
 		},
 		"Unsure": {
-			reason: "the first may have been approved all the same", fails: errors.New("timeout"), again: granted,
+			reason: "the first may have been approved anyway", fails: errors.New("timeout"), again: granted,
 			want: map[string]certificatesv1.RequestConditionType{"second": denied},
 		},
-		"NoConfig": {reason: "there is nowhere to note it", gone: true, again: holdAgain},
+		"NoConfig": {reason: "the key cannot be recorded", gone: true, again: holdAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			open := []*certificatesv1.CertificateSigningRequest{joinRequest(t, "first", "w-1"), joinRequest(t, "second", "w-1")}

@@ -36,7 +36,7 @@ func (r *Reconciler) refusePool(ctx context.Context, s *scope, pool string) erro
 	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
 	s.obstacle = &obstacle{
 		reason: bootstrapv1.MachinePoolNotSupportedReason,
-		message: fmt.Sprintf("MachinePool %s cannot use a NovaConfig, because each machine joins with a certificate of its own and the machines of a pool share one document; "+
+		message: fmt.Sprintf("MachinePool %s cannot use a NovaConfig, because each machine joins with its own certificate, but all machines of a pool share the bootstrap data; "+
 			"use a MachineDeployment", pool),
 	}
 	s.report(nil)

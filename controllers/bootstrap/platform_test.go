@@ -11,8 +11,8 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-var _ = Describe("What nodes and platform say", func() {
-	It("takes a password's hash from a Secret, and nothing that is no hash", func(ctx SpecContext) {
+var _ = Describe("The settings of nodes and platform", func() {
+	It("accept a password's hash from a Secret, and nothing else", func(ctx SpecContext) {
 		const hash = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu9YterLp8wwnSq.qc.eoxqOmSuNp2xS0ktL3nh/"
 		b := newBed(ctx)
 		b.run(0)
@@ -34,7 +34,7 @@ var _ = Describe("What nodes and platform say", func() {
 		Expect(files(data)).To(HaveKeyWithValue("/run/nova/users/ops.hash", "ops:"+hash+"\n"))
 	})
 
-	It("keeps balancers that the tenant relies on, and refuses a scheduler without IPVS", func(ctx SpecContext) {
+	It("keep load balancers that the workload cluster relies on, and reject a scheduler without IPVS", func(ctx SpecContext) {
 		b := newBed(ctx)
 		cluster := b.cluster(ctx, "blue")
 		controlPlane := &controlplanev1.NovaControlPlane{}

@@ -15,9 +15,9 @@ func TestLift(t *testing.T) {
 		"FirstTime":        {"the control plane comes up for the first time", []bool{false}, []bool{false}, true},
 		"Up":               {"the check guards upgrades", []bool{true}, []bool{true}, false},
 		"SharedWithOneUp":  {"the check guards the one that is up", []bool{false, true}, []bool{false, true}, false},
-		"BesideOneUp":      {"another cluster's upgrade is not concerned", []bool{false}, []bool{false, true}, true},
-		"UnusedNoCluster":  {"in good time for the first MachineSet", nil, nil, true},
-		"UnusedFirstTime":  {"in good time for the first MachineSet", nil, []bool{false}, true},
+		"BesideOneUp":      {"another cluster's upgrade is not affected", []bool{false}, []bool{false, true}, true},
+		"UnusedNoCluster":  {"before the first MachineSet", nil, nil, true},
+		"UnusedFirstTime":  {"before the first MachineSet", nil, []bool{false}, true},
 		"UnusedBesideOne":  {"it may be meant for an upgrade", nil, []bool{true}, false},
 		"UnusedBesideBoth": {"it may be meant for an upgrade", nil, []bool{false, true}, false},
 	} {
@@ -46,7 +46,7 @@ func TestAnnotate(t *testing.T) {
 		want    map[string]string
 		changed bool
 	}{
-		"Lift":           {"nothing was there", nil, true, lifted, true},
+		"Lift":           {"no annotation was set", nil, true, lifted, true},
 		"LiftAgain":      {"it is lifted", lifted, true, lifted, false},
 		"LiftBeside":     {"the user's checks stay", users, true, both, true},
 		"LiftUsersOwn":   {"the user lifted it: not ours", own, true, own, false},

@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, err
 	}
 	if s.cluster == nil || !s.machine.DeletionTimestamp.IsZero() {
-		ctrl.LoggerFrom(ctx).V(4).Info("No Machine and Cluster to make bootstrap data for")
+		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Machine and its Cluster")
 		return ctrl.Result{}, nil
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.config); err != nil || isPaused || requeue {

@@ -91,7 +91,7 @@ func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) e
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("letting nodes renew their certificates: %w", err)
+		return fmt.Errorf("allowing nodes to renew their certificates: %w", err)
 	}
 	// kubeadm init creates its binding after the API server's first response, so the deletion is
 	// repeated until it has found the binding.

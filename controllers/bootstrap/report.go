@@ -40,7 +40,7 @@ func (s *scope) condition(err error) metav1.Condition {
 	case s.due == waitForInfrastructure:
 		c.Reason, c.Message = bootstrapv1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
 	case s.due == waitForEndpoint:
-		c.Reason, c.Message = bootstrapv1.WaitingForEndpointReason, "Waiting until the Cluster names its control plane endpoint"
+		c.Reason, c.Message = bootstrapv1.WaitingForEndpointReason, "Waiting until the control plane endpoint of the Cluster is set"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, bootstrapv1.DataSecretAvailableReason
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
 	}
 	switch {
 	case now.Status == metav1.ConditionTrue:
-		r.event(s, corev1.EventTypeNormal, "DataSecretCreated", "The bootstrap data is there")
+		r.event(s, corev1.EventTypeNormal, "DataSecretCreated", "The bootstrap data is available")
 	case s.obstacle != nil && !s.obstacle.waiting, now.Reason == bootstrapv1.InternalErrorReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	}

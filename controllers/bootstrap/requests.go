@@ -106,7 +106,7 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	if err := allowed(ctx, r.Client, r.Fence, cluster); err != nil {
 		if fence.IsOther(err) {
-			ctrl.LoggerFrom(ctx).V(2).Info("Leaving certificate requests alone", "cause", err.Error())
+			ctrl.LoggerFrom(ctx).V(2).Info("Ignoring certificate requests", "cause", err.Error())
 			return ctrl.Result{RequeueAfter: granted}, nil
 		}
 		return ctrl.Result{}, err
@@ -157,9 +157,9 @@ func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clust
 		return
 	}
 	r.unserved.set(key, struct{}{})
-	ctrl.LoggerFrom(ctx).Error(missing, "The tenant serves no certificate requests")
+	ctrl.LoggerFrom(ctx).Error(missing, "The workload cluster does not serve CertificateSigningRequests")
 	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificatesAPIUnavailable", "Judge",
-		"No machine can join: the API server does not serve %s, is it turned off by its argument runtime-config? %s", certificatesv1.SchemeGroupVersion, missing)
+		"No machine can join: the API server does not serve %s; check its argument runtime-config: %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
 // clusterFacts holds the data by which the requests of one cluster are judged.
@@ -264,7 +264,7 @@ func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv
 			err = r.settle(ctx, csr, f.tenant, verdict, machine)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("judging certificate request %s: %w", csr.Name, err))
+			errs = append(errs, fmt.Errorf("deciding certificate request %s: %w", csr.Name, err))
 		}
 		if verdict.ruling == hold {
 			result.RequeueAfter = min(result.RequeueAfter, holdAgain)
@@ -283,7 +283,7 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); unserved(err) {
 		return nil, &unservedError{err: err}
 	} else if err != nil {
-		return nil, fmt.Errorf("looking for certificate requests: %w", err)
+		return nil, fmt.Errorf("discovering certificate requests: %w", err)
 	}
 	if err := r.watch(ctx, cluster); err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tena
 	config := &bootstrapv1.NovaConfig{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config); err != nil {
 		if apierrors.IsNotFound(err) {
-			return held("The NovaConfig of Machine %s is gone", machine.Name), nil
+			return held("The NovaConfig of Machine %s does not exist", machine.Name), nil
 		}
 		return judgement{}, fmt.Errorf("reading NovaConfig: %w", err)
 	}
@@ -357,7 +357,7 @@ func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tena
 	noted := config.DeepCopy()
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, bootstrapv1.CertifiedKeyAnnotation, asked.keyHash())
 	if err := r.Client.Patch(ctx, noted, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
-		return judgement{}, fmt.Errorf("noting key: %w", err)
+		return judgement{}, fmt.Errorf("recording key: %w", err)
 	}
 	return verdict, nil
 }
@@ -428,7 +428,7 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 		r.told.forget(csr.UID)
 	}
 	judged.WithLabelValues(kind, strings.ToLower(string(j.ruling))).Inc()
-	ctrl.LoggerFrom(ctx).Info("Judged certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.ruling, "reason", j.why)
+	ctrl.LoggerFrom(ctx).Info("Decided certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.ruling, "reason", j.why)
 	if machine == nil {
 		return
 	}

@@ -156,14 +156,14 @@ func judged(ctx context.Context, c client.Client, signer, node string, usage cer
 	}
 }
 
-var _ = Describe("What nodes ask certificates for", func() {
+var _ = Describe("Certificate requests of nodes", func() {
 	const (
 		join    = certificatesv1.KubeAPIServerClientKubeletSignerName
 		serving = certificatesv1.KubeletServingSignerName
 		group   = "system:bootstrappers:nova"
 	)
 
-	It("is approved for a machine's own node, once", func(ctx SpecContext) {
+	It("are approved for a machine's own node, once", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -172,26 +172,26 @@ var _ = Describe("What nodes ask certificates for", func() {
 		b.connect(ctx, "blue")
 		own := as("nova:machine:"+string(machine.UID), group)
 
-		By("asking for another machine's node")
+		By("requesting a certificate for another machine's node")
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
-			Should(Equal("Denied: The credential of Machine w-1 is for node w-1 and no other"))
+			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 
-		By("asking with the credential of no machine")
+		By("requesting with a credential that belongs to no machine")
 		stranger := as("nova:machine:ffffffff-0000-0000-0000-000000000000", group)
 		Eventually(ruling(ctx, ask(ctx, stranger, join, "w-1", certificatesv1.UsageClientAuth))).
-			Should(Equal("Denied: The credential is of no Machine of this cluster"))
+			Should(Equal("Denied: The credential belongs to no Machine of this cluster"))
 
-		By("asking for its own")
+		By("requesting a certificate for its own node")
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		Eventually(ruling(ctx, first)).Should(HavePrefix("Approved"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal CertificateApproved"))
 
-		By("asking with another key, as a thief of the credential does")
+		By("requesting with another key, as a thief of the credential would")
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
-			Should(Equal("Denied: Another key was certified for Machine w-1 before"))
+			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
-		By("asking with another key when Kubernetes has deleted the request, as it does after an hour")
+		By("requesting with another key after Kubernetes has deleted the request, as it does after an hour")
 		approved := &certificatesv1.CertificateSigningRequestList{}
 		Expect(api.Client.List(ctx, approved)).To(Succeed())
 		for i := range approved.Items {
@@ -201,19 +201,19 @@ var _ = Describe("What nodes ask certificates for", func() {
 		}
 		Expect(apierrors.IsNotFound(api.Client.Get(ctx, client.ObjectKeyFromObject(first), first))).To(BeTrue())
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
-			Should(Equal("Denied: Another key was certified for Machine w-1 before"))
+			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
-		By("asking after it has joined")
+		By("requesting after the machine has joined")
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
 		// The reconciler sees the node a moment later.
 		Eventually(judged(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)).WithPolling(200 * time.Millisecond).
-			Should(Equal("Denied: Machine w-1 has joined before, and its credential is good for once"))
+			Should(Equal("Denied: Machine w-1 has joined already, and its credential is valid only once"))
 
-		By("asking for more than to join")
+		By("requesting more usages than joining needs")
 		Expect(apierrors.IsForbidden(own.List(ctx, &corev1.SecretList{}))).To(BeTrue())
 	})
 
-	It("is approved with one key when two ask at once", func(ctx SpecContext) {
+	It("are approved for one key if two are requested at the same time", func(ctx SpecContext) {
 		mayAsk := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "test:ask-"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}},
 		}}
@@ -239,11 +239,11 @@ var _ = Describe("What nodes ask certificates for", func() {
 			Expect(err).NotTo(HaveOccurred())
 			rulings = append(rulings, now)
 		}
-		Expect(rulings).To(ConsistOf(HavePrefix("Approved"), Equal("Denied: Another key was certified for Machine w-1 before")))
+		Expect(rulings).To(ConsistOf(HavePrefix("Approved"), Equal("Denied: A certificate for another key of Machine w-1 was approved before")))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElements("Normal CertificateApproved", "Warning CertificateDenied"))
 	})
 
-	It("is approved for a machine that has moved since it got its data", func(ctx SpecContext) {
+	It("are approved for a machine that was moved after its data was written", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(2 * time.Second)
 		cluster := b.cluster(ctx, "blue")
@@ -261,11 +261,11 @@ var _ = Describe("What nodes ask certificates for", func() {
 		expectOwnCertificate(ctx, b, cluster, refreshed, joiner)
 		b.connect(ctx, "blue")
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
-			Should(Equal("Denied: The credential of Machine w-1 is for node w-1 and no other"))
+			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
-	It("cannot be judged where the API server serves no requests, which is told once", func(ctx SpecContext) {
+	It("cannot be decided if the API server does not serve them, which is reported once", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		cluster := b.cluster(ctx, "blue")
@@ -273,7 +273,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		partial := servePartly("/apis/certificates.k8s.io/")
 		b.connectTo(ctx, "blue", partial.URL, partial.ca)
 		Eventually(b.events(ctx, "blue")).Should(ContainElement("Warning CertificatesAPIUnavailable"))
-		By("not asking again and again")
+		By("not repeating the discovery")
 		asked := partial.refused.Load()
 		touch := func() {
 			before := cluster.DeepCopy()
@@ -285,14 +285,14 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Eventually(partial.refused.Load).Should(BeNumerically(">", asked))
 		Expect(b.events(ctx, "blue")()).To(HaveExactElements("Warning CertificatesAPIUnavailable"))
 
-		By("being served after all")
+		By("serving them later")
 		partial.whole.Store(true)
 		touch()
 		own := as("nova:machine:"+string(machine.UID), group)
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
-	It("is left to others for machines of others", func(ctx SpecContext) {
+	It("are ignored for machines of other providers", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
@@ -305,7 +305,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Expect(ruling(ctx, foreign)()).To(BeEmpty())
 	})
 
-	It("is approved for what a kubelet serves with when it is the machine's own", func(ctx SpecContext) {
+	It("are approved for a kubelet's serving certificate if its names belong to the machine", func(ctx SpecContext) {
 		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "test:nodes"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
@@ -319,7 +319,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		node := as("system:node:w-1", "system:nodes")
 
 		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
-			Should(Equal(`Denied: "kubernetes" is no name of Machine w-1`))
+			Should(Equal(`Denied: "kubernetes" is not a name of Machine w-1`))
 		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
 		b.patchMachine(ctx, machine, func() {
 			machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"}
@@ -329,7 +329,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 			Should(HavePrefix("Approved"))
 	})
 
-	It("is renewed for nodes of Machines only", func(ctx SpecContext) {
+	It("are approved as renewals for nodes of Machines only", func(ctx SpecContext) {
 		kubeadm := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm:node-autoapprove-certificate-rotation"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
@@ -372,7 +372,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Consistently(ruling(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
 	})
 
-	It("is denied for what a kubelet serves with when others are reached at it", func(ctx SpecContext) {
+	It("are denied for a kubelet's serving certificate if its names belong to others", func(ctx SpecContext) {
 		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "test:nodes"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
@@ -400,7 +400,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 			"10.244.1.1":        "Denied: 10.244.1.1 is an address of the cluster's pods",
 			"::ffff:10.77.0.10": "Denied: 10.77.0.10 is an address of the control plane endpoint 10.77.0.10",
 			"10.0.0.7":          "Denied: 10.0.0.7 is an address of node " + orphan.Name + ", which belongs to no Machine",
-			"10.0.0.5":          "Approved: All names and addresses are those of Machine w-1",
+			"10.0.0.5":          "Approved: All names and addresses belong to Machine w-1",
 		} {
 			Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
 		}

@@ -24,7 +24,7 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	}
 	restore, err := initlock.ObserveRestore(ctx, r.APIReader, s.cluster)
 	if err != nil {
-		return fmt.Errorf("reading which restore goes on: %w", err)
+		return fmt.Errorf("reading the restore in progress: %w", err)
 	}
 	if restore.Name == "" {
 		return nil

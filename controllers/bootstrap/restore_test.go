@@ -51,12 +51,12 @@ func TestReadRestore(t *testing.T) {
 		external        bool
 	}{
 		"Nothing":         {reason: "nothing is restored", objects: []client.Object{lock("", "m")}},
-		"Restore":         {"its snapshot is told", []client.Object{lock("back", "m"), restore("u"), secret("u", time.Hour)}, false, true, false},
+		"Restore":         {"its snapshot is set", []client.Object{lock("back", "m"), restore("u"), secret("u", time.Hour)}, false, true, false},
 		"Another":         {"another machine restores", []client.Object{lock("back", "x"), restore("u"), secret("u", time.Hour)}, true, false, false},
-		"NoSecret":        {"the Secret is made anew", []client.Object{lock("back", "m"), restore("u")}, true, false, false},
+		"NoSecret":        {"the Secret is recreated", []client.Object{lock("back", "m"), restore("u")}, true, false, false},
 		"Expired":         {"and so is the URL", []client.Object{lock("back", "m"), restore("u"), secret("u", -time.Hour)}, true, false, false},
 		"Former":          {"a restore of that name was deleted, and had another snapshot", []client.Object{lock("back", "m"), restore("u"), secret("u-0", time.Hour)}, true, false, false},
-		"Deleted":         {"nobody wants that snapshot any more", []client.Object{lock("back", "m"), secret("u", time.Hour)}, true, false, false},
+		"Deleted":         {"no restore uses that snapshot anymore", []client.Object{lock("back", "m"), secret("u", time.Hour)}, true, false, false},
 		"External":        {"external etcd has the data", []client.Object{lock("back", "m"), restore("u")}, false, true, true},
 		"ExternalAnother": {"of two machines only one initializes", []client.Object{lock("back", "x"), restore("u")}, true, false, true},
 	} {

@@ -37,7 +37,7 @@ func grant(ctx context.Context, tenant client.Client) error {
 	machines := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: joinGroup}
 	_, err := workload.Permissions{Cluster: joinRules(), System: joinSystemRules()}.WriteFor(ctx, joinRights, machines, tenant)
 	if err != nil {
-		return fmt.Errorf("letting machines join: %w", err)
+		return fmt.Errorf("allowing machines to join: %w", err)
 	}
 	return nil
 }

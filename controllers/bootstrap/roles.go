@@ -28,7 +28,7 @@ func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
 	}
 	maps.Copy(s.machine.Labels, missing)
 	if err := r.Client.Patch(ctx, s.machine, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("labelling Machine: %w", err)
+		return fmt.Errorf("labeling Machine: %w", err)
 	}
 	return nil
 }

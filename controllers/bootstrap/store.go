@@ -47,7 +47,7 @@ func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 		}
 	}
 	if !metav1.IsControlledBy(secret, s.config) {
-		return fmt.Errorf("writing bootstrap data: Secret %s exists and is not this NovaConfig's; delete it, or take another name", secret.Name)
+		return fmt.Errorf("writing bootstrap data: Secret %s exists and does not belong to this NovaConfig; delete it, or use another name", secret.Name)
 	}
 	s.secret = secret
 	return nil

@@ -70,7 +70,7 @@ func (b *bed) annotations(ctx context.Context, name string) func() (map[string]s
 }
 
 var _ = Describe("Templates of workers", func() {
-	It("lift the check while the control plane comes up and put it back after", func(ctx SpecContext) {
+	It("skip the check while the control plane is created and restore it afterwards", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		b.template(ctx, "plain", nil)
@@ -88,7 +88,7 @@ var _ = Describe("Templates of workers", func() {
 		Eventually(b.annotations(ctx, "users")).Should(Equal(map[string]string{skipAnnotation: "KubernetesVersionSkew"}))
 	})
 
-	It("lift it for a second cluster, but not where the template serves one that is up", func(ctx SpecContext) {
+	It("skip it for a second cluster, but not if the template is used by a running one", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
 		up := b.cluster(ctx, "up")
@@ -107,7 +107,7 @@ var _ = Describe("Templates of workers", func() {
 		}
 	})
 
-	It("leave a ClusterClass's templates alone", func(ctx SpecContext) {
+	It("ignore the templates of a ClusterClass", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.template(ctx, "base", nil)
 		template := &bootstrapv1.NovaConfigTemplate{}

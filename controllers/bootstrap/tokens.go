@@ -87,7 +87,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 			waiting: true,
 			again:   connectRetry,
 			reason:  bootstrapv1.WaitingForAPIServerReason,
-			message: "Waiting for the API server to answer: the cluster's certificate authority has no key here, so the machine joins with a bootstrap token",
+			message: "Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token",
 		}
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making bootstrap token: %w", err)
+		return fmt.Errorf("creating bootstrap token: %w", err)
 	}
 	s.token, s.lifetime = string(token.Data["token-id"]), tokenTTL
 	s.join = &bootstrap.JoinCredentials{CA: ca, Token: s.token + "." + string(token.Data["token-secret"])}
@@ -147,7 +147,7 @@ func newToken(s *scope) (*corev1.Secret, error) {
 			"token-id": []byte(id), "token-secret": []byte(key), "expiration": expiration(),
 			"usage-bootstrap-authentication": []byte("true"),
 			"auth-extra-groups":              []byte(joinGroup),
-			"description":                    []byte("Lets machine " + s.machine.Name + " join"),
+			"description":                    []byte("Bootstrap token of machine " + s.machine.Name),
 		},
 	}, nil
 }
@@ -193,7 +193,7 @@ func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) 
 	done := s.secret.DeepCopy()
 	delete(done.Annotations, tokenAnnotation)
 	if err := r.Client.Update(ctx, done); err != nil {
-		return ctrl.Result{}, fmt.Errorf("noting that the bootstrap token is gone: %w", err)
+		return ctrl.Result{}, fmt.Errorf("recording that the bootstrap token was deleted: %w", err)
 	}
 	return ctrl.Result{}, nil
 }

@@ -66,7 +66,7 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 		Expect(time.Until(own.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
 	})
 
-	DescribeTable("joins with a token of its own where the CA's key is not here, which goes when it has joined", func(ctx SpecContext, published bool) {
+	DescribeTable("joins with its own token if the CA's key is not available, and the token is deleted after the join", func(ctx SpecContext, published bool) {
 		b := newBed(ctx)
 		b.run(0)
 		b.foreign(ctx, "blue", "KamajiControlPlane")
@@ -104,13 +104,13 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(time.Until(until)).To(BeNumerically("~", time.Hour, time.Minute))
 
-		By("asking for its own node, and for another")
+		By("requesting a certificate for its own node and for another")
 		own := as("system:bootstrap:"+id, "system:bootstrappers:nova")
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
 		Eventually(ruling(ctx, ask(ctx, own, signer, "w-2", certificatesv1.UsageClientAuth))).Should(HavePrefix("Denied: The credential of Machine w-1"))
 		Eventually(ruling(ctx, ask(ctx, own, signer, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 
-		By("prolonging the token when the data is due, without new data")
+		By("extending the token when the data is due, without new data")
 		stale := data.DeepCopy()
 		stale.Annotations["nova.bootstrap.cluster.x-k8s.io/refresh-after"] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 		Expect(b.Patch(ctx, stale, client.MergeFrom(data))).To(Succeed())
@@ -123,7 +123,7 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 		Expect(token(ctx, otherID)()).NotTo(BeNil())
 	},
 		Entry("with the CA's certificate alone", true),
-		Entry("with nothing but a kubeconfig", false),
+		Entry("with only a kubeconfig", false),
 	)
 })
 

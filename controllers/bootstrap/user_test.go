@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 )
 
-var _ = Describe("The user of nova-bootstrap in a tenant", func() {
-	It("may do what the manager does, and no more", func(ctx SpecContext) {
+var _ = Describe("The user of nova-bootstrap in a workload cluster", func() {
+	It("has the permissions that the manager uses and no others", func(ctx SpecContext) {
 		tenant, err := client.New(managerUser, client.Options{Scheme: api.Scheme})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -29,7 +29,7 @@ var _ = Describe("The user of nova-bootstrap in a tenant", func() {
 		Eventually(func() error { return r.Prepare(ctx, cluster, tenant) }).Should(Succeed())
 		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 
-		By("judging requests")
+		By("deciding requests")
 		csr := ask(ctx, as("nova:machine:x", "system:bootstrappers:nova"), certificatesv1.KubeAPIServerClientKubeletSignerName, "x", certificatesv1.UsageClientAuth)
 		Expect(tenant.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
 		judged := csr.DeepCopy()

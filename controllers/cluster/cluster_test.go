@@ -75,7 +75,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 	})
 
-	It("says when the hypervisor goes and comes, and stays provisioned", func(ctx SpecContext) {
+	It("reports when the hypervisor becomes unreachable and reachable, and stays provisioned", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		key := fake.KeyOf(rig.InfraCluster())
 		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "wrong password."))
@@ -110,7 +110,7 @@ var _ = Describe("An infrastructure cluster", func() {
 			event("Normal", infrav1.HypervisorAvailableReason), event("Normal", clusterv1.ReadyReason)))
 	})
 
-	It("recovers at once when the Secret is mended", func(ctx SpecContext) {
+	It("recovers immediately after the Secret is fixed", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "wrong password"))
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
@@ -136,7 +136,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.Cluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForMachinesReason,
-			Equal("Waiting until these machines are gone: tenant-0")))
+			Equal("Waiting for these machines to be deleted: tenant-0")))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", infrav1.WaitingForMachinesReason)))
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
@@ -162,7 +162,7 @@ var _ = Describe("An infrastructure cluster", func() {
 			HaveSuffix("gone: m0, m1, m2, m3, m4 and 2 more")))
 	})
 
-	It("goes although the hypervisor cannot be reached, once no machine is left", func(ctx SpecContext) {
+	It("is deleted after its last machine although the hypervisor cannot be reached", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.EndpointUnreachableReason, "connection refused"))
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
@@ -193,7 +193,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), infra)).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(HaveField("Annotations", HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(infra.UID))))
 
-		By("having somebody say that it is provisioned")
+		By("setting it provisioned from outside")
 		c, err := clusterOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
 		before := c.DeepCopy()
@@ -212,7 +212,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Hypervisor.Calls(fake.Inspect)).To(BeZero())
 	})
 
-	It("is let go of when others take it over", func(ctx SpecContext) {
+	It("is released when another controller takes it over", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
@@ -228,7 +228,7 @@ var _ = Describe("An infrastructure cluster", func() {
 			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue())),
 			HaveField("Annotations", HaveKey(infrav1.ClusterIDAnnotation))))
 
-		By("deleting it, which nobody holds up")
+		By("deleting it without a finalizer")
 		Expect(rig.Client.Delete(ctx, c)).To(Succeed())
 		Eventually(gone(ctx, rig, c)).Should(beGone())
 	})
@@ -250,7 +250,7 @@ var _ = Describe("An infrastructure cluster", func() {
 			change(c)
 			Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 		}
-		By("labelling it")
+		By("labeling it")
 		patch(func(c *infrav1.NovaVSphereCluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
 		Expect(clusterOf(ctx, rig)()).To(HaveField("Annotations", Not(HaveKey(infrav1.ClusterIDAnnotation))), "it is paused")

@@ -114,7 +114,7 @@ var _ = Describe("An old backup", func() {
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(savedMachine), savedMachine) }).
 			Should(MatchError(ContainSubstring("not found")))
-		Expect(rig.Hypervisor.Exists(rolled)).To(BeTrue(), "an orphan is reported and left alone")
+		Expect(rig.Hypervisor.Exists(rolled)).To(BeTrue(), "an orphan is reported and not deleted")
 		Expect(asked()).To(Equal(before))
 	})
 })

@@ -42,7 +42,7 @@ func (r *Reconciler[C]) letGo(ctx context.Context, s *scope[C]) error {
 	}
 	controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
 	if err := helper.Patch(ctx, s.infra, owned); err != nil {
-		return fmt.Errorf("handing the cluster over: %w", err)
+		return fmt.Errorf("removing conditions and finalizer: %w", err)
 	}
 	return nil
 }

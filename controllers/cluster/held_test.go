@@ -89,7 +89,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Eventually(secretOf(ctx, rig)).Should(beFree)
 	})
 
-	It("is let go by a manager that was away", func(ctx SpecContext) {
+	It("is released by a manager that was not running", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		secret := rig.Secret(infratest.CredentialsName, nil)
 		secret.Finalizers = []string{held, "example.test/theirs"}
@@ -98,7 +98,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Eventually(secretOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf("example.test/theirs")))
 	})
 
-	It("is held for what a manager watches, and let go for nobody's sake else", func(ctx SpecContext) {
+	It("is kept for objects that a manager watches, and released for no other reason", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
 		one, two := rig.InfraCluster(), second(rig)

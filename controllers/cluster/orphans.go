@@ -76,7 +76,7 @@ func news(was, is infrav1.OrphanedVMs) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Found VMs of this cluster without a machine, %d in all: %s. They are left alone", is.Count, strings.Join(names, ", "))
+	return fmt.Sprintf("Found VMs of this cluster without a machine, %d in all: %s. They are not deleted", is.Count, strings.Join(names, ", "))
 }
 
 // announceOrphans records an event for new orphans and updates the metric.

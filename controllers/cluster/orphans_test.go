@@ -50,7 +50,7 @@ func TestNews(t *testing.T) {
 		t.Errorf("nothing is new, got %q", text)
 	}
 	if text := news(two, one); text != "" {
-		t.Errorf("one is gone, got %q", text)
+		t.Errorf("one was deleted, got %q", text)
 	}
 	if text := news(one, two); !strings.Contains(text, "b (vm-b)") || strings.Contains(text, "vm-a") {
 		t.Errorf("got %q", text)

@@ -54,7 +54,7 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 		c.Reason, c.Message = infrav1.ClusterDeletingReason, "The cluster is being deleted"
 	case !s.endpointKnown():
 		c.Reason = infrav1.WaitingForEndpointReason
-		c.Message = "Neither spec.controlPlaneEndpoint nor the Cluster names a control plane endpoint"
+		c.Message = "Neither spec.controlPlaneEndpoint nor the Cluster sets a control plane endpoint"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ClusterReadyReason
 	}
@@ -78,7 +78,7 @@ func waitingFor(names []string) string {
 		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
 		names = names[:maxNames]
 	}
-	return "Waiting until these machines are gone: " + strings.Join(names, ", ") + more
+	return "Waiting for these machines to be deleted: " + strings.Join(names, ", ") + more
 }
 
 // conditionsBefore holds the conditions at the start of a reconcile.
@@ -102,7 +102,7 @@ func get(from conditions.Getter, conditionType string) metav1.Condition {
 // announce records events for the changes after they are written.
 func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
 	if s.released {
-		r.event(s, corev1.EventTypeNormal, "Deleted", "No machine is left")
+		r.event(s, corev1.EventTypeNormal, "Deleted", "All machines are deleted")
 		return
 	}
 	r.announceEndpoint(s, before.endpoint)

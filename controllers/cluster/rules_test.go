@@ -23,9 +23,9 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 	},
 		Entry("no server", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "" },
 			"server is required: the credentials are in a Secret, which has only user name and password"),
-		Entry("a server beside that of an identity", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = infrav1.NovaVSphereIdentityKind },
+		Entry("a server in addition to an identity", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = infrav1.NovaVSphereIdentityKind },
 			"server must not be set with a NovaVSphereIdentity: the server comes from the identity"),
-		Entry("trust beside that of an identity", func(c *infrav1.NovaVSphereCluster) {
+		Entry("trust in addition to an identity", func(c *infrav1.NovaVSphereCluster) {
 			c.Spec.IdentityRef.Kind, c.Spec.Server = infrav1.NovaVSphereIdentityKind, ""
 			c.Spec.TLS = infrav1.Trust{Thumbprint: thumbprint}
 		}, "tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"),

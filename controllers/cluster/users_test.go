@@ -63,17 +63,17 @@ var _ = Describe("A cluster that borrows its account", func() {
 
 	DescribeTable("is looked at again at once when", func(ctx SpecContext, change func(context.Context, scene)) {
 		s := borrowing(ctx)
-		By("changing what does not concern it")
+		By("changing unrelated fields")
 		Expect(server.Client.Create(ctx, s.rig.Secret("account", nil))).To(Succeed(), "of the same name in its own namespace")
 		other := &infrav1.NovaVSphereIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.managers}, Spec: s.identity.Spec}
 		other.Spec.CredentialsSecretRef.Name = "another"
 		Expect(server.Client.Create(ctx, other)).To(Succeed())
 		Consistently(clusterOf(ctx, s.rig)).ShouldNot(beReady())
-		By("changing what does")
+		By("changing related fields")
 		change(ctx, s)
 		Eventually(clusterOf(ctx, s.rig)).Should(beReady())
 	},
-		Entry("the identity's Secret is mended", func(ctx context.Context, s scene) {
+		Entry("the identity's Secret is fixed", func(ctx context.Context, s scene) {
 			before := s.secret.DeepCopy()
 			s.secret.StringData = map[string]string{"password": "right"}
 			Expect(server.Client.Patch(ctx, s.secret, client.MergeFrom(before))).To(Succeed())
@@ -82,7 +82,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 			s.identity.Spec.AllowedNamespaces.List = []string{s.rig.Namespace}
 			Expect(server.Client.Update(ctx, s.identity)).To(Succeed())
 		}),
-		Entry("the identity is gone", func(ctx context.Context, s scene) {
+		Entry("the identity was deleted", func(ctx context.Context, s scene) {
 			Expect(server.Client.Delete(ctx, s.identity)).To(Succeed())
 		}),
 		Entry("its namespace gets another label", func(ctx context.Context, s scene) {

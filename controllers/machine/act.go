@@ -26,21 +26,21 @@ func (s *scope[M]) asked() (reason, note string) {
 		if s.vm.Message != "" {
 			return "Deleting", s.vm.Message // from an earlier attempt
 		}
-		return "Created", "Asked the hypervisor to create the VM"
+		return "Created", "Requested the creation of the VM"
 	case start:
-		return "Started", "Asked the hypervisor to power the VM on"
+		return "Started", "Requested to power on the VM"
 	case settle:
 		if s.vm.OutOfSync == "" {
-			return "Cleared", "Asked the hypervisor to remove the user data from the VM's settings"
+			return "Cleared", "Requested the removal of the user data from the VM's settings"
 		}
 		return "Syncing", s.vm.OutOfSync
 	case shutdown:
-		return "PoweringOff", "Asked the guest to power itself off"
+		return "PoweringOff", "Requested the shutdown of the guest"
 	default:
 		if s.vm.State == hypervisor.Running {
-			return "Deleting", "Asked the hypervisor to power the VM off, to delete it"
+			return "Deleting", "Requested to power off the VM before its deletion"
 		}
-		return "Deleting", "Asked the hypervisor to delete the VM"
+		return "Deleting", "Requested the deletion of the VM"
 	}
 }
 
@@ -56,7 +56,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.C
 		r.retries.failed(s.key(), s.do, err)
 		r.count(s, failed)
 		if s.aside() || s.do == shutdown {
-			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor refused")
+			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor rejected the request")
 			s.failure, s.earlier = err, false
 			return s.again(r.retries.delay(s.key())), nil
 		}

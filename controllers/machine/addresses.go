@@ -75,7 +75,7 @@ func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervi
 		}
 	}
 	if len(claimed) > 0 {
-		r.event(s, corev1.EventTypeNormal, "AddressesClaimed", "Asked pools for addresses with the claims "+strings.Join(claimed, ", "))
+		r.event(s, corev1.EventTypeNormal, "AddressesClaimed", "Created the IPAddressClaims "+strings.Join(claimed, ", "))
 	}
 	if len(missing) > 0 {
 		s.waiting, s.detail = forAddressPool, "Waiting for "+strings.Join(missing, "; ")
@@ -97,7 +97,7 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 	case !metav1.IsControlledBy(claim, s.infra):
 		return nil, false, &hypervisor.Error{
 			Reason: infrav1.NameConflictReason,
-			Err:    fmt.Errorf("claiming an address: the IPAddressClaim %q exists and is not this machine's", name),
+			Err:    fmt.Errorf("claiming an address: the IPAddressClaim %q exists and does not belong to this machine", name),
 		}
 	case !claim.DeletionTimestamp.IsZero():
 		// No VM has the address of this claim yet, so another claim can replace it.
@@ -150,7 +150,7 @@ func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClai
 	name := claim.Status.AddressRef.Name
 	switch {
 	case !claim.DeletionTimestamp.IsZero():
-		return address, "it is being deleted, and a new one is made once it is gone", nil
+		return address, "it is being deleted and will be created again", nil
 	case name == "":
 		return address, unfulfilled(claim), nil
 	}
@@ -171,7 +171,7 @@ func unfulfilled(claim *ipamv1.IPAddressClaim) string {
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionTrue:
-		return "it has no address yet, and its provider says nothing; look whether the pool exists and is not paused"
+		return "it has no address yet, and its provider reports no condition; check that the pool exists and is not paused"
 	case ready.Message == "":
 		return ready.Reason
 	default:
@@ -192,10 +192,10 @@ func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 	}
 	ip, err := netip.ParseAddr(from.Spec.Address)
 	if err != nil || ip.Zone() != "" {
-		return refuse("%q is no IP address", from.Spec.Address)
+		return refuse("%q is not an IP address", from.Spec.Address)
 	}
 	if from.Spec.Prefix == nil || int(*from.Spec.Prefix) > ip.BitLen() {
-		return refuse("%d is no length of a network of %s", ptr.Deref(from.Spec.Prefix, 0), ip)
+		return refuse("%d is not a valid prefix length for %s", ptr.Deref(from.Spec.Prefix, 0), ip)
 	}
 	address := hypervisor.Address{Prefix: netip.PrefixFrom(ip, int(*from.Spec.Prefix))}
 	if from.Spec.Gateway == "" {
@@ -204,7 +204,7 @@ func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 	address.Gateway, err = netip.ParseAddr(from.Spec.Gateway)
 	switch {
 	case err != nil:
-		return refuse("its gateway %q is no IP address", from.Spec.Gateway)
+		return refuse("its gateway %q is not an IP address", from.Spec.Gateway)
 	case address.Gateway.Is4() != ip.Is4():
 		return refuse("its gateway %s is of another family than %s", address.Gateway, ip)
 	}

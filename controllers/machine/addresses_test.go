@@ -75,7 +75,7 @@ func claimsOf(ctx context.Context, rig *infratest.Rig) func() ([]ipamv1.IPAddres
 }
 
 var _ = Describe("An address from a pool", func() {
-	It("is claimed from the pools of the machine's failure domain, and given back", func(ctx SpecContext) {
+	It("is claimed from the pools of the machine's failure domain and released", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		open(v4, v6)
@@ -108,7 +108,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.Client.Create(ctx, m)).To(MatchError(ContainSubstring("gateway4")))
 	})
 
-	It("is claimed before the VM is, and given back once that is gone", func(ctx SpecContext) {
+	It("is claimed before the creation of the VM and released after its deletion", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
@@ -136,7 +136,7 @@ var _ = Describe("An address from a pool", func() {
 		}
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("AddressesClaimed")))
 
-		By("having them go on")
+		By("resuming the pools")
 		open(v4, v6)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		// The order in which the second pool gives out its addresses is not defined.
@@ -148,7 +148,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect([]hypervisor.Address{launched[0][1], launched[2][0]}).To(ConsistOf(
 			hypervisor.Address{Prefix: v6.First}, hypervisor.Address{Prefix: netip.MustParsePrefix("2001:db8::b/64")}))
 
-		By("keeping a claim that somebody deletes while the VM is there")
+		By("keeping a claim that a user deletes while the VM exists")
 		Expect(rig.Client.Delete(ctx, &claims[0])).To(Succeed())
 		rig.Hypervisor.Hold(fake.Delete)
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
@@ -162,7 +162,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(addresses.Items).To(BeEmpty())
 	})
 
-	It("that a pool has not is waited for in the pool's words", func(ctx SpecContext) {
+	It("that a pool does not have is waited for with the pool's message", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		v4.Size = 0
@@ -173,14 +173,14 @@ var _ = Describe("An address from a pool", func() {
 			Equal(`Waiting for IPAddressClaim "tenant-0-0-0" on TestPool "v4": all 0 addresses are taken`)))
 		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, BeZero()))
 
-		By("being deleted, which gives all back")
+		By("deleting the machine, which releases all addresses")
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 	})
 
-	It("that is none is an error", func(ctx SpecContext) {
+	It("that is invalid is an error", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		v4.Gateway = netip.MustParseAddr("2001:db8::1")
@@ -193,7 +193,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 	})
 
-	It("is claimed anew when somebody deletes the claim before there is a VM", func(ctx SpecContext) {
+	It("is claimed again if a user deletes the claim before the VM exists", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
@@ -207,7 +207,7 @@ var _ = Describe("An address from a pool", func() {
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
 
-	It("is never taken from a claim that is not the machine's", func(ctx SpecContext) {
+	It("is never read from a claim of another owner", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)
 		theirs := &ipamv1.IPAddressClaim{

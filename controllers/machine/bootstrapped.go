@@ -23,16 +23,16 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 	case report.Stage == hypervisor.StageFailed:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
 	case report.Stage == hypervisor.StageUnfinished:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, "The machine became a node, but what was to follow failed: "+withLog(report)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, "The node has joined, but a later step of its bootstrap failed: "+withLog(report)
 	case s.joined():
 		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
 			return nil // the image reports nothing, or the node joined before reports existed
 		}
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.NodeJoinedReason
 	case report.Stage == hypervisor.StageRetrying:
-		c.Reason, c.Message = infrav1.BootstrapRetryingReason, "The node tries again: "+withLog(report)
+		c.Reason, c.Message = infrav1.BootstrapRetryingReason, "The node is retrying: "+withLog(report)
 	case report.Stage == hypervisor.StageRunning:
-		c.Reason, c.Message = infrav1.BootstrappingReason, "The node is at: "+report.Step
+		c.Reason, c.Message = infrav1.BootstrappingReason, "Current bootstrap step: "+report.Step
 	default:
 		return nil
 	}
@@ -44,5 +44,5 @@ func withLog(r hypervisor.Report) string {
 	if r.Log == "" {
 		return r.Step
 	}
-	return r.Step + "; its log ends: " + r.Log
+	return r.Step + "; end of its log: " + r.Log
 }

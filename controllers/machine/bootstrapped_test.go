@@ -19,22 +19,22 @@ func haveBooted(status metav1.ConditionStatus, reason string, message gomegatype
 		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
 }
 
-var _ = Describe("What a guest says of its first boot", func() {
-	It("is told, and a failure makes the machine not ready until the node joins after all", func(ctx SpecContext) {
+var _ = Describe("The guest's report of its first boot", func() {
+	It("is shown, and a failure makes the machine not ready until the node joins", func(ctx SpecContext) {
 		rig := up(ctx)
-		Expect(condition(infrav1.NodeBootstrappedCondition)(mustSee(machineOf(ctx, rig)))).To(BeZero(), "nothing is told of a guest that says nothing")
+		Expect(condition(infrav1.NodeBootstrappedCondition)(mustSee(machineOf(ctx, rig)))).To(BeZero(), "no condition without a report")
 
 		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRunning, Step: "kubeadm join"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveBooted(metav1.ConditionUnknown, infrav1.BootstrappingReason, Equal("The node is at: kubeadm join"))))
+			haveBooted(metav1.ConditionUnknown, infrav1.BootstrappingReason, Equal("Current bootstrap step: kubeadm join"))))
 
 		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRetrying, Step: "kubeadm join failed, attempt 1 of 10", Log: "no answer"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveBooted(metav1.ConditionUnknown, infrav1.BootstrapRetryingReason, HaveSuffix("attempt 1 of 10; its log ends: no answer"))))
+			haveBooted(metav1.ConditionUnknown, infrav1.BootstrapRetryingReason, HaveSuffix("attempt 1 of 10; end of its log: no answer"))))
 
 		log := strings.Repeat("a line | ", 150) + "the end"
 		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageFailed, Step: "kubeadm join failed 10 times", Log: log})
-		const why = "The node failed to bootstrap: kubeadm join failed 10 times; its log ends: "
+		const why = "The node failed to bootstrap: kubeadm join failed 10 times; end of its log: "
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveBooted(metav1.ConditionFalse, infrav1.BootstrapFailedReason, Equal(why+log)),
 			WithTransform(condition(infrav1.VirtualMachineProvisionedCondition), HaveField("Status", metav1.ConditionTrue)),
@@ -48,7 +48,7 @@ var _ = Describe("What a guest says of its first boot", func() {
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveBooted(metav1.ConditionTrue, infrav1.NodeJoinedReason, BeEmpty())))
 	})
 
-	It("does not make a machine unready that became a node", func(ctx SpecContext) {
+	It("does not make a joined machine not ready", func(ctx SpecContext) {
 		rig := up(ctx)
 		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageUnfinished, Step: "postKubeadmCommands 0000 failed with status 1"})
 		told := haveBooted(metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, HaveSuffix("postKubeadmCommands 0000 failed with status 1"))

@@ -22,7 +22,7 @@ func TestStay(t *testing.T) {
 		want stay
 	}{
 		{"seen for the first time", stay{}, false, creating, stay{infrav1.CreatingReason, time.Unix(2000, 0)}},
-		{"seen for the first time, and not said yet", stay{}, false, metav1.Condition{}, stay{"", now}},
+		{"seen for the first time, without bootstrap progress", stay{}, false, metav1.Condition{}, stay{"", now}},
 		{"as before", stay{infrav1.CreatingReason, began}, true, creating, stay{infrav1.CreatingReason, began}},
 		{"of another reason", stay{infrav1.RequestQueuedReason, began}, true, creating, stay{infrav1.CreatingReason, now}},
 	} {

@@ -194,7 +194,7 @@ func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 	}
 	if err := r.markHost(ctx, s); err != nil {
 		// The VM runs all the same, so this is not a failure of the machine.
-		ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
+		ctrl.LoggerFrom(ctx).Error(err, "Labeling the Machine with its host")
 		s.unmarked = true
 	}
 	return nil

@@ -31,7 +31,7 @@ const most = 50
 
 var _ = Describe("A crash", func() {
 	for _, replyLost := range []bool{false, true} {
-		It(fmt.Sprintf("at any call is made good (call done, reply lost: %t)", replyLost), func(ctx SpecContext) {
+		It(fmt.Sprintf("at any call is recovered (call done, reply lost: %t)", replyLost), func(ctx SpecContext) {
 			crashes := 0
 			for at := 0; ; at++ {
 				rig := newRig(ctx)
@@ -86,7 +86,7 @@ var _ = Describe("A crash", func() {
 })
 
 var _ = Describe("A reconcile", func() {
-	It("looks again without a push while it waits, and not once the VM is up", func(ctx SpecContext) {
+	It("is repeated without a push while it waits, but not after the VM is up", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		r := reconcilerOf(rig, nil)
@@ -104,7 +104,7 @@ var _ = Describe("A reconcile", func() {
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.Net}), "once it is lost")
 	})
 
-	DescribeTable("trusts no old copy when it creates a VM", func(ctx SpecContext, change func(context.Context, *infratest.Rig, *infrav1.NovaVSphereMachine) error) {
+	DescribeTable("does not use an outdated copy to create a VM", func(ctx SpecContext, change func(context.Context, *infratest.Rig, *infrav1.NovaVSphereMachine) error) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		r := reconcilerOf(rig, nil)
@@ -134,7 +134,7 @@ var _ = Describe("A reconcile", func() {
 			m.Spec.ProviderID = "fake://known"
 			return rig.Client.Update(ctx, m)
 		}),
-		Entry("of a machine that is going", func(ctx context.Context, rig *infratest.Rig, m *infrav1.NovaVSphereMachine) error {
+		Entry("of a machine that is being deleted", func(ctx context.Context, rig *infratest.Rig, m *infrav1.NovaVSphereMachine) error {
 			return rig.Client.Delete(ctx, m)
 		}),
 	)

@@ -71,7 +71,7 @@ func (r *Reconciler[M]) launch(ctx context.Context, s *scope[M]) (hypervisor.Cre
 	case err != nil:
 		return hypervisor.CreateOptions{}, fmt.Errorf("reading bootstrap data: %w", err)
 	case len(secret.Data["value"]) == 0:
-		return hypervisor.CreateOptions{}, noBootstrapData("Secret %q has nothing under the key value", key.Name)
+		return hypervisor.CreateOptions{}, noBootstrapData("Secret %q has no data under the key value", key.Name)
 	}
 	return hypervisor.CreateOptions{
 		UserData: secret.Data["value"],

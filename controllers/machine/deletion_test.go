@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("The deletion of a machine", func() {
-	It("works with Cluster and Machine gone", func(ctx SpecContext) {
+	It("works without Cluster and Machine", func(ctx SpecContext) {
 		rig := up(ctx)
 		Expect(rig.Client.Delete(ctx, rig.Cluster())).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.Machine())).To(Succeed())
@@ -26,7 +26,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 
-	It("that has not begun because the Machine's has, brings no VM up", func(ctx SpecContext) {
+	It("of its Machine starts no VM", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
@@ -39,7 +39,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Expect(rig.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, Not(BeEmpty())))
 
-		By("having the data come when the Machine is going already")
+		By("writing the data while the Machine is being deleted")
 		Expect(rig.Client.Delete(ctx, rig.Machine())).To(Succeed())
 		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		patched := machine.DeepCopy()
@@ -52,7 +52,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 
-	It("looks for a VM even when the bootstrap data never came", func(ctx SpecContext) {
+	It("searches for a VM even without bootstrap data", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
@@ -73,7 +73,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Expect(rig.Hypervisor.Calls(fake.Delete)).To(Equal(1))
 	})
 
-	It("keeps the machine while nobody can say whether its VM is gone", func(ctx SpecContext) {
+	It("keeps the machine while it is unknown whether its VM was deleted", func(ctx SpecContext) {
 		rig := up(ctx)
 		rig.Hypervisor.Fail(fake.Connect, &hypervisor.Error{
 			Reason: infrav1.CredentialsInvalidReason, Terminal: true, Err: errText(`Secret "vcenter" does not exist`),

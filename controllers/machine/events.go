@@ -35,7 +35,7 @@ func changed(was, is metav1.Condition) bool {
 func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	if s.released {
 		r.forget(s.key())
-		r.event(s, corev1.EventTypeNormal, "Deleted", "The VM is gone")
+		r.event(s, corev1.EventTypeNormal, "Deleted", "The VM was deleted")
 		return
 	}
 	now := snapshot(s.infra)
@@ -64,7 +64,7 @@ func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 		provisionSeconds.WithLabelValues(r.kind(s)).Observe(time.Since(s.infra.GetCreationTimestamp().Time).Seconds())
 		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up"+s.whereabouts())
 	case now.Status == metav1.ConditionTrue && dark(was):
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The hypervisor answers again, and the VM is up"+s.whereabouts())
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The hypervisor is reachable again, and the VM is up"+s.whereabouts())
 	case now.Status == metav1.ConditionTrue:
 		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up again"+s.whereabouts())
 	}

@@ -26,7 +26,7 @@ var _ = Describe("A failure", func() {
 		text   string
 		want   string
 	}
-	DescribeTable("becomes a condition and one event, and is mended", func(ctx SpecContext, f failure) {
+	DescribeTable("becomes a condition and one event, and recovers", func(ctx SpecContext, f failure) {
 		rig := newRig(ctx)
 		fail := rig.Hypervisor.Fail
 		if f.later {
@@ -46,7 +46,7 @@ var _ = Describe("A failure", func() {
 		}).Should(Succeed())
 		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
-		By("mending the cause")
+		By("fixing the cause")
 		rig.Hypervisor.Repair(f.verb)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1))
@@ -81,7 +81,7 @@ var _ = Describe("A failure", func() {
 		}),
 	)
 
-	It("whose words differ each time waits for its retry all the same", func(ctx SpecContext) {
+	It("whose message differs each time waits for its retry too", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Observe, &changing{})
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
@@ -93,7 +93,7 @@ var _ = Describe("A failure", func() {
 		Eventually(rig.Quiet(fake.Observe)).WithPolling(time.Second).Should(BeTrue())
 	})
 
-	It("of an endpoint whose words differ each time does not flap", func(ctx SpecContext) {
+	It("of an endpoint whose message differs each time does not flap", func(ctx SpecContext) {
 		rig := up(ctx)
 		fail := func(n int) {
 			rig.Hypervisor.Fail(fake.Observe, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("read tcp 192.0.2.1:%d: timeout", 40000+n)))
@@ -114,7 +114,7 @@ var _ = Describe("A failure", func() {
 		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 	})
 
-	It("that may pass by itself changes nothing that was reported", func(ctx SpecContext) {
+	It("that is temporary does not change the reported state", func(ctx SpecContext) {
 		rig := up(ctx)
 		// There must be a reported state that the reconcilers have in their cache.
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
@@ -149,7 +149,7 @@ var _ = Describe("A failure", func() {
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeNumerically("<=", 2))
 	})
 
-	It("that is terminal ends when it is mended while the next attempt is held back", func(ctx SpecContext) {
+	It("that is terminal ends after its cause is fixed during the back-off", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{
 			Reason: infrav1.PlacementNotFoundReason, Terminal: true, Err: errText(`there is no resource pool "x"`),
@@ -177,7 +177,7 @@ var _ = Describe("A failure", func() {
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
 
-	DescribeTable("of the bootstrap data says what is missing", func(ctx SpecContext, data map[string]string, want string) {
+	DescribeTable("of the bootstrap data names the missing object", func(ctx SpecContext, data map[string]string, want string) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		secret := rig.Secret(infratest.BootstrapName, nil)
@@ -190,10 +190,10 @@ var _ = Describe("A failure", func() {
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 	},
 		Entry("no Secret", nil, `Reading bootstrap data: Secret "tenant-0-bootstrap" does not exist`),
-		Entry("no value", map[string]string{"format": "ignition"}, `Reading bootstrap data: Secret "tenant-0-bootstrap" has nothing under the key value`),
+		Entry("no value", map[string]string{"format": "ignition"}, `Reading bootstrap data: Secret "tenant-0-bootstrap" has no data under the key value`),
 	)
 
-	It("of the credentials ends at once when the Secret is mended", func(ctx SpecContext) {
+	It("of the credentials ends immediately after the Secret is fixed", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		refused := broken(infrav1.CredentialsInvalidReason, "wrong password")
 		rig.Hypervisor.Fail(fake.Connect, refused)

@@ -65,7 +65,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 
 		becomesCopy(rig)
 		Eventually(matches(ctx, rig)).Should(saysOther())
-		Expect(machineOf(ctx, rig)()).To(beProvisioned(), "a copy still shows what the VM is like")
+		Expect(machineOf(ctx, rig)()).To(beProvisioned(), "a copy still shows the state of the VM")
 		before := changes(rig)()
 
 		By("deleting the objects of the copy")
@@ -101,7 +101,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
 
-	It("makes the original read only once it took over there too", func(ctx SpecContext) {
+	It("makes the original read-only after it took over there too", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{Fence: fence.For(original)})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
@@ -113,7 +113,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeTrue())
 	})
 
-	It("is not told from the original before there is an ID", func(ctx SpecContext) {
+	It("is not distinguished from the original before there is an ID", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{Fence: fence.For(original)})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())

@@ -41,11 +41,11 @@ func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
 		err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(mark), client.FieldOwner(hostManager), client.ForceOwnership)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		ctrl.LoggerFrom(ctx).V(2).Info("The Machine is gone, or somebody else sets its host label", "cause", err.Error())
+		ctrl.LoggerFrom(ctx).V(2).Info("The Machine does not exist, or another field manager owns its host label", "cause", err.Error())
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("labelling Machine: %w", err)
+		return fmt.Errorf("labeling Machine: %w", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The life of a machine", func() {
-	It("goes from waiting for its cluster to a VM that is up, and away", func(ctx SpecContext) {
+	It("leads from waiting for its cluster to a running VM and its deletion", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		before := observations()
@@ -89,7 +89,7 @@ var _ = Describe("The life of a machine", func() {
 		Expect(after["provisioned"] - before["provisioned"]).To(Equal(1.0))
 	})
 
-	It("waits for an address and says so", func(ctx SpecContext) {
+	It("waits for an address and reports it", func(ctx SpecContext) {
 		rig := up(ctx)
 		rig.Hypervisor.SetAddresses(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
@@ -123,7 +123,7 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.VMNotFoundReason)))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(Equal(1))
 
-		By("letting it go when it is deleted")
+		By("releasing it after its deletion")
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
@@ -163,7 +163,7 @@ var _ = Describe("The life of a machine", func() {
 			haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("connection refused")),
 			haveBeenProvisioned()))
 
-		By("seeing that its VM is lost, rather than creating one")
+		By("reporting that its VM does not exist instead of creating one")
 		rig.Hypervisor.Repair(fake.Connect)
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.VMNotFoundReason, Not(BeEmpty())))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
@@ -181,7 +181,7 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeZero())
 
-		By("going on when the Cluster is not paused any more")
+		By("continuing after the Cluster is resumed")
 		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		cluster.Spec.Paused = ptr.To(false)
 		Expect(rig.Client.Update(ctx, cluster)).To(Succeed())
@@ -199,7 +199,7 @@ var _ = Describe("The life of a machine", func() {
 		Expect(machineOf(ctx, rig)()).To(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
 	})
 
-	It("keeps to its watch label", func(ctx SpecContext) {
+	It("respects its watch label", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())

@@ -32,7 +32,7 @@ var _ = Describe("A guest that may power itself off", func() {
 	}
 	unreachable := broken(infrav1.GuestUnreachableReason, "no tools run in the guest")
 
-	It("is asked, and its VM goes once it has", func(ctx SpecContext) {
+	It("receives a request, and its VM is deleted after the shutdown", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
 		rig.Hypervisor.Hold(fake.Shutdown)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
@@ -45,18 +45,18 @@ var _ = Describe("A guest that may power itself off", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElements(normal("PoweringOff"), normal("Deleting"), normal("Deleted")))
 	})
 
-	It("that does not go by itself is waited for, until somebody changes his mind", func(ctx SpecContext) {
+	It("that does not shut down is waited for until the user changes the mode", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
 		rig.Hypervisor.Ignore(fake.Shutdown)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PoweringOffReason, Not(BeEmpty())))
 		rig.Hypervisor.SetAddresses(rig.Key()) // triggers a reconcile
-		Consistently(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1), "the guest is not asked at each event")
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1), "the request is not repeated at each event")
 		setPowerOff(ctx, rig, infrav1.PowerOff{Mode: infrav1.PowerOffHard})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 
-	It("that does not go in time loses its power then", func(ctx SpecContext) {
+	It("that does not shut down in time is powered off", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 3})
 		rig.Hypervisor.Ignore(fake.Shutdown)
 		asked := time.Now()
@@ -68,7 +68,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
 	})
 
-	It("that cannot be asked loses its power at once, if that is what is to follow", func(ctx SpecContext) {
+	It("that is unreachable is powered off immediately with mode SoftThenHard", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard})
 		rig.Hypervisor.Fail(fake.Shutdown, unreachable)
 		rig.Hypervisor.FailLater(fake.Delete, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
@@ -77,10 +77,10 @@ var _ = Describe("A guest that may power itself off", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.GuestUnreachableReason)))
 		rig.Hypervisor.Repair(fake.Delete)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1), "it is not asked again")
+		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1), "the request is not repeated")
 	})
 
-	It("that cannot be asked is waited for otherwise, and it is said", func(ctx SpecContext) {
+	It("that is unreachable is waited for with mode Soft, and it is reported", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
 		rig.Hypervisor.Fail(fake.Shutdown, unreachable)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
@@ -92,7 +92,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 
-	It("is looked at again exactly when its time is over", func(ctx SpecContext) {
+	It("is reconciled again exactly at its timeout", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		bringUp(ctx, rig, nil)

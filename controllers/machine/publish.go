@@ -16,7 +16,7 @@ func (s *scope[M]) publish() error {
 	if spec.ProviderID != "" && spec.ProviderID != s.vm.ProviderID {
 		return &hypervisor.Error{
 			Reason: infrav1.HypervisorErrorReason,
-			Err:    fmt.Errorf("the VM's provider ID is %q, but the machine is %q: somebody changed the VM's identity", s.vm.ProviderID, spec.ProviderID),
+			Err:    fmt.Errorf("the provider ID of the VM is %q, but the machine has %q: the UUID of the VM was changed", s.vm.ProviderID, spec.ProviderID),
 		}
 	}
 	s.first = spec.ProviderID == ""

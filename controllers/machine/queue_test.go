@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-var _ = Describe("A creation that waits for its turn", func() {
+var _ = Describe("A queued creation", func() {
 	// add creates machines beside the rig's own machine.
 	add := func(ctx context.Context, rig *infratest.Rig, n int) []client.Object {
 		GinkgoHelper()
@@ -50,7 +50,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 	}
 	const many = 60
 
-	It("is no failure, and holds no deletion up", func(ctx SpecContext) {
+	It("is not a failure and blocks no deletion", func(ctx SpecContext) {
 		rig := up(ctx)
 		before := counted()
 		rig.Hypervisor.Limit(2)
@@ -72,7 +72,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 		Expect(states[infrav1.RequestQueuedReason] - before[infrav1.RequestQueuedReason]).To(BeEquivalentTo(many - 2))
 		Expect(states[infrav1.CreatingReason] - before[infrav1.CreatingReason]).To(BeEquivalentTo(2))
 
-		By("deleting one that is up and one that waits, while no creation gets on")
+		By("deleting a running and a queued machine while no creation continues")
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Expect(rig.Client.Delete(ctx, queued)).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
@@ -80,13 +80,13 @@ var _ = Describe("A creation that waits for its turn", func() {
 		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Expect(reasons(ctx, rig)()).To(Equal(map[string]int{infrav1.CreatingReason: 2, infrav1.RequestQueuedReason: many - 3}))
 
-		By("letting the line move on")
+		By("letting the queue continue")
 		rig.Hypervisor.Release(fake.Create)
 		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{infrav1.ProvisionedReason: many - 1}))
 		Expect(counted()[infrav1.RequestQueuedReason]).To(Equal(before[infrav1.RequestQueuedReason]))
 	})
 
-	It("is looked at again after all else, and without a growing delay", func(ctx SpecContext) {
+	It("is reconciled with the lowest priority and without a growing delay", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.RequestQueuedReason, Waiting: true, Err: errText("full")})
@@ -117,7 +117,7 @@ var _ = Describe("A machine", func() {
 			Equal(`Creating VM: the cluster has no failure domain "zone-b"`)))
 	})
 
-	It("is left alone while another hypervisor answers than its own", func(ctx SpecContext) {
+	It("is not changed while another hypervisor responds instead of its own", func(ctx SpecContext) {
 		rig := up(ctx)
 		other := hypervisor.Endpoint{ID: "fake-2", Version: "fake 2.0"}
 		rig.Hypervisor.SetEndpoint(fake.KeyOf(rig.InfraCluster()), other)
@@ -130,7 +130,7 @@ var _ = Describe("A machine", func() {
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Consistently(machineOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
 
-		By("having its own back")
+		By("restoring its own hypervisor")
 		rig.Hypervisor.SetEndpoint(fake.KeyOf(rig.InfraCluster()), hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})

@@ -49,13 +49,13 @@ func (s *scope[M]) condition() metav1.Condition {
 	c := metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case s.do == shutdown:
-		c.Reason, c.Message = infrav1.PoweringOffReason, "The guest was asked to power itself off"
+		c.Reason, c.Message = infrav1.PoweringOffReason, "The guest is shutting down"
 	case s.deleting():
 		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
 	case s.waiting != forNothing:
 		c.Reason, c.Message = s.lacks()
 	case s.do == reportMissing:
-		c.Reason, c.Message = infrav1.VMNotFoundReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
+		c.Reason, c.Message = infrav1.VMNotFoundReason, "The VM of this machine does not exist anymore and is not created again: delete the Machine to replace it"
 	case s.do == rest:
 		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"
 	case s.provisioned() && s.do != publish && !s.aside():
@@ -132,7 +132,7 @@ func (s *scope[M]) settled() *metav1.Condition {
 	case s.vm.UserData && s.joined():
 		c.Reason, c.Message = infrav1.SyncingReason, "The user data is being removed from the VM's settings"
 	case s.vm.UserData:
-		c.Reason, c.Message = infrav1.WaitingForNodeReason, "The user data leaves the VM's settings once the node has joined"
+		c.Reason, c.Message = infrav1.WaitingForNodeReason, "The user data is removed from the VM's settings after the node has joined"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.SyncedReason
 	}

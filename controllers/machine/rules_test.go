@@ -19,7 +19,7 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		spoil(bad)
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("a name that is no host name", func(m *infrav1.NovaVSphereMachine) { m.Name = strings.Repeat("a", 64) },
+		Entry("a name that is not a host name", func(m *infrav1.NovaVSphereMachine) { m.Name = strings.Repeat("a", 64) },
 			"metadata.name becomes the node's name and can have at most 63 characters"),
 		Entry("cores that do not fill sockets", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUs: 3, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}}

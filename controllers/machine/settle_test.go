@@ -19,8 +19,8 @@ func haveSettled(status metav1.ConditionStatus, reason string, message gomegatyp
 		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
 }
 
-var _ = Describe("What surrounds a VM", func() {
-	It("is settled before the first boot", func(ctx SpecContext) {
+var _ = Describe("The synced settings of a VM", func() {
+	It("are synced before the first boot", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.SetNewOutOfSync("1 NIC is missing")
 		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
@@ -35,29 +35,29 @@ var _ = Describe("What surrounds a VM", func() {
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(Equal(1))
 	})
 
-	It("is settled beside the VM's life, and its failure holds nothing up", func(ctx SpecContext) {
+	It("are synced independently of the VM's lifecycle, and a failure blocks nothing", func(ctx SpecContext) {
 		rig := up(ctx)
 		Eventually(machineOf(ctx, rig)).Should(haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty())))
-		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.PlacementNotFoundReason, "the group is gone"))
+		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.PlacementNotFoundReason, "the group does not exist"))
 		rig.Hypervisor.SetOutOfSync(rig.Key(), "The VM is not in its group")
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group is gone"))))
+			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group does not exist"))))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PlacementNotFoundReason)))
 
-		By("publishing what changed meanwhile")
+		By("publishing changes meanwhile")
 		rig.Hypervisor.SetAddresses(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
 		calls := rig.Hypervisor.Calls(fake.Sync)
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Sync) }).Should(BeNumerically(">", calls))
 		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
-		By("mending the cause")
+		By("fixing the cause")
 		rig.Hypervisor.Repair(fake.Sync)
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty()))))
 	})
 
-	It("loses the user data once the node has joined, once", func(ctx SpecContext) {
+	It("lose the user data once after the node has joined", func(ctx SpecContext) {
 		rig := up(ctx)
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Sync) }).Should(BeZero())
 		Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeTrue())
@@ -83,7 +83,7 @@ var _ = Describe("The host of a VM", func() {
 		}
 	}
 
-	It("is reported and marked on the Machine, and follows migrations", func(ctx SpecContext) {
+	It("is reported and set as a label of the Machine, and follows migrations", func(ctx SpecContext) {
 		rig := up(ctx)
 		Eventually(machineOf(ctx, rig)).Should(HaveField("Status.Host", "host-1.example.test"))
 		Eventually(hostLabel(ctx, rig)).Should(Equal("host-1.example.test"))
@@ -91,7 +91,7 @@ var _ = Describe("The host of a VM", func() {
 		Eventually(machineOf(ctx, rig)).Should(HaveField("Status.Host", "2001:db8::7"))
 		Eventually(hostLabel(ctx, rig)).Should(Equal("2001-db8-7"))
 
-		By("keeping what is known while the hypervisor does not say")
+		By("keeping the known host while the hypervisor does not report it")
 		calls := rig.Hypervisor.Calls(fake.Observe)
 		rig.Hypervisor.Migrate(rig.Key(), "")
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">", calls))
@@ -112,7 +112,7 @@ var _ = Describe("The host of a VM", func() {
 		Eventually(hostLabel(ctx, rig)).Should(Equal("host-1.example.test"))
 	})
 
-	It("is left to whoever else claims the label", func(ctx SpecContext) {
+	It("is not written if another field manager owns the label", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())

@@ -49,7 +49,7 @@ func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hyperv
 		return result, err
 	}
 	r.guests.deaf(s.key())
-	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, loop.Sentence(refusal)+"; the power is taken away")
+	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, loop.Sentence(refusal)+"; powering off the VM")
 	s.do, s.failure, s.patience = destroy, nil, 0
 	return r.destroy(ctx, s, driver)
 }

@@ -12,13 +12,13 @@ func TestWritten(t *testing.T) {
 	var w written
 	key := types.NamespacedName{Namespace: "ns", Name: "m"}
 	if got := w.swap(key, as("Cached"), as("Full")); got != as("Cached") {
-		t.Errorf("at first swap() = %v, want what the cache has", got)
+		t.Errorf("at first swap() = %v, want the cached conditions", got)
 	}
 	if got := w.swap(key, as("Stale"), as("Full")); got != as("Full") {
-		t.Errorf("then swap() = %v, want what was written", got)
+		t.Errorf("then swap() = %v, want the written conditions", got)
 	}
 	w.forget(key)
 	if got := w.swap(key, as("Cached"), as("Full")); got != as("Cached") {
-		t.Errorf("once forgotten swap() = %v, want what the cache has", got)
+		t.Errorf("once forgotten swap() = %v, want the cached conditions", got)
 	}
 }

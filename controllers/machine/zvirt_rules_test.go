@@ -37,7 +37,7 @@ func zvirtCluster(namespace string) *infrav1.NovaZVirtCluster {
 var _ = Describe("The rules of a NovaZVirtMachine", func() {
 	type spec = infrav1.NovaZVirtMachineSpec
 
-	It("take all that can be said", func(ctx SpecContext) {
+	It("accept all fields", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		m := zvirtMachine(rig.Namespace)
 		m.Spec = spec{
@@ -213,15 +213,15 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 	},
 		Entry("a server with a scheme", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "https://engine" }, "without scheme, path or credentials"),
 		Entry("no server", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: the credentials are in a Secret"),
-		Entry("a server beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = infrav1.NovaZVirtIdentityKind },
+		Entry("a server in addition to an identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = infrav1.NovaZVirtIdentityKind },
 			"server must not be set with a NovaZVirtIdentity: the server comes from the identity"),
-		Entry("trust beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) {
+		Entry("trust in addition to an identity", func(c *infrav1.NovaZVirtClusterSpec) {
 			c.IdentityRef.Kind, c.Server = infrav1.NovaZVirtIdentityKind, ""
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}
 		}, "tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"),
 		Entry("an identity without name", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.IdentityReference{Kind: "Secret"} }, "spec.identityRef.name"),
 		Entry("another identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
-		Entry("two sorts of trust", func(c *infrav1.NovaZVirtClusterSpec) {
+		Entry("two kinds of trust", func(c *infrav1.NovaZVirtClusterSpec) {
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----", Thumbprint: strings.Repeat("00:", 31) + "00"}
 		}, "only one of caBundle and thumbprint can be set"),
 		Entry("a bundle without certificates", func(c *infrav1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),

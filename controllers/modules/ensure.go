@@ -21,13 +21,13 @@ import (
 func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	s := d.site
 	if !ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false) {
-		d.reason, d.message = addonsv1.WaitingForControlPlaneReason, "Waiting for the tenant's control plane to be initialised"
+		d.reason, d.message = addonsv1.WaitingForControlPlaneReason, "Waiting for the control plane of the workload cluster to be initialized"
 		return nil
 	}
 	if s.silence != nil {
 		// Nothing is written for an unreachable workload cluster. Flux retries the existing objects.
 		r.look(d)
-		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
+		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The workload cluster cannot be reached: "+s.silence.Error()
 		s.soon()
 		return r.suspend(ctx, d)
 	}
@@ -90,7 +90,7 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.key.Namespace, Name: historyName(d.key.Name, wanted)}, earlier)
 	if apierrors.IsNotFound(err) {
 		// A user deleted the history. The existing modules stay until the rollout reaches the Cluster.
-		d.reason, d.message = addonsv1.WaitingForWaveReason, "Waiting for its turn in the rollout"
+		d.reason, d.message = addonsv1.WaitingForWaveReason, "Waiting for an earlier wave of the rollout"
 		return nil, "", nil
 	}
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 	}
 	there, stranger := find(d.pieces, m)
 	if stranger != nil {
-		return fmt.Sprintf("Waiting for %s %s to go", stranger.kind(), stranger.object.GetName()), nil
+		return fmt.Sprintf("Waiting for %s %s to be deleted", stranger.kind(), stranger.object.GetName()), nil
 	}
 	if there != nil && !there.object.GetDeletionTimestamp().IsZero() {
 		d.site.soon()

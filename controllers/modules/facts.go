@@ -74,7 +74,7 @@ func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.C
 	}
 	// The cache would wait indefinitely for kinds that the manager may not list.
 	if !slices.Contains(readable, ref.APIGroup) {
-		return nil, fmt.Errorf("the group %s of %s %s is none of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
+		return nil, fmt.Errorf("the group %s of %s %s is not one of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
 	}
 	found, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, cluster.Namespace)
 	if apierrors.IsNotFound(err) {

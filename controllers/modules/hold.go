@@ -16,8 +16,8 @@ import (
 // The value of the annotation, before there is a new version and while a new version has to wait. The
 // manager recognizes its own annotations by these values.
 const (
-	heldAhead = "Set by the NovaModuleSet of this name, which lifts it for versions that its modules fit"
-	heldBack  = "Kubernetes %s waits: module %s does not fit it"
+	heldAhead = "Set by the NovaModuleSet of this name, which removes it for versions that its modules support"
+	heldBack  = "The upgrade to Kubernetes %s is blocked: module %s does not support it"
 )
 
 var held = regexp.MustCompile("^(" + regexp.QuoteMeta(heldAhead) + "|" +

@@ -101,7 +101,7 @@ var _ = Describe("A module of the management cluster", func() {
 		Expect(k.Spec.PostBuild.Substitute).To(HaveKeyWithValue("imageRepository", "hub.example/platform"))
 	})
 
-	It("is removed with its Cluster, once the Machines are gone", func(ctx SpecContext) {
+	It("is removed with its Cluster after the Machines are deleted", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		machine := r.machine(ctx, "a", "worker", "w1")
@@ -125,7 +125,7 @@ var _ = Describe("A module of the management cluster", func() {
 		purge(ctx, cluster)
 	})
 
-	It("does not stay behind when its Cluster is moved", func(ctx SpecContext) {
+	It("is removed from the source after its Cluster is moved", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		set := r.platformSet(ctx)
@@ -157,10 +157,10 @@ var _ = Describe("A module of the management cluster", func() {
 		Entry("with another service account", "is nova-modules, or begins with nova-modules-", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules[0].ServiceAccountName = "kustomize-controller"
 		}),
-		Entry("with variables of the tenant", "takes no substituteFrom", func(s *addonsv1.NovaModuleSetSpec) {
+		Entry("with variables of the workload cluster", "takes no substituteFrom", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules[0].Kustomize.SubstituteFrom = []addonsv1.VariablesReference{{Kind: "Secret", Name: "x"}}
 		}),
-		Entry("with values of the tenant", "takes no valuesFrom", func(s *addonsv1.NovaModuleSetSpec) {
+		Entry("with values of the workload cluster", "takes no valuesFrom", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules[0].Kustomize, s.Modules[0].Chart = nil, &addonsv1.Chart{Name: "x", ValuesFrom: []addonsv1.ValuesReference{{Kind: "Secret", Name: "x"}}}
 		}),
 		Entry("that would be kept", "removed with its Cluster", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].OnRemoval = addonsv1.RemovalKeep }),
@@ -172,7 +172,7 @@ var _ = Describe("A module of the management cluster", func() {
 })
 
 var _ = Describe("A set", func() {
-	DescribeTable("never follows a branch or tag that it does not name", func(ctx SpecContext, says string, source addonsv1.Source, release addonsv1.Release) {
+	DescribeTable("never follows a branch or tag that is not set", func(ctx SpecContext, says string, source addonsv1.Source, release addonsv1.Release) {
 		source.Name = "release"
 		err := testEnv.Client.Create(ctx, &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace, Name: "floating"}, Spec: addonsv1.NovaModuleSetSpec{
 			ClusterSelector: &metav1.LabelSelector{}, Sources: []addonsv1.Source{source}, Release: release,
@@ -195,16 +195,16 @@ var _ = Describe("A set", func() {
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		r.set(ctx, "second", one)
 		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix(
-			"False NameConflict Module cni cannot be written: the Helm release default/cni is taken by module cni of the set " + r.namespace + "/first on Cluster a"))
+			"False NameConflict Module cni cannot be written: the Helm release default/cni is already used by module cni of the set " + r.namespace + "/first on Cluster a"))
 		r.allReady(ctx, "a", "cni")
 		Eventually(r.condition(ctx, "a", "first")).Should(Equal("True ModulesReady"))
 
-		By("giving it to the second once the first is gone")
+		By("assigning it to the second after the first is deleted")
 		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
 		Eventually(func() error { return testEnv.Client.Get(ctx, r.key("a-second-cni"), &helmv2.HelmRelease{}) }).Should(Succeed())
 	})
 
-	It("reads nothing of groups that it may not list", func(ctx SpecContext) {
+	It("does not read groups that it has no permission to list", func(ctx SpecContext) {
 		r := newRig(ctx)
 		c := &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a"},
@@ -218,7 +218,7 @@ var _ = Describe("A set", func() {
 		Expect(testEnv.Client.Status().Update(ctx, c)).To(Succeed())
 		r.set(ctx, "base", nil)
 		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix(
-			"False ModulesNotReady Reading control plane: the group ipam.cluster.x-k8s.io of IPAddress a is none of "))
+			"False ModulesNotReady Reading control plane: the group ipam.cluster.x-k8s.io of IPAddress a is not one of "))
 	})
 })
 

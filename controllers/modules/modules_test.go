@@ -58,7 +58,7 @@ var _ = Describe("A set", func() {
 		r.cluster(ctx, "a", nil)
 		r.set(ctx, "base", nil)
 
-		By("writing what depends on another kind only when that is ready")
+		By("writing a module that depends on another kind only after that is ready")
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		Eventually(r.condition(ctx, "a", "base")).Should(Equal(
@@ -77,10 +77,10 @@ var _ = Describe("A set", func() {
 			g.Expect(set.Status.UpdatedClusters).To(HaveValue(BeEquivalentTo(1)))
 		}).Should(Succeed())
 
-		By("giving the tenant Nova's substitutions")
+		By("writing Nova's substitutions to the workload cluster")
 		Expect(tenancy.substitutions(r.key("a"))).To(HaveKeyWithValue("controlPlaneTopology", "SingleReplica"))
 
-		By("using the tenant's kubeconfig and one source for the namespace")
+		By("using the kubeconfig of the workload cluster and one source for the namespace")
 		hr := &helmv2.HelmRelease{}
 		Expect(testEnv.Client.Get(ctx, r.key("a-base-cni"), hr)).To(Succeed())
 		Expect(hr.Spec.KubeConfig.SecretRef.Name).To(Equal("a-kubeconfig"))
@@ -99,7 +99,7 @@ var _ = Describe("A set", func() {
 			return hr.ResourceVersion
 		}).Should(Equal(before))
 
-		By("putting back what somebody changed")
+		By("reverting a user's change")
 		hr.Spec.ReleaseName = "other"
 		Expect(testEnv.Client.Update(ctx, hr)).To(Succeed())
 		Eventually(func() string {
@@ -108,20 +108,20 @@ var _ = Describe("A set", func() {
 		}).Should(Equal("cni"))
 	})
 
-	It("waits for the tenant before it writes anything", func(ctx SpecContext) {
+	It("waits for the workload cluster before it writes anything", func(ctx SpecContext) {
 		r := newRig(ctx)
 		tenancy.silence(r.key("a"), true)
 		r.cluster(ctx, "a", nil)
 		r.cluster(ctx, "b", nil)
 		r.set(ctx, "base", nil)
-		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The tenant cannot be reached: the API server does not answer"))
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The workload cluster cannot be reached: the API server does not answer"))
 		Eventually(r.has(ctx, "b")).Should(ConsistOf("cni"))
 		Expect(r.has(ctx, "a")()).To(BeEmpty())
 		tenancy.silence(r.key("a"), false)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 	})
 
-	It("switches modules by facts", func(ctx SpecContext) {
+	It("enables modules by facts", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
 		md := r.workers(ctx, "a", "infra", 2)
@@ -141,7 +141,7 @@ var _ = Describe("A set", func() {
 		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web"))
 	})
 
-	It("is through with a Cluster on which all its modules are off", func(ctx SpecContext) {
+	It("is done with a Cluster if all its modules are disabled", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
@@ -192,7 +192,7 @@ var _ = Describe("A set", func() {
 		Eventually(substituted("infra")).Should(Equal("192.0.2.20"))
 	})
 
-	It("says what is wrong with it", func(ctx SpecContext) {
+	It("reports its errors", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].DependsOn = []string{"dns"} })
@@ -205,7 +205,7 @@ var _ = Describe("A set", func() {
 		Eventually(r.condition(ctx, "a", "base")).Should(And(HavePrefix("False Invalid Module \"cni\": valuesTemplate"), ContainSubstring("nothing")))
 	})
 
-	It("leaves an object alone whose name somebody else has", func(ctx SpecContext) {
+	It("does not change an object of another owner", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "prod", map[string]string{"stage": "prod"})
 		r.cluster(ctx, "prod-eu", map[string]string{"stage": "prod-eu"})
@@ -221,8 +221,8 @@ var _ = Describe("A set", func() {
 		hr := r.objects(ctx, "prod")["cni"].object
 		r.set(ctx, "base", only("prod-eu"))
 		Eventually(r.condition(ctx, "prod-eu", "base")).Should(Equal(fmt.Sprintf(
-			"False NameConflict Module cni cannot be written: the name prod-eu-base-cni is taken by module cni of the set %s on Cluster prod; "+
-				"2 of 2 modules are not ready: cni: Its name is taken; dns: Waiting for cni", r.key("eu-base"))))
+			"False NameConflict Module cni cannot be written: the name prod-eu-base-cni is already used by module cni of the set %s on Cluster prod; "+
+				"2 of 2 modules are not ready: cni: Its name is already used; dns: Waiting for cni", r.key("eu-base"))))
 		Consistently(func(g Gomega) {
 			// The same owner may write the object again without a change: it does so while the cache
 			// does not show the object yet.
@@ -248,7 +248,7 @@ var _ = Describe("A set", func() {
 		Expect(r.objects(ctx, "prod-eu")["cni"].object.(*helmv2.HelmRelease).Spec.KubeConfig.SecretRef.Name).To(Equal("prod-eu-kubeconfig"))
 	})
 
-	It("gives a name once where two sets come at the same time, and not where it is a stranger's", func(ctx SpecContext) {
+	It("reserves a name once for two sets at the same time, and not if another owner has it", func(ctx SpecContext) {
 		r := newRig(ctx)
 		stranger := &kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a-own-dns"},
@@ -268,7 +268,7 @@ var _ = Describe("A set", func() {
 		}
 		tenancy.silence(r.key("a"), false)
 		Eventually(r.condition(ctx, "a", "own")).Should(HavePrefix(
-			"False NameConflict Module dns cannot be written: the name a-own-dns is taken by an object that no set has written"))
+			"False NameConflict Module dns cannot be written: the name a-own-dns is already used by an object that no set has written"))
 		Eventually(func() []string {
 			return []string{r.condition(ctx, "a", "nova")(), r.condition(ctx, "a", "nova-extra")()}
 		}).Should(
@@ -281,12 +281,12 @@ var _ = Describe("A set", func() {
 		Expect(stranger.Labels).To(BeEmpty())
 	})
 
-	It("leaves Clusters of namespaces out that do not allow it", func(ctx SpecContext) {
+	It("does not select Clusters of namespaces that do not allow it", func(ctx SpecContext) {
 		r, other := newRig(ctx), newRig(ctx)
 		other.cluster(ctx, "a", nil)
 		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Namespaces.List = []string{other.namespace} })
 		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(And(
-			HavePrefix("False NoClusters No Cluster is selected; 1 Clusters are left out"), ContainSubstring(addonsv1.AllowFromAnnotation)))
+			HavePrefix("False NoClusters No Cluster is selected; 1 Clusters are not selected"), ContainSubstring(addonsv1.AllowFromAnnotation)))
 		Expect(other.has(ctx, "a")()).To(BeEmpty())
 		change(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.namespace}}, func(ns *corev1.Namespace) {
 			ns.Annotations = map[string]string{addonsv1.AllowFromAnnotation: "x, " + r.namespace}
@@ -295,7 +295,7 @@ var _ = Describe("A set", func() {
 		Eventually(other.condition(ctx, "a", r.namespace+".base")).Should(HavePrefix("False ModulesNotReady"))
 	})
 
-	It("stays where it is while it or the Cluster is held", func(ctx SpecContext) {
+	It("changes nothing while the set is suspended or the Cluster paused", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", nil)
@@ -313,7 +313,7 @@ var _ = Describe("A set", func() {
 })
 
 var _ = Describe("A rollout", func() {
-	It("goes wave after wave and stops on failures", func(ctx SpecContext) {
+	It("updates one wave after another and stops on failures", func(ctx SpecContext) {
 		r := newRig(ctx)
 		wave := func(n string) map[string]string { return map[string]string{addonsv1.WaveLabel: n} }
 		r.cluster(ctx, "a", wave("1"))
@@ -333,7 +333,7 @@ var _ = Describe("A rollout", func() {
 		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(HavePrefix("True FailureBudgetExceeded 1 of 2 Clusters are at the current revision"))
 		Expect(tag("b")()).To(Equal("v1"))
 
-		By("going on when it is mended")
+		By("continuing after the fix")
 		r.allReady(ctx, "a", "cni")
 		Eventually(tag("b")).Should(Equal("v2"))
 		r.allReady(ctx, "b", "cni")
@@ -347,9 +347,9 @@ var _ = Describe("A rollout", func() {
 			return len(list.Items)
 		}).Should(Equal(1))
 
-		By("keeping those that wait as they were")
+		By("keeping waiting Clusters unchanged")
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.Suspend, s.Spec.Release.Tag = ptr.To(true), "v3" })
-		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True RolloutSuspended 0 of 2 Clusters are at the current revision, wave 1 is under way; suspended"))
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True RolloutSuspended 0 of 2 Clusters are at the current revision, wave 1 is in progress; suspended"))
 		Consistently(tag("a")).Should(Equal("v2"))
 		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
 	})
@@ -374,21 +374,21 @@ var _ = Describe("A rollout", func() {
 			"True FailureBudgetExceeded 0 of 2 Clusters are at the current revision; stopped: 1 Clusters failed, and 0 may: " + r.key("a").String()))
 		Expect(r.tag(ctx, "b")()).To(Equal("v1"))
 
-		By("going on within the budget")
+		By("continuing within the budget")
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.FailureBudget = ptr.To(intstr.FromInt32(1)) })
 		Eventually(r.tag(ctx, "b")).Should(Equal("v2"))
 		r.allReady(ctx, "b", "cni")
 		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True RollingOut 1 of 2 Clusters are at the current revision"))
 		Expect(r.tag(ctx, "a")()).To(Equal("v1"))
 
-		By("taking it along when it can be rendered")
+		By("updating it after it can be rendered")
 		change(ctx, a, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"size": "large"} })
 		Eventually(r.tag(ctx, "a")).Should(Equal("v2"))
 		r.allReady(ctx, "a", "cni")
 		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("False NotRollingOut"))
 	})
 
-	It("passes paused Clusters by, and takes them along when they go on", func(ctx SpecContext) {
+	It("skips paused Clusters and updates them after they are resumed", func(ctx SpecContext) {
 		r := newRig(ctx)
 		wave := func(n string) map[string]string { return map[string]string{addonsv1.WaveLabel: n} }
 		pause := func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }
@@ -414,7 +414,7 @@ var _ = Describe("A rollout", func() {
 			r.allReady(ctx, cluster, "cni")
 		}
 		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal(fmt.Sprintf(
-			"True RollingOut 2 of 4 Clusters are at the current revision; paused Clusters follow when they go on: %s, %s", r.key("a"), r.key("d"))))
+			"True RollingOut 2 of 4 Clusters are at the current revision; paused Clusters are updated after they are resumed: %s, %s", r.key("a"), r.key("d"))))
 		Expect(r.tag(ctx, "a")()).To(Equal("v1"))
 		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
 		Expect(r.has(ctx, "d")()).To(BeEmpty())
@@ -430,8 +430,8 @@ var _ = Describe("A rollout", func() {
 	})
 })
 
-var _ = Describe("The end", func() {
-	It("takes modules away before what they need", func(ctx SpecContext) {
+var _ = Describe("Removal", func() {
+	It("removes modules before their dependencies", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", nil)
@@ -441,7 +441,7 @@ var _ = Describe("The end", func() {
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(func() bool { return r.objects(ctx, "a")["dns"].object.GetDeletionTimestamp().IsZero() }).Should(BeFalse())
 		Consistently(func() bool { return r.objects(ctx, "a")["cni"].object.GetDeletionTimestamp().IsZero() }).Should(BeTrue())
-		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(Equal("False Deleting Waiting for the modules of 1 Clusters to go"))
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(Equal("False Deleting Waiting for the modules of 1 Clusters to be removed"))
 		release(ctx, dns)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 		Eventually(func() bool {
@@ -453,7 +453,7 @@ var _ = Describe("The end", func() {
 		Expect(sources.Items).To(BeEmpty())
 	})
 
-	It("lets go of a Cluster that goes, without touching the tenant", func(ctx SpecContext) {
+	It("releases a deleted Cluster without changes in the workload cluster", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		r.set(ctx, "base", nil)
@@ -471,7 +471,7 @@ var _ = Describe("The end", func() {
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 	})
 
-	It("is bounded where neither the tenant nor Flux answers", func(ctx SpecContext) {
+	It("has a timeout if neither the workload cluster nor Flux responds", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Removal.TimeoutSeconds = 1 })
@@ -484,7 +484,7 @@ var _ = Describe("The end", func() {
 		Eventually(r.has(ctx, "a"), "40s").Should(BeEmpty())
 	})
 
-	It("keeps what is to be kept of a Cluster that is selected no more", func(ctx SpecContext) {
+	It("keeps retained modules of a Cluster that is not selected anymore", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", map[string]string{"modules": "yes"})
 		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
@@ -501,14 +501,14 @@ var _ = Describe("The end", func() {
 		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
 	})
 
-	It("forgets a set that was moved away without touching the tenant", func(ctx SpecContext) {
+	It("forgets a moved set without changes in the workload cluster", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
 		cni := r.objects(ctx, "a")["cni"].object
 		hold(ctx, cni)
-		By("doing what clusterctl move does to the source")
+		By("changing the source like clusterctl move")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Finalizers = nil })
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
@@ -522,7 +522,7 @@ var _ = Describe("The end", func() {
 })
 
 var _ = Describe("A new Kubernetes version", func() {
-	It("waits for the modules to fit", func(ctx SpecContext) {
+	It("is blocked until the modules support it", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		change(ctx, cluster, func(c *clusterv1.Cluster) {
@@ -542,7 +542,7 @@ var _ = Describe("A new Kubernetes version", func() {
 		Eventually(annotation).Should(BeEmpty())
 	})
 
-	It("is not held by a set that is not there", func(ctx SpecContext) {
+	It("is not blocked by a set that does not exist", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
 		held := func() map[string]string {
@@ -552,7 +552,7 @@ var _ = Describe("A new Kubernetes version", func() {
 			return out
 		}
 
-		By("coming without the set, as a move of its namespace brings it")
+		By("creating the Cluster without the set, as a move of its namespace does")
 		change(ctx, cluster, func(c *clusterv1.Cluster) {
 			c.Spec.Paused = ptr.To(true)
 			c.Spec.Topology = clusterv1.Topology{Version: "v1.36.3", ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
@@ -562,12 +562,12 @@ var _ = Describe("A new Kubernetes version", func() {
 		change(ctx, cluster, func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{holdAnnotation("team.base"): heldAhead, holdAnnotation("own"): "Ask first"}
 		})
-		Consistently(held).Should(HaveLen(2), "a paused Cluster is left alone: its sets may be on their way")
+		Consistently(held).Should(HaveLen(2), "a paused Cluster is not changed: its sets may be moved later")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 		Eventually(held).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
 		Eventually(r.condition(ctx, "a", "team.base")).Should(BeEmpty())
 
-		By("losing a set that wrote nothing")
+		By("deleting a set that wrote nothing")
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
 			s.HoldUpgrades = ptr.To(true)
 			s.Modules = []addonsv1.Module{{Name: "cni", When: "false", Kustomize: &addonsv1.Kustomize{}}}
@@ -575,7 +575,7 @@ var _ = Describe("A new Kubernetes version", func() {
 		Eventually(held).Should(HaveKeyWithValue(holdAnnotation("base"), heldAhead))
 		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("True"))
 		Consistently(held, "500ms").Should(HaveKey(holdAnnotation("base")))
-		By("taking the finalizer away before the Cluster sees the end")
+		By("removing the finalizer before the Cluster is reconciled")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"))

@@ -125,11 +125,11 @@ func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.
 func (d *delivery) refuse(m *modules.Module, name, by string) string {
 	if d.reason == "" {
 		d.reason = addonsv1.NameConflictReason
-		d.message = fmt.Sprintf("Module %s cannot be written: %s is taken by %s", m.Name, name, by)
+		d.message = fmt.Sprintf("Module %s cannot be written: %s is already used by %s", m.Name, name, by)
 	}
 	d.without(m.Name)
 	d.site.soon()
-	return "Its name is taken"
+	return "Its name is already used"
 }
 
 // releaseOf returns the name of the Helm release of an object in the workload cluster, or an empty

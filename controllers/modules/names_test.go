@@ -78,6 +78,6 @@ func TestNames(t *testing.T) {
 	}
 	n.free(at)
 	if got := n.take(at, one, begin.Add(3*time.Second+grace)); got != one || len(n.given) != 1 {
-		t.Errorf("%s has what went, and %d names are remembered", got, len(n.given))
+		t.Errorf("%s has a name that was released, and %d names are remembered", got, len(n.given))
 	}
 }

@@ -71,6 +71,6 @@ func TestSightings(t *testing.T) {
 	}
 	s.update(cluster, nil)
 	if len(s.ready) != 0 {
-		t.Errorf("what is gone is remembered: %v", s.ready)
+		t.Errorf("a deleted object is remembered: %v", s.ready)
 	}
 }

@@ -87,7 +87,7 @@ func (d *delivery) held(suspended bool) {
 	case suspended:
 		d.reason, d.message = addonsv1.SuspendedReason, "The set is suspended"
 	case len(d.pieces) == 0:
-		d.reason, d.message = addonsv1.ClusterPausedReason, "The Cluster is paused and gets its modules when it goes on"
+		d.reason, d.message = addonsv1.ClusterPausedReason, "The Cluster is paused: its modules are written after it is resumed"
 	}
 }
 

@@ -224,10 +224,10 @@ func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
 		Data: runtime.RawExtension{Raw: data}, Revision: f.set.Generation,
 	}
 	if err := controllerutil.SetControllerReference(f.set, at, r.Client.Scheme()); err != nil {
-		return fmt.Errorf("owning revision: %w", err)
+		return fmt.Errorf("setting owner of revision: %w", err)
 	}
 	if err := r.Client.Create(ctx, at, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("keeping revision: %w", err)
+		return fmt.Errorf("writing revision: %w", err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestWakesOnlySetsConcerned(t *testing.T) {
 		}
 		slices.Sort(woken)
 		if !slices.Equal(woken, tc.want) {
-			t.Errorf("%s wakes %v, want %v", name, woken, tc.want)
+			t.Errorf("%s maps to %v, want %v", name, woken, tc.want)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func eventType(reason string) string {
 // settled holds the notes of events for conditions without a message.
 var settled = map[string]string{
 	addonsv1.ReadyReason:         "All modules are ready on all Clusters",
-	addonsv1.NotRollingOutReason: "No Cluster is on its way to another revision",
-	addonsv1.ValidReason:         "The set can be carried out",
+	addonsv1.NotRollingOutReason: "No rollout is in progress",
+	addonsv1.ValidReason:         "The set is valid",
 }
 
 func told(c metav1.Condition) string {
@@ -93,7 +93,7 @@ func (f *fleet) rollingOut() metav1.Condition {
 	c.Status, c.Reason = metav1.ConditionTrue, addonsv1.RollingOutReason
 	c.Message = fmt.Sprintf("%d of %d Clusters are at the current revision", f.plan.Updated, len(f.members))
 	if f.plan.Wave != "" {
-		c.Message += ", wave " + f.plan.Wave + " is under way"
+		c.Message += ", wave " + f.plan.Wave + " is in progress"
 	}
 	c.Message += f.paused()
 	switch {
@@ -112,7 +112,7 @@ func (f *fleet) ready(failure error) metav1.Condition {
 	case failure != nil:
 		c.Message = loop.Sentence(failure)
 	case !f.set.DeletionTimestamp.IsZero():
-		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to go", f.remaining)
+		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to be removed", f.remaining)
 	case f.invalid != nil:
 		c.Reason, c.Message = addonsv1.InvalidReason, loop.Sentence(f.invalid)
 	case ptr.Deref(f.set.Spec.Suspend, false):
@@ -120,11 +120,11 @@ func (f *fleet) ready(failure error) metav1.Condition {
 	case len(f.members) == 0:
 		c.Reason, c.Message = addonsv1.NoClustersReason, "No Cluster is selected"+f.refused()
 	case f.unheard > 0:
-		c.Status, c.Message = metav1.ConditionUnknown, fmt.Sprintf("Looking at %d Clusters", f.unheard)
+		c.Status, c.Message = metav1.ConditionUnknown, fmt.Sprintf("Evaluating %d Clusters", f.unheard)
 	case f.plan.Ready == len(f.members):
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, addonsv1.ReadyReason, strings.TrimPrefix(f.refused(), "; ")
 	default:
-		c.Message = fmt.Sprintf("%d of %d Clusters are ready: not %s%s", f.plan.Ready, len(f.members), f.unready(), f.refused())
+		c.Message = fmt.Sprintf("%d of %d Clusters are ready, not ready: %s%s", f.plan.Ready, len(f.members), f.unready(), f.refused())
 	}
 	return c
 }
@@ -153,7 +153,7 @@ func (f *fleet) paused() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "; paused Clusters follow when they go on: " + listed(names)
+	return "; paused Clusters are updated after they are resumed: " + listed(names)
 }
 
 // listed names the first of many names and counts the others.
@@ -170,6 +170,6 @@ func (f *fleet) refused() string {
 	if len(f.forbidden) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d Clusters are left out, as their namespaces do not allow it by the annotation %s: first %s",
+	return fmt.Sprintf("; %d Clusters are not selected, because their namespaces do not allow it with the annotation %s: first %s",
 		len(f.forbidden), addonsv1.AllowFromAnnotation, f.forbidden[0])
 }

@@ -83,7 +83,7 @@ func installFlux(ctx context.Context) {
 	Eventually(r.condition(ctx, "early", "early")).Should(HavePrefix("False FluxNotInstalled The management cluster has no HelmRelease of helm.toolkit.fluxcd.io/v2: install Flux there"))
 	gone := r.set(ctx, "gone", nil)
 	Expect(testEnv.Client.Delete(ctx, gone)).To(Succeed())
-	Eventually(r.status(ctx, "gone", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"), "nothing holds its deletion up")
+	Eventually(r.status(ctx, "gone", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"), "nothing blocks its deletion")
 
 	var bases []string
 	for _, name := range []string{"source", "kustomize", "helm"} {
@@ -94,7 +94,7 @@ func installFlux(ctx context.Context) {
 	_, err := envtest.InstallCRDs(testEnv.Config, envtest.CRDInstallOptions{Paths: bases, ErrorIfPathMissing: true})
 	Expect(err).NotTo(HaveOccurred())
 	r.flux(ctx, "early", "cni", metav1.ConditionTrue, "Applied")
-	Eventually(r.has(ctx, "early")).Should(ConsistOf("cni", "dns"), "what Flux says is watched now")
+	Eventually(r.has(ctx, "early")).Should(ConsistOf("cni", "dns"), "the status of Flux objects is watched now")
 }
 
 // startManager runs both controllers as the binary does, with simulated workload clusters.
@@ -307,7 +307,7 @@ func (r *fleetRig) flux(ctx context.Context, cluster, module string, status meta
 	Eventually(func() error {
 		p := r.objects(ctx, cluster)[module]
 		if p == nil {
-			return fmt.Errorf("module %s is not there", module)
+			return fmt.Errorf("module %s does not exist", module)
 		}
 		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: "Test", Message: message, ObservedGeneration: p.object.GetGeneration()}
 		switch o := p.object.(type) {

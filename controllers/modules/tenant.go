@@ -112,7 +112,7 @@ func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data
 		return errSilent
 	}
 	if err := substitute(ctx, c, data); err != nil {
-		return fmt.Errorf("writing ConfigMap %s to the tenant: %w", modules.SubstituteConfig, err)
+		return fmt.Errorf("writing ConfigMap %s to the workload cluster: %w", modules.SubstituteConfig, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

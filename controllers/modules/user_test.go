@@ -11,8 +11,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-var _ = Describe("The user of nova-addon in a tenant", func() {
-	It("may write Nova's substitutions, and no more", func(ctx SpecContext) {
+var _ = Describe("The user of nova-addon in a workload cluster", func() {
+	It("has the permission to write Nova's substitutions and no others", func(ctx SpecContext) {
 		user := NewUser(nil)
 		Expect(user.Permissions.Write(ctx, user.Name, testEnv.Client)).To(BeTrue())
 		config := rest.CopyConfig(testEnv.Config)

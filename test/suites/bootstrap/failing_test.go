@@ -71,7 +71,7 @@ var _ = Describe("A machine that fails", func() {
 			c := sick(hypervisor)
 			// It may have been made a moment ago.
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
-				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: preKubeadmCommands 0001 failed with status 3; its log ends: "),
+				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: preKubeadmCommands 0001 failed with status 3; end of its log: "),
 				HaveSuffix("password: *** | the data disk is too small")))
 			var why string
 			Eventually(func(g Gomega, ctx context.Context) {
@@ -110,7 +110,7 @@ var _ = Describe("A machine that fails", func() {
 			// Nothing ends in order, and nobody is told: the call breaks off, too.
 			_, _ = b.Exec(ctx, vm, "systemctl", "reboot", "--force", "--force")
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
-				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was restarted before it became a node; its log ends: "),
+				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was restarted before it became a node; end of its log: "),
 				HaveSuffix("| waiting for an end")))
 			// It reports first and tidies up then.
 			Eventually(func() (string, error) { return b.Exec(ctx, vm, "ls", "-A", "/var/lib/nova") }).

@@ -239,7 +239,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		Expect(ask(ctx, thief, tenant, signer, "thief", certificatesv1.UsageClientAuth)).
 			To(Equal("Denied: The credential of Machine " + machine.Name + " is for node " + machine.Name + " and no other"))
 		Expect(ask(ctx, thief, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
-			To(Equal("Denied: Machine " + machine.Name + " has joined before, and its credential is good for once"))
+			To(Equal("Denied: Machine " + machine.Name + " has joined already, and its credential is valid only once"))
 		Expect(thief.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("forbidden")))
 	})
 
@@ -266,7 +266,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		kubelet = as(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: []byte(pair), KeyData: []byte(pair)}})
 		Expect(ask(ctx, kubelet, tenant, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name, "kubernetes.default.svc")).
-			To(Equal(`Denied: "kubernetes.default.svc" is no name of Machine ` + machine.Name))
+			To(Equal(`Denied: "kubernetes.default.svc" is not a name of Machine ` + machine.Name))
 	})
 
 	It("are managed by users that are bound to roles", func(ctx context.Context) {
@@ -368,7 +368,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		Expect(b.Kill("nova-bootstrap", syscall.SIGSTOP)).To(Succeed())
 		DeferCleanup(func() { _ = b.Kill("nova-bootstrap", syscall.SIGCONT) })
 		Eventually(bootstrapped(ctx, blue, name)).WithTimeout(bootTimeout).
-			Should(HavePrefix("BootstrapRetrying: The node tries again: kubeadm join failed, attempt 1 of 10; its log ends: "))
+			Should(HavePrefix("BootstrapRetrying: The node is retrying: kubeadm join failed, attempt 1 of 10; end of its log: "))
 		Expect(b.Kill("nova-bootstrap", syscall.SIGCONT)).To(Succeed())
 		worker(ctx, blue.Namespace, "late")
 		Eventually(bootstrapped(ctx, blue, name)).WithTimeout(joinTimeout).Should(HavePrefix("NodeJoined"))

@@ -29,7 +29,7 @@ var _ = describeInFull("Machines of a KubeadmControlPlane", func() {
 		Expect(err).NotTo(HaveOccurred())
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
 		Expect(ask(ctx, as(joining), tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
-			To(HavePrefix("Denied: Machine " + machine.Name + " has joined before"))
+			To(HavePrefix("Denied: Machine " + machine.Name + " has joined already"))
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 	})
 })
