@@ -74,11 +74,11 @@ func TestJudgeJoin(t *testing.T) {
 		want  ruling
 		why   string
 	}{
-		"Own":          {good, joiner{machine: aMachine("w-1")}, approve, "first certificate of Machine w-1"},
+		"Own":          {good, joiner{machine: aMachine("w-1")}, approve, "First client certificate of Machine w-1"},
 		"RSA":          {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, approve, ""},
 		"SameKeyAgain": {good, joiner{machine: aMachine("w-1"), certified: good.keyHash()}, approve, ""},
-		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: other.keyHash()}, deny, "Another key"},
-		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: "x"}, deny, "Another key"},
+		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: other.keyHash()}, deny, "another key"},
+		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: "x"}, deny, "another key"},
 		"Nobodys":      {good, joiner{}, deny, "belongs to no Machine"},
 		"OtherNode":    {asks(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "valid only for node w-1"},
 		"Joined":       {good, joiner{machine: aMachine("w-1", joined)}, deny, "has joined already"},
@@ -87,9 +87,9 @@ func TestJudgeJoin(t *testing.T) {
 		"Broken":       {broken, joiner{machine: aMachine("w-1")}, deny, "not a PKCS #10 certificate request"},
 		"Admin": {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{"system:nodes", "system:masters"}
-		}), joiner{machine: aMachine("w-1")}, deny, "no other"},
+		}), joiner{machine: aMachine("w-1")}, deny, "only for node w-1"},
 		"Server": {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, deny, "client authentication only"},
-		"Names":  {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), joiner{machine: aMachine("w-1")}, deny, "no names"},
+		"Names":  {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), joiner{machine: aMachine("w-1")}, deny, "must not have DNS names"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := judgeJoin(tc.asked, tc.from); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
@@ -120,14 +120,14 @@ func TestJudgeServing(t *testing.T) {
 		"Own":          {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "w-1.corp"}, "10.0.0.5", "fd00::5")), aMachine("w-1"), approve, ""},
 		"OtherAddress": {asks(t, user, "w-1", servingUsages, names([]string{"w-1"}, "10.0.0.5", "10.0.0.6")), aMachine("w-1"), hold, "10.0.0.6 is not an address that Machine w-1 has reported"},
 		"OtherName":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "kubernetes.default.svc"}, "10.0.0.5")), aMachine("w-1"), deny, `"kubernetes.default.svc" is not a name of Machine w-1`},
-		"Wildcard":     {asks(t, user, "w-1", servingUsages, names([]string{"*.corp"})), aMachine("w-1"), deny, "no name"},
+		"Wildcard":     {asks(t, user, "w-1", servingUsages, names([]string{"*.corp"})), aMachine("w-1"), deny, "not a name"},
 		"Nothing":      {asks(t, user, "w-1", servingUsages, nil), aMachine("w-1"), deny, "at least one"},
-		"OtherNode":    {asks(t, user, "w-2", servingUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "of another"},
+		"OtherNode":    {asks(t, user, "w-2", servingUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "for another node"},
 		"Client":       {asks(t, user, "w-1", joinUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "server authentication only"},
-		"Mail":         {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) { r.DNSNames, r.EmailAddresses = []string{"w-1"}, []string{"a@b"} }), aMachine("w-1"), deny, "nothing else"},
+		"Mail":         {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) { r.DNSNames, r.EmailAddresses = []string{"w-1"}, []string{"a@b"} }), aMachine("w-1"), deny, "no URIs"},
 		"URI": {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) {
 			r.DNSNames, r.URIs = []string{"w-1"}, []*url.URL{{Scheme: "spiffe", Host: "x"}}
-		}), aMachine("w-1"), deny, "nothing else"},
+		}), aMachine("w-1"), deny, "no URIs"},
 		"NoMachine":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1"})), nil, ignore, ""},
 		"NoNode":       {stranger, aMachine("w-1"), ignore, ""},
 		"SomebodyElse": {asks(t, "jane", "w-1", servingUsages, names([]string{"w-1"})), aMachine("w-1"), ignore, ""},
@@ -243,9 +243,9 @@ func TestJudgeRenewal(t *testing.T) {
 		"Going":         {good, going, []string{}, hold, "Machine w-1 is being deleted"},
 		"OfMachinePool": {good, nil, []string{"w-1"}, ignore, ""},
 		"NotOurs":       {good, nil, nil, ignore, ""},
-		"OtherNode":     {asks(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "of another"},
+		"OtherNode":     {asks(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "for another node"},
 		"Server":        {asks(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "client authentication only"},
-		"Names":         {asks(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "no names"},
+		"Names":         {asks(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "must not have DNS names"},
 		"NoNode":        {stranger, nil, []string{}, ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -141,8 +141,8 @@ var _ = Describe("An infrastructure cluster", func() {
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		rig.Hypervisor.Release(fake.Delete)
-		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
-		Expect(gone(ctx, rig, rig.InfraMachine())()).To(beGone())
+		Eventually(deleted(ctx, rig, rig.InfraCluster())).Should(beGone())
+		Expect(deleted(ctx, rig, rig.InfraMachine())()).To(beGone())
 		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", "Deleted")))
 	})
@@ -159,7 +159,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForMachinesReason,
-			HaveSuffix("gone: m0, m1, m2, m3, m4 and 2 more")))
+			HaveSuffix("deleted: m0, m1, m2, m3, m4 and 2 more")))
 	})
 
 	It("is deleted after its last machine although the hypervisor cannot be reached", func(ctx SpecContext) {
@@ -169,7 +169,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, Not(BeEmpty())))
 		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
-		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
+		Eventually(deleted(ctx, rig, rig.InfraCluster())).Should(beGone())
 	})
 
 	It("gets its ID even when it is deleted first, as its machines need it", func(ctx SpecContext) {
@@ -230,7 +230,7 @@ var _ = Describe("An infrastructure cluster", func() {
 
 		By("deleting it without a finalizer")
 		Expect(rig.Client.Delete(ctx, c)).To(Succeed())
-		Eventually(gone(ctx, rig, c)).Should(beGone())
+		Eventually(deleted(ctx, rig, c)).Should(beGone())
 	})
 
 	It("is left alone while paused, by another watch label, or managed by others", func(ctx SpecContext) {

@@ -72,7 +72,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	s := &scope[C]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.unmeasure(req.NamespacedName)
+			r.deleteMetrics(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -83,7 +83,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	if annotations.IsExternallyManaged(s.infra) {
-		return ctrl.Result{}, r.handOver(ctx, s)
+		return ctrl.Result{}, r.reconcileExternallyManaged(ctx, s)
 	}
 	if !s.deleting() && s.cluster == nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")
@@ -107,8 +107,8 @@ func (r *Reconciler[C]) prepare(ctx context.Context, s *scope[C]) (bool, error) 
 	if !controllerutil.ContainsFinalizer(s.infra, infrav1.ClusterFinalizer) {
 		return false, nil // the finalizer is removed, so our part of the deletion is done
 	}
-	minted, err := r.mint(ctx, s)
-	return !minted, err
+	written, err := r.ensureClusterID(ctx, s)
+	return !written, err
 }
 
 // reconcile performs one step and patches the result into the object.
@@ -154,8 +154,8 @@ var owned = patch.WithOwnedConditions{Conditions: []string{
 // scope holds the data of one reconcile. Its fields are set from top to bottom.
 type scope[C Object] struct {
 	infra C
-	// account describes the location of the credentials.
-	account string
+	// credentialsLocation describes the location of the credentials.
+	credentialsLocation string
 	// cluster is nil when it is deleted or does not exist yet.
 	cluster *clusterv1.Cluster
 	// fenced is the error if another management cluster manages the cluster.
@@ -163,8 +163,8 @@ type scope[C Object] struct {
 	// inspected is set when the hypervisor was inspected, and failure when that failed.
 	inspected bool
 	failure   error
-	// rival describes another cluster with the same control plane endpoint.
-	rival string
+	// duplicateEndpoint describes another cluster with the same control plane endpoint.
+	duplicateEndpoint string
 	// remaining lists the machines that a deletion waits for. released is set when it waits for none.
 	remaining []string
 	released  bool
@@ -172,8 +172,8 @@ type scope[C Object] struct {
 	newOrphans string
 }
 
-// account describes the location of credentials.
-func account(kind, name string) string {
+// credentialsLocation describes the location of credentials.
+func credentialsLocation(kind, name string) string {
 	if kind == "" || kind == infrav1.SecretIdentityKind {
 		return fmt.Sprintf("Secret %q", name)
 	}
@@ -205,7 +205,7 @@ func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
 // inspect inspects the hypervisor and sets whether machines can be created.
 func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	s.inspected = true
-	s.account = account(r.Identity(s.infra))
+	s.credentialsLocation = credentialsLocation(r.Identity(s.infra))
 	site, err := r.Inspector.Inspect(ctx, s.infra)
 	if err == nil {
 		err = r.pin(ctx, s, site.ID)

@@ -35,36 +35,36 @@ func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error
 	if err != nil {
 		return err
 	}
-	endpoint, home := s.endpoint(), s.infra.GetAnnotations()[infrav1.HypervisorIDAnnotation]
+	endpoint, pinned := s.endpoint(), s.infra.GetAnnotations()[infrav1.HypervisorIDAnnotation]
 	for _, o := range all {
 		other, ok := o.(C)
-		if !ok || other.GetUID() == s.infra.GetUID() || !endpoint.IsValid() || home == "" {
+		if !ok || other.GetUID() == s.infra.GetUID() || !endpoint.IsValid() || pinned == "" {
 			continue
 		}
-		if spec, _ := other.Common(); spec.ControlPlaneEndpoint != endpoint || other.GetAnnotations()[infrav1.HypervisorIDAnnotation] != home {
+		if spec, _ := other.Common(); spec.ControlPlaneEndpoint != endpoint || other.GetAnnotations()[infrav1.HypervisorIDAnnotation] != pinned {
 			continue
 		}
 		// The names in another namespace must not be shown to the users of this one.
-		who := "a cluster of another namespace"
+		owner := "a cluster of another namespace"
 		if other.GetNamespace() == s.infra.GetNamespace() {
-			who = fmt.Sprintf("the cluster %q", other.GetName())
+			owner = fmt.Sprintf("the cluster %q", other.GetName())
 		}
-		s.rival = fmt.Sprintf("The control plane endpoint %s is also that of %s on the same hypervisor", endpoint.String(), who)
+		s.duplicateEndpoint = fmt.Sprintf("The control plane endpoint %s is also that of %s on the same hypervisor", endpoint.String(), owner)
 		return nil
 	}
-	s.rival = ""
+	s.duplicateEndpoint = ""
 	return nil
 }
 
 // reportEndpoint sets the condition for an endpoint that two clusters use. Otherwise the condition is
 // absent.
 func (s *scope[C]) reportEndpoint() {
-	if s.rival == "" {
+	if s.duplicateEndpoint == "" {
 		conditions.Delete(s.infra, infrav1.EndpointUniqueCondition)
 		return
 	}
 	conditions.Set(s.infra, metav1.Condition{
-		Type: infrav1.EndpointUniqueCondition, Status: metav1.ConditionFalse, Reason: infrav1.EndpointInUseReason, Message: s.rival,
+		Type: infrav1.EndpointUniqueCondition, Status: metav1.ConditionFalse, Reason: infrav1.EndpointInUseReason, Message: s.duplicateEndpoint,
 	})
 }
 

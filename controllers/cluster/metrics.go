@@ -23,7 +23,7 @@ func (r *Reconciler[C]) kind() string {
 	return gvk.Kind
 }
 
-// unmeasure deletes the metrics of a deleted cluster.
-func (r *Reconciler[C]) unmeasure(key client.ObjectKey) {
+// deleteMetrics deletes the metrics of a deleted cluster.
+func (r *Reconciler[C]) deleteMetrics(key client.ObjectKey) {
 	orphanedVMs.DeleteLabelValues(r.kind(), key.Namespace, key.Name)
 }

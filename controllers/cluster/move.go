@@ -15,15 +15,16 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// The keeper also makes clusterctl move the credentials. clusterctl moves a Secret with its label for
-// moves, and then deletes it in the source. The Secret of an identity must stay there for clusters of
-// other namespaces, so it has no label: clusterctl copies a Secret that a cluster-scoped object owns.
+// The secretProtector also makes clusterctl move the credentials. clusterctl moves a Secret with its
+// label for moves, and then deletes it in the source. The Secret of an identity must stay there for
+// clusters of other namespaces, so it has no label: clusterctl copies a Secret that a cluster-scoped
+// object owns.
 
 // ensureMoves applies the label and the owner references that make clusterctl move or copy the Secret,
 // and reports whether it sent a request. It owns only these fields, so it never removes a label or an
 // owner that another client has set.
-func (k *keeper[C]) ensureMoves(ctx context.Context, secret *metav1.PartialObjectMetadata, labeled bool) (bool, error) {
-	owners, err := k.users.owners(ctx, secret)
+func (k *secretProtector[C]) ensureMoves(ctx context.Context, secret *metav1.PartialObjectMetadata, labeled bool) (bool, error) {
+	owners, err := k.mapper.owners(ctx, secret)
 	if err != nil {
 		return false, err
 	}
@@ -64,7 +65,7 @@ func owns(secret *metav1.PartialObjectMetadata, manager string, labeled bool, ow
 
 // owners returns a reference to each identity that names a Secret. It also returns existing references
 // to identities that are deleted: without them, Kubernetes would not delete the Secret.
-func (u *users[C]) owners(ctx context.Context, secret client.Object) ([]metav1.OwnerReference, error) {
+func (u *credentialsMapper[C]) owners(ctx context.Context, secret client.Object) ([]metav1.OwnerReference, error) {
 	if u.kind == "" || secret.GetNamespace() != u.namespace {
 		return nil, nil
 	}

@@ -32,7 +32,7 @@ func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hype
 			break // the cache may miss a new machine: read from the API server before more orphans are reported
 		}
 	}
-	s.newOrphans = news(status.OrphanedVMs, found)
+	s.newOrphans = describeNewOrphans(status.OrphanedVMs, found)
 	status.OrphanedVMs = found
 	return nil
 }
@@ -64,9 +64,9 @@ func orphans(vms []hypervisor.OwnedVM, machines sets.Set[string]) infrav1.Orphan
 	return infrav1.OrphanedVMs{Count: count, VMs: all[:min(len(all), infrav1.MaxOrphanedVMs)]}
 }
 
-// news describes the orphans that were not reported before. It returns an empty string if there
-// are none.
-func news(was, is infrav1.OrphanedVMs) string {
+// describeNewOrphans describes the orphans that were not reported before. It returns an empty string
+// if there are none.
+func describeNewOrphans(was, is infrav1.OrphanedVMs) string {
 	var names []string
 	for _, vm := range is.VMs {
 		if !slices.Contains(was.VMs, vm) {

@@ -46,13 +46,13 @@ func TestNews(t *testing.T) {
 	orphan := func(name string) infrav1.OrphanedVM { return infrav1.OrphanedVM{Name: name, ID: "vm-" + name} }
 	one := infrav1.OrphanedVMs{Count: 1, VMs: []infrav1.OrphanedVM{orphan("a")}}
 	two := infrav1.OrphanedVMs{Count: 2, VMs: []infrav1.OrphanedVM{orphan("a"), orphan("b")}}
-	if text := news(one, one); text != "" {
+	if text := describeNewOrphans(one, one); text != "" {
 		t.Errorf("nothing is new, got %q", text)
 	}
-	if text := news(two, one); text != "" {
+	if text := describeNewOrphans(two, one); text != "" {
 		t.Errorf("one was deleted, got %q", text)
 	}
-	if text := news(one, two); !strings.Contains(text, "b (vm-b)") || strings.Contains(text, "vm-a") {
+	if text := describeNewOrphans(one, two); !strings.Contains(text, "b (vm-b)") || strings.Contains(text, "vm-a") {
 		t.Errorf("got %q", text)
 	}
 }

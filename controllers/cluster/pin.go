@@ -19,18 +19,18 @@ import (
 // another vCenter after a change of DNS.
 func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
 	annotations := s.infra.GetAnnotations()
-	home := annotations[infrav1.HypervisorIDAnnotation]
-	if id == "" || home == id {
+	pinned := annotations[infrav1.HypervisorIDAnnotation]
+	if id == "" || pinned == id {
 		return nil
 	}
-	if home != "" {
+	if pinned != "" {
 		for _, reader := range []client.Reader{r.Client, r.APIReader} {
 			machines, err := r.machines(ctx, s, reader)
 			if err != nil {
 				return err
 			}
 			if len(machines) > 0 {
-				return kit.SameSite(home, id)
+				return kit.SameSite(pinned, id)
 			}
 		}
 	}

@@ -19,14 +19,14 @@ var _ = Describe("A cluster's hypervisor", func() {
 		key := fake.KeyOf(rig.InfraCluster())
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
-		home := func(id string) OmegaMatcher {
+		pinned := func(id string) OmegaMatcher {
 			return HaveField("Annotations", HaveKeyWithValue(infrav1.HypervisorIDAnnotation, id))
 		}
-		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-1")))
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), pinned("fake-1")))
 
 		By("being another one while nothing is on it")
 		rig.Hypervisor.SetEndpoint(key, hypervisor.Endpoint{ID: "fake-2", Version: "2"})
-		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "2")))
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), pinned("fake-2"), HaveField("Status.Version", "2")))
 
 		By("being another one that has none of the VMs")
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
@@ -36,12 +36,12 @@ var _ = Describe("A cluster's hypervisor", func() {
 		Eventually(clusterOf(ctx, rig)).Should(And(
 			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-3"`)),
 			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(infrav1.HypervisorIDAnnotation)),
-			home("fake-2"), HaveField("Status.Version", "2"), beProvisioned()))
+			pinned("fake-2"), HaveField("Status.Version", "2"), beProvisioned()))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Warning", infrav1.HypervisorChangedReason)))
 
 		By("coming back under another version")
 		rig.Hypervisor.SetEndpoint(key, hypervisor.Endpoint{ID: "fake-2", Version: "4"})
-		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "4")))
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), pinned("fake-2"), HaveField("Status.Version", "4")))
 	})
 })
 
@@ -51,10 +51,10 @@ var _ = Describe("A control plane endpoint", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
-		rival := rig.InfraCluster()
-		rival.Name, rival.Labels = "rival", nil
-		rival.Annotations = map[string]string{infrav1.HypervisorIDAnnotation: "fake-1"}
-		Expect(rig.Client.Create(ctx, rival)).To(Succeed())
+		other := rig.InfraCluster()
+		other.Name, other.Labels = "rival", nil
+		other.Annotations = map[string]string{infrav1.HypervisorIDAnnotation: "fake-1"}
+		Expect(rig.Client.Create(ctx, other)).To(Succeed())
 		touch := func(value string) {
 			GinkgoHelper()
 			Eventually(func(g Gomega) {
@@ -71,8 +71,8 @@ var _ = Describe("A control plane endpoint", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Warning", infrav1.EndpointInUseReason)))
 
 		By("going to another hypervisor")
-		rival.Annotations[infrav1.HypervisorIDAnnotation] = "another"
-		Expect(rig.Client.Update(ctx, rival)).To(Succeed())
+		other.Annotations[infrav1.HypervisorIDAnnotation] = "another"
+		Expect(rig.Client.Update(ctx, other)).To(Succeed())
 		touch("2")
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", infrav1.EndpointUniqueCondition))))))
 	})

@@ -65,8 +65,8 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 // correct.
 func (s *scope[C]) failed(conditionType string, err error) metav1.Condition {
 	c := kit.Failure(s.infra, conditionType, err)
-	if c.Reason == infrav1.CredentialsInvalidReason && s.account != "" && !strings.Contains(c.Message, "Secret") {
-		c.Message += "; correct " + s.account
+	if c.Reason == infrav1.CredentialsInvalidReason && s.credentialsLocation != "" && !strings.Contains(c.Message, "Secret") {
+		c.Message += "; correct " + s.credentialsLocation
 	}
 	return c
 }

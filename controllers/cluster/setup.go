@@ -47,31 +47,31 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if err != nil {
 		return err
 	}
-	users := users[C]{reader: r.Client, clusters: clusters, identity: r.Identity, namespace: r.ManagerNamespace}
+	mapper := credentialsMapper[C]{reader: r.Client, clusters: clusters, identity: r.Identity, namespace: r.ManagerNamespace}
 	fromCluster := util.ClusterToInfrastructureMapFunc(ctx, gvk, r.Client, r.New())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
-			builder.WithPredicates(clusterSettled)).
+			builder.WithPredicates(relevantClusterChange)).
 		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
-			builder.WithPredicates(gone)).
+			builder.WithPredicates(deleted)).
 		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WatchesRawSource(loop.Keys(r.Inspector.EndpointChanges(), loop.AllUsual))
 	if r.NewIdentity != nil {
-		if err := users.lentBy(mgr.GetScheme(), r.NewIdentity()); err != nil {
+		if err := mapper.addIdentityKind(mgr.GetScheme(), r.NewIdentity()); err != nil {
 			return err
 		}
-		b.Watches(r.NewIdentity(), handler.EnqueueRequestsFromMapFunc(users.ofIdentity),
+		b.Watches(r.NewIdentity(), handler.EnqueueRequestsFromMapFunc(mapper.ofIdentity),
 			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-			Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(users.inNamespace),
+			Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(mapper.inNamespace),
 				builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	// The events must come from the cache whose versions manager.SecretClient compares, which also
 	// holds metadata only. A cache of metadata objects would be a different cache: its event could
 	// arrive first, and the driver would read the previous credentials.
-	err = b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
+	err = b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapper.ofSecret),
 		builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
 	if err != nil {
@@ -81,10 +81,10 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if r.NewIdentity != nil {
 		identity = r.NewIdentity()
 	}
-	return (&keeper[C]{
-		client: r.Client, past: r.APIReader, clusters: clusters, identity: r.Identity, users: users,
+	return (&secretProtector[C]{
+		client: r.Client, apiReader: r.APIReader, clusters: clusters, identity: r.Identity, mapper: mapper,
 		finalizer: infrav1.CredentialsFinalizer(gvk.Kind), manager: name + "-credentials", filter: r.WatchFilterValue,
-	}).setUp(mgr, r.New(), identity, options)
+	}).setupWithManager(mgr, r.New(), identity, options)
 }
 
 // machineOf returns an empty machine of the kind that list contains.
@@ -108,9 +108,9 @@ func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) 
 // method, and Go 1.26 confuses them when two packages use the method for types of one shape and inline
 // it differently.
 
-// clusterSettled passes the Cluster itself and the fields that an infrastructure cluster uses: the
-// endpoint, whether it is paused, and which management cluster manages it.
-var clusterSettled = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: loop.IgnoreDelete}
+// relevantClusterChange passes the Cluster itself and the fields that an infrastructure cluster uses:
+// the endpoint, whether it is paused, and which management cluster manages it.
+var relevantClusterChange = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: loop.IgnoreDelete}
 
 func clusterChanged(e event.UpdateEvent) bool {
 	was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
@@ -121,5 +121,5 @@ func clusterChanged(e event.UpdateEvent) bool {
 			fence.Changed(e))
 }
 
-// gone passes the deletion of a machine.
-var gone = predicate.Funcs{CreateFunc: loop.IgnoreCreate, UpdateFunc: loop.IgnoreUpdate}
+// deleted passes the deletion of a machine.
+var deleted = predicate.Funcs{CreateFunc: loop.IgnoreCreate, UpdateFunc: loop.IgnoreUpdate}

@@ -60,8 +60,8 @@ func clusterOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVSp
 	}
 }
 
-// gone polls the error of reading an object that is being deleted.
-func gone(ctx context.Context, rig *infratest.Rig, o client.Object) func() error {
+// deleted polls the error of reading an object that is being deleted.
+func deleted(ctx context.Context, rig *infratest.Rig, o client.Object) func() error {
 	return func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(o), o) }
 }
 

@@ -12,16 +12,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// doing describes an action in words that precede the cause of its failure. An action that is not in
-// the map sends no request to the hypervisor.
-var doing = map[action]string{
-	create: "creating VM", start: "powering on VM", settle: "syncing VM",
+// actionText describes an action in words that precede the cause of its failure. An action that is not
+// in the map sends no request to the hypervisor.
+var actionText = map[action]string{
+	create: "creating VM", start: "powering on VM", syncVM: "syncing VM",
 	shutdown: "powering off VM", destroy: "deleting VM",
 }
 
-// asked returns the reason and note of the event for an accepted request to the hypervisor.
-func (s *scope[M]) asked() (reason, note string) {
-	switch s.do {
+// acceptedEvent returns the reason and note of the event for an accepted request to the hypervisor.
+func (s *scope[M]) acceptedEvent() (reason, note string) {
+	switch s.action {
 	case create:
 		if s.vm.Message != "" {
 			return "Deleting", s.vm.Message // from an earlier attempt
@@ -29,7 +29,7 @@ func (s *scope[M]) asked() (reason, note string) {
 		return "Created", "Requested the creation of the VM"
 	case start:
 		return "Started", "Requested to power on the VM"
-	case settle:
+	case syncVM:
 		if s.vm.OutOfSync == "" {
 			return "Cleared", "Requested the removal of the user data from the VM's settings"
 		}
@@ -46,26 +46,26 @@ func (s *scope[M]) asked() (reason, note string) {
 
 // act sends the request of the due action to the hypervisor. A later Observe sees its result; a push
 // from the driver triggers that reconcile.
-func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.Context) error) (ctrl.Result, error) {
+func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(context.Context) error) (ctrl.Result, error) {
 	r.retries.tried(s.key())
-	if err := ask(ctx); err != nil {
-		err = fmt.Errorf("%s: %w", doing[s.do], err)
+	if err := request(ctx); err != nil {
+		err = fmt.Errorf("%s: %w", actionText[s.action], err)
 		if hypervisor.IsWaiting(err) {
 			return ctrl.Result{}, err // a wait, not a failure
 		}
-		r.retries.failed(s.key(), s.do, err)
+		r.retries.failed(s.key(), s.action, err)
 		r.count(s, failed)
-		if s.aside() || s.do == shutdown {
+		if s.syncsRunningVM() || s.action == shutdown {
 			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor rejected the request")
-			s.failure, s.earlier = err, false
-			return s.again(r.retries.delay(s.key())), nil
+			s.failure, s.failedBefore = err, false
+			return s.retryResult(r.retries.delay(s.key())), nil
 		}
 		return ctrl.Result{}, err
 	}
 	r.count(s, accepted)
 	if s.failure == nil { // a retry does not clear the failure: the condition keeps showing it
-		reason, note := s.asked()
+		reason, note := s.acceptedEvent()
 		r.event(s, corev1.EventTypeNormal, reason, note)
 	}
-	return ctrl.Result{RequeueAfter: min(loop.Net, cmp.Or(s.patience, loop.Net))}, nil
+	return ctrl.Result{RequeueAfter: min(loop.Net, cmp.Or(s.shutdownTimeLeft, loop.Net))}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // An action that fails repeatedly is reported as one failure, and not as a success each time that it
 // is accepted.
-func TestActTellsOnlyFirstAttempts(t *testing.T) {
+func TestActReportsOnlyFirstAttempts(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := infrav1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestActTellsOnlyFirstAttempts(t *testing.T) {
 	}
 	accept := func(context.Context) error { return nil }
 	for _, failure := range []error{nil, errors.New("creating VM: full"), errors.New("creating VM: full")} {
-		s := &scope[*infrav1.NovaVSphereMachine]{infra: &infrav1.NovaVSphereMachine{}, do: create, failure: failure}
+		s := &scope[*infrav1.NovaVSphereMachine]{infra: &infrav1.NovaVSphereMachine{}, action: create, failure: failure}
 		if _, err := r.act(t.Context(), s, accept); err != nil {
 			t.Fatal(err)
 		}
@@ -39,8 +39,8 @@ func TestActTellsOnlyFirstAttempts(t *testing.T) {
 // The event of a step before the creation does not report that the VM is created.
 func TestEventsOfCreation(t *testing.T) {
 	for message, want := range map[string]string{"": "Created", "Deleting the VM vm-7": "Deleting"} {
-		s := &scope[*infrav1.NovaVSphereMachine]{do: create, vm: hypervisor.VM{State: hypervisor.Absent, Message: message}}
-		if reason, note := s.asked(); reason != want || message != "" && note != message {
+		s := &scope[*infrav1.NovaVSphereMachine]{action: create, vm: hypervisor.VM{State: hypervisor.Absent, Message: message}}
+		if reason, note := s.acceptedEvent(); reason != want || message != "" && note != message {
 			t.Errorf("%q becomes the event %s %q, want %s", message, reason, note, want)
 		}
 	}

@@ -60,12 +60,12 @@ func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervi
 			if made {
 				claimed = append(claimed, name)
 			}
-			address, lack, err := r.address(ctx, claim)
+			address, problem, err := r.address(ctx, claim)
 			if err != nil {
 				return nil, err
 			}
-			if lack != "" {
-				missing = append(missing, fmt.Sprintf("IPAddressClaim %q on %s %q: %s", name, pool.Kind, pool.Name, lack))
+			if problem != "" {
+				missing = append(missing, fmt.Sprintf("IPAddressClaim %q on %s %q: %s", name, pool.Kind, pool.Name, problem))
 				continue
 			}
 			for len(given) <= nic {
@@ -101,7 +101,7 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 		}
 	case !claim.DeletionTimestamp.IsZero():
 		// No VM has the address of this claim yet, so another claim can replace it.
-		return claim, false, r.letClaimGo(ctx, claim)
+		return claim, false, r.releaseClaim(ctx, claim)
 	case !controllerutil.ContainsFinalizer(claim, infrav1.AddressClaimFinalizer):
 		claim, err = r.applyClaim(ctx, s, name, pool)
 		return claim, false, err
@@ -146,13 +146,13 @@ func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string
 
 // address returns the address of an IPAddressClaim. While the claim has no address, it returns the
 // reason in lack.
-func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, lack string, err error) {
+func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, problem string, err error) {
 	name := claim.Status.AddressRef.Name
 	switch {
 	case !claim.DeletionTimestamp.IsZero():
 		return address, "it is being deleted and will be created again", nil
 	case name == "":
-		return address, unfulfilled(claim), nil
+		return address, claimProblem(claim), nil
 	}
 	found := &ipamv1.IPAddress{}
 	// A single read does not justify caching every IPAddress in memory.
@@ -162,12 +162,12 @@ func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClai
 		}
 		return address, "", fmt.Errorf("reading address: %w", err)
 	}
-	address, err = parse(claim.Name, found)
+	address, err = parseAddress(claim.Name, found)
 	return address, "", err
 }
 
-// unfulfilled returns why a claim has no address, in the words of its IPAM provider.
-func unfulfilled(claim *ipamv1.IPAddressClaim) string {
+// claimProblem returns why a claim has no address, in the words of its IPAM provider.
+func claimProblem(claim *ipamv1.IPAddressClaim) string {
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionTrue:
@@ -179,8 +179,8 @@ func unfulfilled(claim *ipamv1.IPAddressClaim) string {
 	}
 }
 
-// parse validates an IPAddress and converts it to the type that drivers use.
-func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
+// parseAddress validates an IPAddress and converts it to the type that drivers use.
+func parseAddress(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 	refuse := func(format string, args ...any) (hypervisor.Address, error) {
 		return hypervisor.Address{}, &hypervisor.Error{
 			Reason: infrav1.AddressInvalidReason,
@@ -228,7 +228,7 @@ func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error
 			if !metav1.IsControlledBy(claim, s.infra) {
 				continue
 			}
-			if err := r.letClaimGo(ctx, claim); err != nil {
+			if err := r.releaseClaim(ctx, claim); err != nil {
 				return err
 			}
 			uid := client.Preconditions{UID: ptr.To(claim.UID)}
@@ -240,8 +240,8 @@ func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error
 	return nil
 }
 
-// letClaimGo removes our finalizer from a claim.
-func (r *Reconciler[M]) letClaimGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+// releaseClaim removes our finalizer from a claim.
+func (r *Reconciler[M]) releaseClaim(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.AddressClaimFinalizer) {
 		return nil

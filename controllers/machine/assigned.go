@@ -80,8 +80,8 @@ func (r *Reconciler[M]) pooledAddresses(ctx context.Context, s *scope[M]) []neti
 			if err := r.Client.Get(ctx, key, claim); err != nil {
 				return nil
 			}
-			address, lack, err := r.address(ctx, claim)
-			if err != nil || lack != "" {
+			address, problem, err := r.address(ctx, claim)
+			if err != nil || problem != "" {
 				return nil
 			}
 			all, texts = append(all, address.Prefix.Addr()), append(texts, address.Prefix.Addr().String())

@@ -11,9 +11,9 @@ import (
 // maxNote is the maximum length of an event's note.
 const maxNote = 1024
 
-// bootstrapped returns the condition that shows the guest's progress toward a node. It returns nil, so
-// the condition stays as it is, if the VM does not run or the guest reports nothing.
-func (s *scope[M]) bootstrapped() *metav1.Condition {
+// bootstrappedCondition returns the condition that shows the guest's progress toward a node. It
+// returns nil, so the condition stays as it is, if the VM does not run or the guest reports nothing.
+func (s *scope[M]) bootstrappedCondition() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Running {
 		return nil
 	}

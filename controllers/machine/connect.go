@@ -64,7 +64,7 @@ func (s *scope[M]) annotation(name string) string {
 // still reads the VM, but sends no request that changes it, whatever happens to the objects here.
 func (r *Reconciler[M]) allowed(s *scope[M]) error {
 	if err := r.Fence.Check(s.cluster, s.infraCluster); err != nil {
-		return &hypervisor.Error{Reason: infrav1.OtherManagementClusterReason, Err: fmt.Errorf("%s: %w", doing[s.do], err)}
+		return &hypervisor.Error{Reason: infrav1.OtherManagementClusterReason, Err: fmt.Errorf("%s: %w", actionText[s.action], err)}
 	}
 	return nil
 }

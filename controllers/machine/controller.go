@@ -68,11 +68,11 @@ type Reconciler[M Object] struct {
 	// are reconciled.
 	WatchFilterValue string
 
-	retries retries
-	guests  guests
-	census  census
-	written written
-	lookups lookups
+	retries           retries
+	shutdownRequests  shutdownRequests
+	states            stateTracker
+	writtenConditions writtenConditions
+	lookups           lookups
 }
 
 // Reconcile brings the VM of one machine one step closer to its spec.
@@ -122,7 +122,7 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 	before := snapshot(s.infra)
 	defer func() {
 		s.report(reterr)
-		result, reterr = s.rank(result, reterr)
+		result, reterr = s.prioritize(result, reterr)
 		if err := helper.Patch(ctx, s.infra, owned); err != nil {
 			reterr = errors.Join(reterr, fmt.Errorf("patching machine: %w", err))
 			return
@@ -135,10 +135,10 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 	return r.step(ctx, s)
 }
 
-// rank turns a wait for a slot in the queue, which is not a failure, into a requeue, and sets the
+// prioritize turns a wait for a slot in the queue, which is not a failure, into a requeue, and sets the
 // priority of the next reconcile: deletions go before creations, and machines that wait for a slot
 // come last.
-func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
+func (s *scope[M]) prioritize(result ctrl.Result, err error) (ctrl.Result, error) {
 	if hypervisor.IsWaiting(err) {
 		result, err = ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}, nil
 	}
@@ -175,13 +175,13 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 	if err := r.observe(ctx, s, driver); err != nil {
 		return ctrl.Result{}, err
 	}
-	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.do)
-	if s.do == publish || s.aside() {
+	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.action)
+	if s.action == publish || s.syncsRunningVM() {
 		if err := r.publish(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if doing[s.do] != "" && r.fenced(s) {
+	if actionText[s.action] != "" && r.fenced(s) {
 		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
 	return r.perform(ctx, s, driver)
@@ -192,10 +192,10 @@ func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 	if err := s.publish(); err != nil {
 		return err
 	}
-	if err := r.markHost(ctx, s); err != nil {
+	if err := r.labelHost(ctx, s); err != nil {
 		// The VM runs all the same, so this is not a failure of the machine.
 		ctrl.LoggerFrom(ctx).Error(err, "Labeling the Machine with its host")
-		s.unmarked = true
+		s.hostNotLabeled = true
 	}
 	return nil
 }
@@ -211,24 +211,24 @@ func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 
 // perform runs the due action, unless the action failed and its retry is not due yet.
 func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
-	if s.failure != nil && s.do != wait {
+	if s.failure != nil && s.action != wait {
 		if delay := r.retries.delay(s.key()); delay > 0 {
-			return s.again(delay), nil
+			return s.retryResult(delay), nil
 		}
 	}
-	switch s.do {
+	switch s.action {
 	case create:
 		return r.create(ctx, s, driver)
 	case start:
 		return r.start(ctx, s, driver)
-	case settle:
-		return r.settle(ctx, s, driver)
+	case syncVM:
+		return r.syncVM(ctx, s, driver)
 	case shutdown:
 		return r.shutdown(ctx, s, driver)
 	case destroy:
 		return r.destroy(ctx, s, driver)
 	case publish:
-		if s.unmarked {
+		if s.hostNotLabeled {
 			return ctrl.Result{RequeueAfter: loop.Net}, nil
 		}
 		return ctrl.Result{}, nil
@@ -243,37 +243,37 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
 	vm.Addresses = r.ownAddresses(ctx, s, &vm)
-	due := next(vm, r.life(s))
+	due := next(vm, r.lifecycle(s))
 	if err != nil && due == publish && vm.State != "" {
 		// The action that failed is not due any more, so its failure blocks nothing.
 		ctrl.LoggerFrom(ctx).Error(err, "An earlier request failed")
 		err = nil
 	}
-	if err != nil && (vm.State == "" || doing[due] == "") {
+	if err != nil && (vm.State == "" || actionText[due] == "") {
 		return fmt.Errorf("observing VM: %w", err)
 	}
-	s.vm, s.do, s.earlier = vm, due, true
+	s.vm, s.action, s.failedBefore = vm, due, true
 	if err != nil {
-		err = fmt.Errorf("%s: %w", doing[due], err)
+		err = fmt.Errorf("%s: %w", actionText[due], err)
 		if r.retries.failed(s.key(), due, err) {
 			r.count(s, failed)
-			if !s.aside() {
+			if !s.syncsRunningVM() {
 				return err
 			}
-			s.earlier = false
+			s.failedBefore = false
 		}
 	}
-	s.failure = r.retries.last(s.key(), due, vm.State == hypervisor.Busy)
+	s.failure = r.retries.lastFailure(s.key(), due, vm.State == hypervisor.Busy)
 	return nil
 }
 
-// life returns the state of the machine apart from its VM.
-func (r *Reconciler[M]) life(s *scope[M]) life {
-	at := life{deleting: s.deleting(), leaving: s.leaving(), provisioned: s.provisioned(), joined: s.joined()}
+// lifecycle returns the state of the machine apart from its VM.
+func (r *Reconciler[M]) lifecycle(s *scope[M]) lifecycle {
+	at := lifecycle{deleting: s.deleting(), machineDeleting: s.machineDeleting(), provisioned: s.provisioned(), joined: s.joined()}
 	if at.deleting {
 		spec, _ := s.infra.Common()
-		s.patience = patience(spec.PowerOff, s.infra.GetDeletionTimestamp().Time, time.Now(), r.guests.isDeaf(s.key()))
-		at.soft = s.patience > 0
+		s.shutdownTimeLeft = remainingShutdownTime(spec.PowerOff, s.infra.GetDeletionTimestamp().Time, time.Now(), r.shutdownRequests.isUnreachable(s.key()))
+		at.softShutdown = s.shutdownTimeLeft > 0
 	}
 	return at
 }
@@ -281,7 +281,7 @@ func (r *Reconciler[M]) life(s *scope[M]) life {
 // forget drops everything that is remembered about a deleted machine.
 func (r *Reconciler[M]) forget(key types.NamespacedName) {
 	r.retries.forget(key)
-	r.guests.forget(key)
-	r.census.forget(key)
-	r.written.forget(key)
+	r.shutdownRequests.forget(key)
+	r.states.forget(key)
+	r.writtenConditions.forget(key)
 }

@@ -58,7 +58,7 @@ var _ = Describe("A crash", func() {
 				}
 				crashes++
 			}
-			// Finalizer, paused, three claims, create, patch, settle, patch, start, patch, mark,
+			// Finalizer, paused, three claims, create, patch, sync, patch, start, patch, label,
 			// clear, patch, shut down, patch, delete, and the release of three claims before the last
 			// patch.
 			Expect(crashes).To(BeNumerically(">", 20))
@@ -302,9 +302,9 @@ func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infrate
 	reconcile(ctx, rig, f, pools, func() bool {
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
-		settled := conditions.Get(m, infrav1.VirtualMachineSyncedCondition)
-		return conditions.IsTrue(m, clusterv1.ReadyCondition) && settled != nil &&
-			(len(pools) == 0 || settled.Status == metav1.ConditionTrue) && m.Status.Initialization.Provisioned != nil && m.Spec.ProviderID != ""
+		synced := conditions.Get(m, infrav1.VirtualMachineSyncedCondition)
+		return conditions.IsTrue(m, clusterv1.ReadyCondition) && synced != nil &&
+			(len(pools) == 0 || synced.Status == metav1.ConditionTrue) && m.Status.Initialization.Provisioned != nil && m.Spec.ProviderID != ""
 	})
 }
 

@@ -25,7 +25,7 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 		s.waiting = forBootstrapData
 		return ctrl.Result{}, nil
 	}
-	if current, err := r.current(ctx, s); err != nil || !current {
+	if current, err := r.mayCreate(ctx, s); err != nil || !current {
 		return ctrl.Result{}, err
 	}
 	addresses, err := r.addresses(ctx, s)
@@ -43,11 +43,11 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Create(ctx, s.infra, launch) })
 }
 
-// current reports whether the machine may still get a VM. It reads from the API server: an older copy
+// mayCreate reports whether the machine may still get a VM. It reads from the API server: an older copy
 // could hide that the machine was provisioned before or is being deleted, and the VM would be a
 // duplicate or an orphan. If the machine may not get a VM, the event that brings the newer copy
 // reconciles it again.
-func (r *Reconciler[M]) current(ctx context.Context, s *scope[M]) (bool, error) {
+func (r *Reconciler[M]) mayCreate(ctx context.Context, s *scope[M]) (bool, error) {
 	live := r.New()
 	if err := r.APIReader.Get(ctx, s.key(), live); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -13,14 +13,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// told holds the conditions whose changes are reported as events.
-type told struct{ provisioned, settled, bootstrapped metav1.Condition }
+// conditionSet holds the conditions whose changes are reported as events.
+type conditionSet struct{ provisioned, synced, bootstrapped metav1.Condition }
 
-func snapshot(from conditions.Getter) told {
+func snapshot(from conditions.Getter) conditionSet {
 	unreported := metav1.Condition{Status: metav1.ConditionUnknown}
-	return told{
+	return conditionSet{
 		provisioned:  ptr.Deref(conditions.Get(from, infrav1.VirtualMachineProvisionedCondition), unreported),
-		settled:      ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSyncedCondition), unreported),
+		synced:       ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSyncedCondition), unreported),
 		bootstrapped: ptr.Deref(conditions.Get(from, infrav1.NodeBootstrappedCondition), unreported),
 	}
 }
@@ -32,20 +32,20 @@ func changed(was, is metav1.Condition) bool {
 // announce records events for the changes after they are written. If the write fails, the next
 // reconcile finds the change again and reports it then. An unchanged condition gets no second event,
 // and a wait for a slot in the queue gets none.
-func (r *Reconciler[M]) announce(s *scope[M], before told) {
+func (r *Reconciler[M]) announce(s *scope[M], before conditionSet) {
 	if s.released {
 		r.forget(s.key())
 		r.event(s, corev1.EventTypeNormal, "Deleted", "The VM was deleted")
 		return
 	}
 	now := snapshot(s.infra)
-	before = r.written.swap(s.key(), before, now)
-	r.census.count(s.key(), r.kind(s), s.infra.GetLabels()[clusterv1.ClusterNameLabel], now.provisioned, now.bootstrapped)
+	before = r.writtenConditions.swap(s.key(), before, now)
+	r.states.record(s.key(), r.kind(s), s.infra.GetLabels()[clusterv1.ClusterNameLabel], now.provisioned, now.bootstrapped)
 	if hypervisor.IsWaiting(s.failure) {
 		return
 	}
-	if s.aside() && s.failure != nil && changed(before.settled, now.settled) {
-		r.event(s, corev1.EventTypeWarning, now.settled.Reason, now.settled.Message)
+	if s.syncsRunningVM() && s.failure != nil && changed(before.synced, now.synced) {
+		r.event(s, corev1.EventTypeWarning, now.synced.Reason, now.synced.Message)
 	}
 	if c := now.bootstrapped; changed(before.bootstrapped, c) && (c.Status == metav1.ConditionFalse || c.Reason == infrav1.BootstrapRetryingReason) {
 		r.event(s, corev1.EventTypeWarning, c.Reason, c.Message[:min(len(c.Message), maxNote)])
@@ -58,25 +58,26 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 // announceVM records the event for a change of the VM itself.
 func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 	switch {
-	case s.failure != nil && !s.aside(), now.Reason == infrav1.VMNotFoundReason, now.Reason == infrav1.PoweredOffReason:
+	case s.failure != nil && !s.syncsRunningVM(), now.Reason == infrav1.VMNotFoundReason, now.Reason == infrav1.PoweredOffReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
-	case s.first:
+	case s.firstProvisioned:
 		provisionSeconds.WithLabelValues(r.kind(s)).Observe(time.Since(s.infra.GetCreationTimestamp().Time).Seconds())
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up"+s.whereabouts())
-	case now.Status == metav1.ConditionTrue && dark(was):
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The hypervisor is reachable again, and the VM is up"+s.whereabouts())
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up"+s.location())
+	case now.Status == metav1.ConditionTrue && wasUnreadable(was):
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The hypervisor is reachable again, and the VM is up"+s.location())
 	case now.Status == metav1.ConditionTrue:
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up again"+s.whereabouts())
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up again"+s.location())
 	}
 }
 
-// dark reports whether the hypervisor could not be read, so that the VM may have been up all the time.
-func dark(was metav1.Condition) bool {
+// wasUnreadable reports whether the hypervisor could not be read, so that the VM may have been up all
+// the time.
+func wasUnreadable(was metav1.Condition) bool {
 	return was.Reason == infrav1.EndpointUnreachableReason || was.Reason == infrav1.CredentialsInvalidReason
 }
 
-// whereabouts returns the host and the address of the VM.
-func (s *scope[M]) whereabouts() string {
+// location returns the host and the address of the VM.
+func (s *scope[M]) location() string {
 	text := ""
 	for _, address := range s.vm.Addresses {
 		if address.Type == clusterv1.MachineInternalIP {
@@ -93,9 +94,9 @@ func (s *scope[M]) whereabouts() string {
 // event records one event. The note is never used as a format string: it contains text from the
 // hypervisor.
 func (r *Reconciler[M]) event(s *scope[M], kind, reason, note string) {
-	doing := s.do
-	if doing == "" {
-		doing = wait // nothing was decided: the hypervisor was unreachable
+	action := s.action
+	if action == "" {
+		action = wait // nothing was decided: the hypervisor was unreachable
 	}
-	r.Recorder.Eventf(s.infra, nil, kind, reason, string(doing), "%s", note)
+	r.Recorder.Eventf(s.infra, nil, kind, reason, string(action), "%s", note)
 }

@@ -160,7 +160,7 @@ var _ = Describe("A failure", func() {
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
 		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
 		cluster := rig.InfraCluster()
-		mended := func() {
+		fix := func() {
 			Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 			before := cluster.DeepCopy()
 			cluster.Spec.Placement.ResourcePool = fmt.Sprintf("pool-%d", rig.Hypervisor.Calls(fake.Create))
@@ -172,7 +172,7 @@ var _ = Describe("A failure", func() {
 			if tries == 2 {
 				rig.Hypervisor.Repair(fake.Create)
 			}
-			mended()
+			fix()
 		}
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
@@ -214,9 +214,9 @@ var _ = Describe("A failure", func() {
 })
 
 // changing is a failure with a different message each time, such as a task's number.
-type changing struct{ told atomic.Int32 }
+type changing struct{ count atomic.Int32 }
 
-func (c *changing) Error() string { return fmt.Sprintf("failure %d", c.told.Add(1)) }
+func (c *changing) Error() string { return fmt.Sprintf("failure %d", c.count.Add(1)) }
 
 // available polls the status of the cluster's HypervisorAvailable condition.
 func available(ctx context.Context, rig *infratest.Rig) func() (metav1.ConditionStatus, error) {

@@ -22,23 +22,23 @@ import (
 // hostManager is the field manager that owns one label of Machines and nothing else.
 const hostManager = "nova-hypervisor-host"
 
-// markHost sets the label with the VM's host on the Machine, from which Cluster API copies it to the
+// labelHost sets the label with the VM's host on the Machine, from which Cluster API copies it to the
 // node. If another manager owns the label, that manager keeps it: two managers that force a field
 // would overwrite each other indefinitely.
-func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
+func (r *Reconciler[M]) labelHost(ctx context.Context, s *scope[M]) error {
 	value := labelValue(s.vm.Host)
 	if value == "" || s.machine == nil || s.machine.Labels[infrav1.HostLabel] == value {
 		return nil
 	}
-	mark := &unstructured.Unstructured{}
-	mark.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	mark.SetNamespace(s.machine.Namespace)
-	mark.SetName(s.machine.Name)
-	mark.SetUID(s.machine.UID) // a deleted Machine is not recreated
-	mark.SetLabels(map[string]string{infrav1.HostLabel: value})
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(mark), client.FieldOwner(hostManager))
-	if onlyRestored(err) {
-		err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(mark), client.FieldOwner(hostManager), client.ForceOwnership)
+	labeled := &unstructured.Unstructured{}
+	labeled.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	labeled.SetNamespace(s.machine.Namespace)
+	labeled.SetName(s.machine.Name)
+	labeled.SetUID(s.machine.UID) // a deleted Machine is not recreated
+	labeled.SetLabels(map[string]string{infrav1.HostLabel: value})
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager))
+	if onlyClusterctlConflict(err) {
+		err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager), client.ForceOwnership)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("The Machine does not exist, or another field manager owns its host label", "cause", err.Error())
@@ -50,11 +50,11 @@ func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
 	return nil
 }
 
-// onlyRestored reports whether err is a conflict with clusterctl alone. When clusterctl restores
-// objects from a folder, it becomes the owner of all their fields and never writes them again. So no
-// manager competes for the label, and without force it would show the host at the time of the backup
-// indefinitely.
-func onlyRestored(err error) bool {
+// onlyClusterctlConflict reports whether err is a conflict with clusterctl alone. When clusterctl
+// restores objects from a folder, it becomes the owner of all their fields and never writes them
+// again. So no manager competes for the label, and without force it would show the host at the time of
+// the backup indefinitely.
+func onlyClusterctlConflict(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || status.ErrStatus.Details == nil {
 		return false

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestOnlyRestored(t *testing.T) {
+func TestOnlyClusterctlConflict(t *testing.T) {
 	by := func(managers ...string) error {
 		var causes []metav1.StatusCause
 		for _, m := range managers {
@@ -34,7 +34,7 @@ func TestOnlyRestored(t *testing.T) {
 		"OtherError":   {errors.New("refused"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := onlyRestored(tc.err); got != tc.want {
+			if got := onlyClusterctlConflict(tc.err); got != tc.want {
 				t.Errorf("onlyRestored() = %t, want %t", got, tc.want)
 			}
 		})

@@ -64,10 +64,10 @@ var _ = Describe("The life of a machine", func() {
 
 		By("staying as it is, without another write")
 		Eventually(func(g Gomega) {
-			settled, err := machineOf(ctx, rig)()
+			synced, err := machineOf(ctx, rig)()
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(condition(clusterv1.ReadyCondition)(settled).ObservedGeneration).To(Equal(settled.Generation))
-			g.Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", settled.ResourceVersion))
+			g.Expect(condition(clusterv1.ReadyCondition)(synced).ObservedGeneration).To(Equal(synced.Generation))
+			g.Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", synced.ResourceVersion))
 		}).Should(Succeed())
 
 		By("deleting")

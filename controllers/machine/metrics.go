@@ -41,13 +41,13 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, censuses)
+	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, collector)
 }
 
 // count increments the counter for the result of the due action. An action that was accepted and
 // failed later is counted under both results.
 func (r *Reconciler[M]) count(s *scope[M], result string) {
-	actionsTotal.WithLabelValues(strings.ToLower(string(s.do)), r.kind(s), result).Inc()
+	actionsTotal.WithLabelValues(strings.ToLower(string(s.action)), r.kind(s), result).Inc()
 }
 
 // kind returns the kind of machine for metric labels.

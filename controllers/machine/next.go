@@ -8,25 +8,25 @@ type action string
 const (
 	create        action = "Create"
 	start         action = "Start"
-	settle        action = "Settle"
+	syncVM        action = "Sync"
 	wait          action = "Wait"
 	publish       action = "Publish"
 	reportMissing action = "ReportMissing"
-	rest          action = "Rest"
+	idle          action = "Idle"
 	shutdown      action = "Shutdown"
 	destroy       action = "Destroy"
 	release       action = "Release"
 )
 
-// life is the state of a machine apart from its VM.
-type life struct {
+// lifecycle is the state of a machine apart from its VM.
+type lifecycle struct {
 	// deleting means that the machine is being deleted.
 	deleting bool
-	// soft means that, during the deletion, the guest may still power itself off.
-	soft bool
-	// leaving means that Cluster API is about to delete the machine: its node is being drained, or a
-	// hook blocks the deletion.
-	leaving bool
+	// softShutdown means that, during the deletion, the guest may still power itself off.
+	softShutdown bool
+	// machineDeleting means that Cluster API is about to delete the machine: its node is being
+	// drained, or a hook blocks the deletion.
+	machineDeleting bool
 	// provisioned means that the machine's VM was up before.
 	provisioned bool
 	// joined means that the machine's node is part of the workload cluster.
@@ -34,47 +34,47 @@ type life struct {
 }
 
 // next returns the action for a VM as observed. It covers the whole life of a machine.
-func next(vm hypervisor.VM, at life) action {
+func next(vm hypervisor.VM, at lifecycle) action {
 	switch {
 	case at.deleting:
-		return last(vm, at)
+		return nextWhileDeleting(vm, at)
 	case vm.State == hypervisor.Busy:
 		return wait
 	case vm.State == hypervisor.Absent && at.provisioned:
 		return reportMissing // a machine is one VM: the owner of the machine replaces it
 	case vm.State == hypervisor.Running:
-		return live(vm, at)
-	case at.leaving:
-		return rest // a machine that is about to be deleted is not started any more
+		return nextWhileRunning(vm, at)
+	case at.machineDeleting:
+		return idle // a machine that is about to be deleted is not started any more
 	case vm.State == hypervisor.Absent:
 		return create
 	case vm.OutOfSync != "" && !at.provisioned:
-		return settle // the first boot reads the VM's surroundings
+		return syncVM // the first boot reads the VM's surroundings
 	default:
 		return start
 	}
 }
 
-// live returns the action for a machine whose VM runs.
-func live(vm hypervisor.VM, at life) action {
+// nextWhileRunning returns the action for a machine whose VM runs.
+func nextWhileRunning(vm hypervisor.VM, at lifecycle) action {
 	switch {
 	case len(vm.Addresses) == 0:
 		return wait
 	case vm.OutOfSync != "", at.joined && vm.UserData:
-		return settle // runs beside publish, which waits for nothing
+		return syncVM // runs beside publish, which waits for nothing
 	default:
 		return publish
 	}
 }
 
-// last returns the action for a machine that is being deleted.
-func last(vm hypervisor.VM, at life) action {
+// nextWhileDeleting returns the action for a machine that is being deleted.
+func nextWhileDeleting(vm hypervisor.VM, at lifecycle) action {
 	switch {
 	case vm.State == hypervisor.Absent:
 		return release
 	case vm.State == hypervisor.Busy:
 		return wait
-	case vm.State == hypervisor.Running && at.soft:
+	case vm.State == hypervisor.Running && at.softShutdown:
 		return shutdown
 	default:
 		return destroy

@@ -17,13 +17,13 @@ func TestNext(t *testing.T) {
 	odd.OutOfSync, oddBooting.OutOfSync, oddUp.OutOfSync = "a NIC is missing", "not in its group", "not in its group"
 	secretive := running
 	secretive.UserData = true
-	fresh, known := life{}, life{provisioned: true}
-	doomed, doomedKnown := life{deleting: true}, life{deleting: true, provisioned: true}
-	joined, soft := life{provisioned: true, joined: true}, life{deleting: true, soft: true, provisioned: true}
-	leaving, leavingKnown := life{leaving: true}, life{leaving: true, provisioned: true}
+	fresh, known := lifecycle{}, lifecycle{provisioned: true}
+	doomed, doomedKnown := lifecycle{deleting: true}, lifecycle{deleting: true, provisioned: true}
+	joined, soft := lifecycle{provisioned: true, joined: true}, lifecycle{deleting: true, softShutdown: true, provisioned: true}
+	leaving, leavingKnown := lifecycle{machineDeleting: true}, lifecycle{machineDeleting: true, provisioned: true}
 	cases := map[string]struct {
 		vm   hypervisor.VM
-		at   life
+		at   lifecycle
 		want action
 	}{
 		"NoVM":                {absent, fresh, create},
@@ -36,17 +36,17 @@ func TestNext(t *testing.T) {
 		"PoweredOffOutside":   {stopped, known, start},
 		"Rebooting":           {booting, known, wait},
 		"StillUp":             {running, known, publish},
-		"ClonedUnsettled":     {odd, fresh, settle},
+		"ClonedUnsettled":     {odd, fresh, syncVM},
 		"BootingUnsettled":    {oddBooting, fresh, wait},
-		"UpUnsettled":         {oddUp, fresh, settle},
+		"UpUnsettled":         {oddUp, fresh, syncVM},
 		"PoweredOffUnsettled": {odd, known, start},
-		"UpUnsettledLater":    {oddUp, joined, settle},
+		"UpUnsettledLater":    {oddUp, joined, syncVM},
 		"NotJoined":           {secretive, known, publish},
-		"Joined":              {secretive, joined, settle},
+		"Joined":              {secretive, joined, syncVM},
 		"JoinedAndCleared":    {running, joined, publish},
 		"JoinedAndPoweredOff": {stopped, joined, start},
-		"LeaveUnsettled":      {odd, leaving, rest},
-		"LeaveUpUnsettled":    {oddUp, leavingKnown, settle},
+		"LeaveUnsettled":      {odd, leaving, idle},
+		"LeaveUpUnsettled":    {oddUp, leavingKnown, syncVM},
 		"SoftUp":              {running, soft, shutdown},
 		"SoftBooting":         {booting, soft, shutdown},
 		"SoftUnsettled":       {oddUp, soft, shutdown},
@@ -54,12 +54,12 @@ func TestNext(t *testing.T) {
 		"SoftWhileBusy":       {busy, soft, wait},
 		"SoftGone":            {absent, soft, release},
 		"DeleteUnsettled":     {odd, doomed, destroy},
-		"LeaveNeverCreated":   {absent, leaving, rest},
+		"LeaveNeverCreated":   {absent, leaving, idle},
 		"LeaveWhileCloning":   {busy, leaving, wait},
-		"LeaveCloned":         {stopped, leaving, rest},
+		"LeaveCloned":         {stopped, leaving, idle},
 		"LeaveBooting":        {booting, leaving, wait},
 		"LeaveLost":           {absent, leavingKnown, reportMissing},
-		"LeavePoweredOff":     {stopped, leavingKnown, rest},
+		"LeavePoweredOff":     {stopped, leavingKnown, idle},
 		"LeaveUp":             {running, leavingKnown, publish},
 		"DeleteNeverCreated":  {absent, doomed, release},
 		"DeleteWhileCloning":  {busy, doomed, wait},

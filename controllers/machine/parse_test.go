@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-func TestParse(t *testing.T) {
+func TestParseAddress(t *testing.T) {
 	cases := map[string]struct {
 		address, gateway, claim string
 		bits                    *int32
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 			if tc.claim != "" {
 				from.Spec.ClaimRef.Name = tc.claim
 			}
-			got, err := parse("m-0-0", from)
+			got, err := parseAddress("m-0-0", from)
 			if tc.err == "" {
 				if err != nil || got != tc.want {
 					t.Errorf("parse() = %v, %v, want %v", got, err, tc.want)

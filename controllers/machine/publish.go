@@ -19,7 +19,7 @@ func (s *scope[M]) publish() error {
 			Err:    fmt.Errorf("the provider ID of the VM is %q, but the machine has %q: the UUID of the VM was changed", s.vm.ProviderID, spec.ProviderID),
 		}
 	}
-	s.first = spec.ProviderID == ""
+	s.firstProvisioned = spec.ProviderID == ""
 	spec.ProviderID = s.vm.ProviderID
 	status.Initialization.Provisioned = ptr.To(true)
 	status.FailureDomain, status.Addresses = s.vm.Zone, s.vm.Addresses

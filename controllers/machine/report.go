@@ -22,10 +22,10 @@ func (s *scope[M]) report(err error) {
 	if err != nil {
 		s.failure = err
 	}
-	if c := s.settled(); c != nil {
+	if c := s.syncedCondition(); c != nil {
 		conditions.Set(s.infra, *c)
 	}
-	boot := s.bootstrapped()
+	boot := s.bootstrappedCondition()
 	if boot != nil {
 		conditions.Set(s.infra, *boot)
 	}
@@ -43,36 +43,36 @@ func (s *scope[M]) report(err error) {
 
 // condition returns the condition that shows the progress of the VM.
 func (s *scope[M]) condition() metav1.Condition {
-	if s.failure != nil && !s.aside() {
+	if s.failure != nil && !s.syncsRunningVM() {
 		return kit.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
 	}
 	c := metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionFalse}
 	switch {
-	case s.do == shutdown:
+	case s.action == shutdown:
 		c.Reason, c.Message = infrav1.PoweringOffReason, "The guest is shutting down"
 	case s.deleting():
 		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
 	case s.waiting != forNothing:
-		c.Reason, c.Message = s.lacks()
-	case s.do == reportMissing:
+		c.Reason, c.Message = s.missingInput()
+	case s.action == reportMissing:
 		c.Reason, c.Message = infrav1.VMNotFoundReason, "The VM of this machine does not exist anymore and is not created again: delete the Machine to replace it"
-	case s.do == rest:
+	case s.action == idle:
 		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"
-	case s.provisioned() && s.do != publish && !s.aside():
-		c.Reason, c.Message = s.disturbed()
-	case s.do == publish || s.aside():
+	case s.provisioned() && s.action != publish && !s.syncsRunningVM():
+		c.Reason, c.Message = s.notUpReason()
+	case s.action == publish || s.syncsRunningVM():
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ProvisionedReason
 		if s.vm.State == hypervisor.Running {
 			c.Message = s.vm.Message
 		}
 	default:
-		c.Reason, c.Message = s.arising()
+		c.Reason, c.Message = s.creationProgress()
 	}
 	return c
 }
 
-// lacks returns the input that the creation of a VM waits for.
-func (s *scope[M]) lacks() (reason, message string) {
+// missingInput returns the input that the creation of a VM waits for.
+func (s *scope[M]) missingInput() (reason, message string) {
 	switch s.waiting {
 	case forInfrastructure:
 		return infrav1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
@@ -83,12 +83,12 @@ func (s *scope[M]) lacks() (reason, message string) {
 	}
 }
 
-// arising returns the progress of a VM that was not up yet.
-func (s *scope[M]) arising() (reason, message string) {
+// creationProgress returns the progress of a VM that was not up yet.
+func (s *scope[M]) creationProgress() (reason, message string) {
 	switch {
-	case s.do == settle:
+	case s.action == syncVM:
 		return infrav1.SyncingReason, s.vm.OutOfSync
-	case s.do == start, s.still(infrav1.PoweringOnReason):
+	case s.action == start, s.stillBusyWith(infrav1.PoweringOnReason):
 		return infrav1.PoweringOnReason, "The VM is being powered on"
 	case s.vm.State == hypervisor.Running:
 		return infrav1.WaitingForAddressesReason, cmp.Or(s.vm.Message, noAddress)
@@ -97,10 +97,10 @@ func (s *scope[M]) arising() (reason, message string) {
 	}
 }
 
-// disturbed returns why a VM that was up before is not up now.
-func (s *scope[M]) disturbed() (reason, message string) {
+// notUpReason returns why a VM that was up before is not up now.
+func (s *scope[M]) notUpReason() (reason, message string) {
 	switch {
-	case s.do == start, s.still(infrav1.PoweredOffReason):
+	case s.action == start, s.stillBusyWith(infrav1.PoweredOffReason):
 		return infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
 	case s.vm.State == hypervisor.Running:
 		return infrav1.WaitingForAddressesReason, cmp.Or(s.vm.Message, noAddress)
@@ -109,23 +109,23 @@ func (s *scope[M]) disturbed() (reason, message string) {
 	}
 }
 
-// still reports whether the hypervisor is working on the state that the condition shows with this
-// reason. A busy hypervisor does not change the condition then.
-func (s *scope[M]) still(reason string) bool {
+// stillBusyWith reports whether the hypervisor is working on the state that the condition shows with
+// this reason. A busy hypervisor does not change the condition then.
+func (s *scope[M]) stillBusyWith(reason string) bool {
 	return s.vm.State == hypervisor.Busy && conditions.GetReason(s.infra, infrav1.VirtualMachineProvisionedCondition) == reason
 }
 
 const noAddress = "The VM runs and has not reported an address yet"
 
-// settled returns the condition for the VM's surroundings, such as its NICs and groups. It returns
-// nil, so the condition stays as it is, while the VM does not exist or is being deleted.
-func (s *scope[M]) settled() *metav1.Condition {
+// syncedCondition returns the condition for the VM's surroundings, such as its NICs and groups. It
+// returns nil, so the condition stays as it is, while the VM does not exist or is being deleted.
+func (s *scope[M]) syncedCondition() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Stopped && s.vm.State != hypervisor.Running {
 		return nil
 	}
 	c := &metav1.Condition{Type: infrav1.VirtualMachineSyncedCondition, Status: metav1.ConditionFalse}
 	switch {
-	case s.do == settle && s.failure != nil:
+	case s.action == syncVM && s.failure != nil:
 		*c = kit.Failure(s.infra, c.Type, s.failure)
 	case s.vm.OutOfSync != "":
 		c.Reason, c.Message = infrav1.SyncingReason, s.vm.OutOfSync

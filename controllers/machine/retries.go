@@ -19,12 +19,12 @@ type retries struct {
 
 // attempt is the last failure of the due action.
 type attempt struct {
-	do    action
-	err   error
-	count int
-	// again is the earliest time of the next attempt. tried reports whether it was made.
-	again time.Time
-	tried bool
+	action action
+	err    error
+	count  int
+	// notBefore is the earliest time of the next attempt. tried reports whether it was made.
+	notBefore time.Time
+	tried     bool
 }
 
 // failed records a failure and reports whether it is new: a driver may return the same failure until
@@ -33,14 +33,14 @@ func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, known := r.attempts[key]
-	if known && a.do == do && !a.tried {
+	if known && a.action == do && !a.tried {
 		return false
 	}
-	if a.do != do {
-		a = attempt{do: do}
+	if a.action != do {
+		a = attempt{action: do}
 	}
 	delay := min(loop.MinDelay<<min(a.count, 16), loop.MaxDelay)
-	a.err, a.count, a.again, a.tried = err, a.count+1, time.Now().Add(delay), false
+	a.err, a.count, a.notBefore, a.tried = err, a.count+1, time.Now().Add(delay), false
 	if r.attempts == nil {
 		r.attempts = map[types.NamespacedName]attempt{}
 	}
@@ -48,13 +48,14 @@ func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 	return true
 }
 
-// last returns the failure of the last attempt at the due action, if there was one. While the VM is
-// busy, the next attempt may be under way. Any other due action means that the failure was fixed.
-func (r *retries) last(key types.NamespacedName, due action, busy bool) error {
+// lastFailure returns the failure of the last attempt at the due action, if there was one. While the
+// VM is busy, the next attempt may be under way. Any other due action means that the failure was
+// fixed.
+func (r *retries) lastFailure(key types.NamespacedName, due action, busy bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, known := r.attempts[key]
-	if known && due != a.do && !busy {
+	if known && due != a.action && !busy {
 		delete(r.attempts, key)
 		return nil
 	}
@@ -75,7 +76,7 @@ func (r *retries) tried(key types.NamespacedName) {
 func (r *retries) delay(key types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Until(r.attempts[key].again)
+	return time.Until(r.attempts[key].notBefore)
 }
 
 func (r *retries) forget(key types.NamespacedName) {

@@ -46,7 +46,7 @@ func TestRetriesRemember(t *testing.T) {
 			r, key := &retries{}, types.NamespacedName{Name: "m"}
 			r.failed(key, create, full)
 			for range 2 {
-				if got := r.last(key, tc.due, tc.busy); !errors.Is(got, tc.want) {
+				if got := r.lastFailure(key, tc.due, tc.busy); !errors.Is(got, tc.want) {
 					t.Errorf("last() = %v, want %v", got, tc.want)
 				}
 			}
@@ -54,7 +54,7 @@ func TestRetriesRemember(t *testing.T) {
 	}
 }
 
-func TestRetriesTellNewsOnce(t *testing.T) {
+func TestRetriesReportOnce(t *testing.T) {
 	r, key := &retries{}, types.NamespacedName{Name: "m"}
 	steps := []struct {
 		name string
@@ -62,7 +62,7 @@ func TestRetriesTellNewsOnce(t *testing.T) {
 		want bool
 	}{
 		{"first", func() bool { return r.failed(key, create, errors.New("full")) }, true},
-		{"told again", func() bool { return r.failed(key, create, errors.New("full")) }, false},
+		{"reported again", func() bool { return r.failed(key, create, errors.New("full")) }, false},
 		{"after another attempt", func() bool { r.tried(key); return r.failed(key, create, errors.New("full")) }, true},
 		{"of another action", func() bool { return r.failed(key, destroy, errors.New("locked")) }, true},
 		{"after it was forgotten", func() bool { r.forget(key); return r.failed(key, destroy, errors.New("locked")) }, true},

@@ -27,22 +27,22 @@ type scope[M Object] struct {
 	// infraCluster is nil when it does not exist or is not labeled yet.
 	infraCluster client.Object
 	vm           hypervisor.VM
-	// patience is the remaining shutdown timeout of the guest of a deleted machine.
-	patience time.Duration
-	// do is the due action, and failure the error of its last attempt.
-	do      action
+	// shutdownTimeLeft is the remaining shutdown timeout of the guest of a deleted machine.
+	shutdownTimeLeft time.Duration
+	// action is the due action, and failure the error of its last attempt.
+	action  action
 	failure error
-	// earlier is set when the failure was known before this reconcile.
-	earlier bool
+	// failedBefore is set when the failure was known before this reconcile.
+	failedBefore bool
 	// waiting is set when the due action needs something from Cluster API first. detail describes it.
 	waiting waiting
 	detail  string
-	// unmarked is set when the host label could not be set on the Machine.
-	unmarked bool
+	// hostNotLabeled is set when the host label could not be set on the Machine.
+	hostNotLabeled bool
 	// released is set when nothing is left to do for the machine.
 	released bool
-	// first is set when this reconcile provisions the machine.
-	first bool
+	// firstProvisioned is set when this reconcile provisions the machine.
+	firstProvisioned bool
 }
 
 // waiting names the object that a machine waits for.
@@ -59,9 +59,9 @@ func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObjec
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
 
-// leaving reports whether the Machine is being deleted. Its deletion includes this object, at a later
-// time.
-func (s *scope[M]) leaving() bool {
+// machineDeleting reports whether the Machine is being deleted. Its deletion includes this object, at
+// a later time.
+func (s *scope[M]) machineDeleting() bool {
 	return s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }
 
@@ -81,15 +81,15 @@ func (s *scope[M]) infrastructureProvisioned() bool {
 	return s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false)
 }
 
-// again returns the time of the next attempt after a failure. A terminal failure waits for an event
-// instead, unless the machine is being deleted: its VM must be deleted in any case. If the failure is
-// from an earlier reconcile, the event of this reconcile may be the one that fixes it. That event must
-// not get lost while the next attempt is delayed.
-func (s *scope[M]) again(delay time.Duration) ctrl.Result {
-	if hypervisor.IsTerminal(s.failure) && !s.earlier && !s.deleting() {
+// retryResult returns the time of the next attempt after a failure. A terminal failure waits for an
+// event instead, unless the machine is being deleted: its VM must be deleted in any case. If the
+// failure is from an earlier reconcile, the event of this reconcile may be the one that fixes it. That
+// event must not get lost while the next attempt is delayed.
+func (s *scope[M]) retryResult(delay time.Duration) ctrl.Result {
+	if hypervisor.IsTerminal(s.failure) && !s.failedBefore && !s.deleting() {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.patience, delay))}
+	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.shutdownTimeLeft, delay))}
 }
 
 // findOwners sets Machine and Cluster. Either may be deleted already: the deletion continues without

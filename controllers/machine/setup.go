@@ -65,18 +65,18 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), r.New(), handler.OnlyControllerOwner())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
-			builder.WithPredicates(machineSettled)).
+			builder.WithPredicates(relevantMachineChange)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log))).
 		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, list)),
-			builder.WithPredicates(infraClusterMended)).
-		WatchesRawSource(loop.Keys(r.Connector.Changes(), r.urgency)).
+			builder.WithPredicates(infraClusterRecovered)).
+		WatchesRawSource(loop.Keys(r.Connector.Changes(), r.eventPriority)).
 		Complete(r)
 }
 
-// urgency returns the queue priority of a driver event: deletions go before creations. It reads from
-// the cache, so it costs no request.
-func (r *Reconciler[M]) urgency(ctx context.Context, key hypervisor.Key) int {
+// eventPriority returns the queue priority of a driver event: deletions go before creations. It reads
+// from the cache, so it costs no request.
+func (r *Reconciler[M]) eventPriority(ctx context.Context, key hypervisor.Key) int {
 	o := r.New()
 	if err := r.Client.Get(ctx, client.ObjectKey(key), o); err != nil || o.GetDeletionTimestamp().IsZero() {
 		return loop.Usual
@@ -106,9 +106,9 @@ func reportChanged(e event.UpdateEvent) bool {
 		!reflect.DeepEqual(before.NetworkInterfaces, after.NetworkInterfaces)
 }
 
-// machineSettled passes the changes of a Machine that a VM waits for: the Machine itself, its
+// relevantMachineChange passes the changes of a Machine that a VM waits for: the Machine itself, its
 // bootstrap data Secret, the failure domain, and that its node has joined.
-var machineSettled = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
+var relevantMachineChange = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
 
 func machineChanged(e event.UpdateEvent) bool {
 	was, isMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -119,9 +119,9 @@ func machineChanged(e event.UpdateEvent) bool {
 			was.Status.NodeRef != is.Status.NodeRef)
 }
 
-// infraClusterMended passes the changes of an infrastructure cluster that can end the failure of its
+// infraClusterRecovered passes the changes of an infrastructure cluster that can end the failure of its
 // machines: the hypervisor became available, the settings changed, or the cluster got its ID.
-var infraClusterMended = predicate.Funcs{
+var infraClusterRecovered = predicate.Funcs{
 	CreateFunc: loop.IgnoreCreate, UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete,
 }
 

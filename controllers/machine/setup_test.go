@@ -10,7 +10,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-func TestWhatWakes(t *testing.T) {
+func TestPredicates(t *testing.T) {
 	machine := map[string]struct {
 		change func(*infrav1.NovaVSphereMachine)
 		want   bool
@@ -52,7 +52,7 @@ func TestWhatWakes(t *testing.T) {
 			was := &clusterv1.Machine{}
 			is := was.DeepCopy()
 			tc.change(is)
-			if got := machineSettled.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
+			if got := relevantMachineChange.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
 				t.Errorf("Update() = %t, want %t", got, tc.want)
 			}
 		})
@@ -61,7 +61,7 @@ func TestWhatWakes(t *testing.T) {
 		was := &infrav1.NovaVSphereCluster{}
 		is := was.DeepCopy()
 		is.Annotations = map[string]string{infrav1.HypervisorIDAnnotation: "a"}
-		if !infraClusterMended.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		if !infraClusterRecovered.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
 			t.Error("Update() = false, want true")
 		}
 	})

@@ -16,15 +16,15 @@ import (
 // unbounded is the shutdown timeout of a machine without a limit.
 const unbounded = time.Duration(math.MaxInt64)
 
-// patience returns the remaining time for the guest to power itself off. Zero means that the VM is
-// powered off hard. The time starts at the deletion timestamp, which is stored in the object, so a
-// restart of the manager does not reset it. deaf means that the guest cannot receive shutdown
-// requests.
-func patience(p infrav1.PowerOff, deleted, now time.Time, deaf bool) time.Duration {
+// remainingShutdownTime returns the remaining time for the guest to power itself off. Zero means that
+// the VM is powered off hard. The time starts at the deletion timestamp, which is stored in the
+// object, so a restart of the manager does not reset it. unreachable means that the guest cannot receive
+// shutdown requests.
+func remainingShutdownTime(p infrav1.PowerOff, deleted, now time.Time, unreachable bool) time.Duration {
 	switch {
 	case p.Mode == infrav1.PowerOffSoft:
 		return unbounded
-	case p.Mode != infrav1.PowerOffSoftThenHard || deaf:
+	case p.Mode != infrav1.PowerOffSoftThenHard || unreachable:
 		return 0
 	default:
 		return max(0, deleted.Add(p.Timeout()).Sub(now))
@@ -34,22 +34,22 @@ func patience(p infrav1.PowerOff, deleted, now time.Time, deaf bool) time.Durati
 // shutdown requests that the guest powers itself off, repeats the request from time to time, and
 // requeues at the latest when the timeout ends.
 func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
-	if left := r.guests.rest(s.key(), time.Now()); left > 0 {
-		return ctrl.Result{RequeueAfter: min(left, s.patience)}, nil
+	if left := r.shutdownRequests.untilNext(s.key(), time.Now()); left > 0 {
+		return ctrl.Result{RequeueAfter: min(left, s.shutdownTimeLeft)}, nil
 	}
-	var refusal error
+	var shutdownErr error
 	result, err := r.act(ctx, s, func(ctx context.Context) error {
-		if refusal = driver.Shutdown(ctx, s.infra); refusal == nil {
-			r.guests.asked(s.key(), time.Now())
+		if shutdownErr = driver.Shutdown(ctx, s.infra); shutdownErr == nil {
+			r.shutdownRequests.setSent(s.key(), time.Now())
 		}
-		return refusal
+		return shutdownErr
 	})
 	spec, _ := s.infra.Common()
-	if spec.PowerOff.Mode != infrav1.PowerOffSoftThenHard || hypervisor.ReasonFor(refusal, "") != infrav1.GuestUnreachableReason {
+	if spec.PowerOff.Mode != infrav1.PowerOffSoftThenHard || hypervisor.ReasonFor(shutdownErr, "") != infrav1.GuestUnreachableReason {
 		return result, err
 	}
-	r.guests.deaf(s.key())
-	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, loop.Sentence(refusal)+"; powering off the VM")
-	s.do, s.failure, s.patience = destroy, nil, 0
+	r.shutdownRequests.setUnreachable(s.key())
+	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, loop.Sentence(shutdownErr)+"; powering off the VM")
+	s.action, s.failure, s.shutdownTimeLeft = destroy, nil, 0
 	return r.destroy(ctx, s, driver)
 }

@@ -7,24 +7,24 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-func TestPatience(t *testing.T) {
+func TestRemainingShutdownTime(t *testing.T) {
 	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	soft, both := infrav1.PowerOff{Mode: infrav1.PowerOffSoft}, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard}
 	short := infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 90}
 	cases := map[string]struct {
-		p     infrav1.PowerOff
-		after time.Duration
-		deaf  bool
-		want  time.Duration
+		p           infrav1.PowerOff
+		after       time.Duration
+		unreachable bool
+		want        time.Duration
 	}{
 		"Unsaid":            {p: infrav1.PowerOff{}},
 		"Hard":              {p: infrav1.PowerOff{Mode: infrav1.PowerOffHard}},
 		"Soft":              {p: soft, want: unbounded},
 		"SoftForLong":       {p: soft, after: 1000 * time.Hour, want: unbounded},
-		"SoftToTheDeaf":     {p: soft, deaf: true, want: unbounded},
+		"SoftToTheDeaf":     {p: soft, unreachable: true, want: unbounded},
 		"Default":           {p: both, want: infrav1.DefaultPowerOffTimeout},
 		"DefaultLater":      {p: both, after: 4 * time.Minute, want: time.Minute},
-		"BothToTheDeaf":     {p: both, deaf: true},
+		"BothToTheDeaf":     {p: both, unreachable: true},
 		"Short":             {p: short, want: 90 * time.Second},
 		"ShortLastMoment":   {p: short, after: 90*time.Second - 1, want: 1},
 		"ShortOver":         {p: short, after: 90 * time.Second},
@@ -34,8 +34,8 @@ func TestPatience(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := patience(tc.p, deleted, deleted.Add(tc.after), tc.deaf); got != tc.want {
-				t.Errorf("patience() = %s, want %s", got, tc.want)
+			if got := remainingShutdownTime(tc.p, deleted, deleted.Add(tc.after), tc.unreachable); got != tc.want {
+				t.Errorf("remainingShutdownTime() = %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -22,30 +22,30 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
-// keeper keeps the credentials Secrets of clusters until no cluster references them. The deletion of a
-// namespace deletes Secrets first, and no new Secret can be created in it: VMs could not be deleted
-// any more. A Secret that is being deleted is still read.
+// secretProtector keeps the credentials Secrets of clusters until no cluster references them. The
+// deletion of a namespace deletes Secrets first, and no new Secret can be created in it: VMs could not
+// be deleted any more. A Secret that is being deleted is still read.
 //
-// The keeper decides by the existing objects, not by the last action of a cluster. So no Secret stays
-// blocked after two clusters are deleted at once, a reference changes, clusterctl moves the objects,
-// or the manager was down. A pause has no effect: the keeper changes no cluster, and a paused cluster
-// has VMs as well.
-type keeper[C Object] struct {
+// The secretProtector decides by the existing objects, not by the last action of a cluster. So no
+// Secret stays blocked after two clusters are deleted at once, a reference changes, clusterctl moves
+// the objects, or the manager was down. A pause has no effect: the secretProtector changes no cluster,
+// and a paused cluster has VMs as well.
+type secretProtector[C Object] struct {
 	// client reads all objects through the cache, except the metadata of Secrets, which it reads from
 	// the API server.
 	client    client.Client
-	past      client.Reader
+	apiReader client.Reader
 	clusters  client.ObjectList
 	identity  func(C) (kind, name string)
-	users     users[C]
+	mapper    credentialsMapper[C]
 	finalizer string
 	// manager is the field manager of ensureMoves.
 	manager string
 	filter  string
 }
 
-// setUp adds the controller to the manager.
-func (k *keeper[C]) setUp(mgr ctrl.Manager, infra C, identity client.Object, options controller.Options) error {
+// setupWithManager adds the controller to the manager.
+func (k *secretProtector[C]) setupWithManager(mgr ctrl.Manager, infra C, identity client.Object, options controller.Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(k.manager).
 		WithOptions(loop.Options(options)).
@@ -61,7 +61,7 @@ func (k *keeper[C]) setUp(mgr ctrl.Manager, infra C, identity client.Object, opt
 }
 
 // Reconcile adds the finalizer to one Secret or removes it, and makes clusterctl move the Secret.
-func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (k *secretProtector[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := k.client.Get(ctx, req.NamespacedName, secret); err != nil {
@@ -70,26 +70,26 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		}
 		return ctrl.Result{}, fmt.Errorf("reading metadata of Secret: %w", err)
 	}
-	held := controllerutil.ContainsFinalizer(secret, k.finalizer)
+	hasFinalizer := controllerutil.ContainsFinalizer(secret, k.finalizer)
 	// All namespaces are listed: a cache that is limited to some namespaces returns an error for any
 	// other namespace.
-	by, err := k.use(ctx, k.client, metav1.NamespaceAll, req.NamespacedName)
-	if err == nil && held && by == unused {
+	by, err := k.useOf(ctx, k.client, metav1.NamespaceAll, req.NamespacedName)
+	if err == nil && hasFinalizer && by == unused {
 		// The cache may miss a new cluster: read again from the API server.
-		by, err = k.use(ctx, k.past, req.Namespace, req.NamespacedName)
+		by, err = k.useOf(ctx, k.apiReader, req.Namespace, req.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	keeps := keep(by, held, !secret.DeletionTimestamp.IsZero())
-	if sent, err := k.ensureMoves(ctx, secret, keeps); err != nil || sent {
+	wanted := needsFinalizer(by, hasFinalizer, !secret.DeletionTimestamp.IsZero())
+	if sent, err := k.ensureMoves(ctx, secret, wanted); err != nil || sent {
 		return ctrl.Result{RequeueAfter: loop.MinDelay}, err // the Secret has another version now
 	}
 	before := secret.DeepCopy()
 	switch {
-	case keeps == held:
+	case wanted == hasFinalizer:
 		return ctrl.Result{}, nil
-	case keeps:
+	case wanted:
 		controllerutil.AddFinalizer(secret, k.finalizer)
 	default:
 		controllerutil.RemoveFinalizer(secret, k.finalizer)
@@ -108,33 +108,33 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return ctrl.Result{}, nil
 }
 
-// use describes which clusters use a Secret.
-type use int
+// secretUse describes which clusters use a Secret.
+type secretUse int
 
 const (
-	unused use = iota
-	// others means that only clusters that another manager watches use it.
-	others
-	// ours means that at least one cluster that this manager watches uses it.
-	ours
+	unused secretUse = iota
+	// usedByOthers means that only clusters that another manager watches use it.
+	usedByOthers
+	// usedByOurs means that at least one cluster that this manager watches uses it.
+	usedByOurs
 )
 
-// keep decides whether a Secret has the finalizer. Another manager adds it for its own clusters, and
-// no manager removes it while any cluster needs it. A Secret that is being deleted gets no finalizer:
-// the API server would reject it.
-func keep(u use, held, going bool) bool {
+// needsFinalizer decides whether a Secret has the finalizer. Another manager adds it for its own
+// clusters, and no manager removes it while any cluster needs it. A Secret that is being deleted gets
+// no finalizer: the API server would reject it.
+func needsFinalizer(u secretUse, hasFinalizer, deleting bool) bool {
 	switch u {
-	case ours:
-		return held || !going
-	case others:
-		return held
+	case usedByOurs:
+		return hasFinalizer || !deleting
+	case usedByOthers:
+		return hasFinalizer
 	default:
 		return false
 	}
 }
 
-// use returns which clusters of a namespace reference a Secret.
-func (k *keeper[C]) use(ctx context.Context, reader client.Reader, namespace string, secret client.ObjectKey) (use, error) {
+// useOf returns which clusters of a namespace reference a Secret.
+func (k *secretProtector[C]) useOf(ctx context.Context, reader client.Reader, namespace string, secret client.ObjectKey) (secretUse, error) {
 	found, err := loop.Select(ctx, reader, k.clusters, namespace, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return unused, err
@@ -146,16 +146,16 @@ func (k *keeper[C]) use(ctx context.Context, reader client.Reader, namespace str
 			continue
 		}
 		if loop.Watched(c, k.filter) {
-			return ours, nil
+			return usedByOurs, nil
 		}
-		by = others
+		by = usedByOthers
 	}
 	return by, nil
 }
 
 // secretOf returns the credentials Secret of a cluster. It returns the zero key if the cluster uses an
 // identity, whose Secret is in the manager's namespace.
-func (k *keeper[C]) secretOf(c C) client.ObjectKey {
+func (k *secretProtector[C]) secretOf(c C) client.ObjectKey {
 	kind, name := k.identity(c)
 	if cmp.Or(kind, infrav1.SecretIdentityKind) != infrav1.SecretIdentityKind {
 		return client.ObjectKey{}
@@ -164,7 +164,7 @@ func (k *keeper[C]) secretOf(c C) client.ObjectKey {
 }
 
 // ofCluster maps a cluster to its Secret. After an update, the previous state is mapped as well.
-func (k *keeper[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	if c, ok := o.(C); ok && k.secretOf(c).Name != "" {
 		return []reconcile.Request{{NamespacedName: k.secretOf(c)}}
 	}
@@ -172,24 +172,24 @@ func (k *keeper[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Re
 }
 
 // ofIdentity maps an identity to its Secret. After an update, the previous state is mapped as well.
-func (k *keeper[C]) ofIdentity(_ context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofIdentity(_ context.Context, o client.Object) []reconcile.Request {
 	i, ok := o.(credentials.Identity)
-	if !ok || k.users.namespace == "" {
+	if !ok || k.mapper.namespace == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: k.users.namespace, Name: i.Common().CredentialsSecretRef.Name}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: k.mapper.namespace, Name: i.Common().CredentialsSecretRef.Name}}}
 }
 
 // ofSecret passes Secrets that have the finalizer or must get it, and the few Secrets in the namespace
 // of identities. Most others have no such use, and each reconcile costs a request.
-func (k *keeper[C]) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(o)
-	if !controllerutil.ContainsFinalizer(o, k.finalizer) && key.Namespace != k.users.namespace {
-		u, err := k.use(ctx, k.client, metav1.NamespaceAll, key)
+	if !controllerutil.ContainsFinalizer(o, k.finalizer) && key.Namespace != k.mapper.namespace {
+		u, err := k.useOf(ctx, k.client, metav1.NamespaceAll, key)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to its users")
 		}
-		if u != ours {
+		if u != usedByOurs {
 			return nil
 		}
 	}

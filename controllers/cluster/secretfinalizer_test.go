@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("A Secret with the credentials of clusters", func() {
-	held := infrav1.CredentialsFinalizer("NovaVSphereCluster")
+	hasFinalizer := infrav1.CredentialsFinalizer("NovaVSphereCluster")
 
 	secretOf := func(ctx context.Context, rig *infratest.Rig) func() (*corev1.Secret, error) {
 		return func() (*corev1.Secret, error) {
@@ -26,7 +26,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 			return s, err
 		}
 	}
-	beHeld := HaveField("Finalizers", ConsistOf(held))
+	beHeld := HaveField("Finalizers", ConsistOf(hasFinalizer))
 	beFree := HaveField("Finalizers", BeEmpty())
 	change := func(ctx context.Context, rig *infratest.Rig, c *infrav1.NovaVSphereCluster, edit func()) {
 		GinkgoHelper()
@@ -57,12 +57,12 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Consistently(secretOf(ctx, rig)).Should(And(beHeld, HaveField("Data", HaveKey("password"))))
 
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
-		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
+		Eventually(deleted(ctx, rig, rig.InfraCluster())).Should(beGone())
 		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
-		Eventually(gone(ctx, rig, rig.Secret(infratest.CredentialsName, nil))).Should(beGone())
+		Eventually(deleted(ctx, rig, rig.Secret(infratest.CredentialsName, nil))).Should(beGone())
 	})
 
-	It("is held while any cluster names it, and made later, too", func(ctx SpecContext) {
+	It("keeps its finalizer while any cluster names it, and gets one if it is created later", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		one, two := rig.InfraCluster(), second(rig)
@@ -92,7 +92,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 	It("is released by a manager that was not running", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		secret := rig.Secret(infratest.CredentialsName, nil)
-		secret.Finalizers = []string{held, "example.test/theirs"}
+		secret.Finalizers = []string{hasFinalizer, "example.test/theirs"}
 		Expect(rig.Client.Create(ctx, secret)).To(Succeed())
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Eventually(secretOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf("example.test/theirs")))
@@ -108,7 +108,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		change(ctx, rig, two, func() { two.Labels = map[string]string{clusterv1.WatchLabel: "blue"} })
 		Eventually(secretOf(ctx, rig)).Should(beHeld)
 		Expect(rig.Client.Delete(ctx, two)).To(Succeed())
-		Eventually(gone(ctx, rig, second(rig))).Should(beGone())
+		Eventually(deleted(ctx, rig, second(rig))).Should(beGone())
 		Consistently(secretOf(ctx, rig)).Should(beHeld)
 		Expect(rig.Client.Delete(ctx, one)).To(Succeed())
 		Eventually(secretOf(ctx, rig)).Should(beFree)

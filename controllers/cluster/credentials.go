@@ -18,9 +18,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
-// users finds the clusters that a change of credentials affects, so that a rotation takes effect at
-// once.
-type users[C Object] struct {
+// credentialsMapper finds the clusters that a change of credentials affects, so that a rotation takes
+// effect at once.
+type credentialsMapper[C Object] struct {
 	reader   client.Reader
 	clusters client.ObjectList
 	identity func(C) (kind, name string)
@@ -31,8 +31,8 @@ type users[C Object] struct {
 	namespace  string
 }
 
-// lentBy adds a kind of identity.
-func (u *users[C]) lentBy(scheme *runtime.Scheme, identity credentials.Identity) error {
+// addIdentityKind adds a kind of identity.
+func (u *credentialsMapper[C]) addIdentityKind(scheme *runtime.Scheme, identity credentials.Identity) error {
 	gvk, err := apiutil.GVKForObject(identity, scheme)
 	if err != nil {
 		return fmt.Errorf("finding kind of identity: %w", err)
@@ -43,7 +43,7 @@ func (u *users[C]) lentBy(scheme *runtime.Scheme, identity credentials.Identity)
 }
 
 // ofSecret maps a Secret to the clusters whose credentials are in it.
-func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	found := u.of(ctx, secret.GetNamespace(), infrav1.SecretIdentityKind, secret.GetName())
 	if u.kind == "" || secret.GetNamespace() != u.namespace {
 		return found
@@ -61,7 +61,7 @@ func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconci
 }
 
 // allIdentities returns all identities, without a copy of each.
-func (u *users[C]) allIdentities(ctx context.Context) ([]credentials.Identity, error) {
+func (u *credentialsMapper[C]) allIdentities(ctx context.Context) ([]credentials.Identity, error) {
 	found, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
@@ -77,19 +77,19 @@ func (u *users[C]) allIdentities(ctx context.Context) ([]credentials.Identity, e
 
 // ofIdentity maps an identity to the clusters of all namespaces that reference it, whether the
 // identity allows them or not.
-func (u *users[C]) ofIdentity(ctx context.Context, identity client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) ofIdentity(ctx context.Context, identity client.Object) []reconcile.Request {
 	return u.of(ctx, metav1.NamespaceAll, u.kind, identity.GetName())
 }
 
 // inNamespace maps a namespace, whose labels an identity may select, to its clusters that reference an
 // identity.
-func (u *users[C]) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return u.of(ctx, namespace.GetName(), u.kind, "")
 }
 
 // of returns the clusters in a namespace that reference credentials of a kind. If name is not set, it
 // returns all that reference the kind.
-func (u *users[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
+func (u *credentialsMapper[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
 	// All namespaces are listed, without a copy of each object: a cache that is limited to some
 	// namespaces returns an error for any other namespace.
 	found, err := loop.Select(ctx, u.reader, u.clusters, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)

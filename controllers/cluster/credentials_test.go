@@ -26,10 +26,10 @@ var _ = Describe("A cluster that borrows its account", func() {
 	borrowing := func(ctx context.Context) scene {
 		GinkgoHelper()
 		s := scene{rig: newRig(ctx)}
-		home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "managers-"}}
-		Expect(server.Client.Create(ctx, home)).To(Succeed())
-		s.managers = home.Name
-		s.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home.Name, Name: "account"}}
+		pinned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "managers-"}}
+		Expect(server.Client.Create(ctx, pinned)).To(Succeed())
+		s.managers = pinned.Name
+		s.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: pinned.Name, Name: "account"}}
 		Expect(server.Client.Create(ctx, s.secret)).To(Succeed())
 		s.identity = &infrav1.NovaVSphereIdentity{
 			ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace},

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestWritten(t *testing.T) {
-	as := func(reason string) told { return told{provisioned: metav1.Condition{Reason: reason}} }
-	var w written
+func TestWrittenConditions(t *testing.T) {
+	as := func(reason string) conditionSet { return conditionSet{provisioned: metav1.Condition{Reason: reason}} }
+	var w writtenConditions
 	key := types.NamespacedName{Namespace: "ns", Name: "m"}
 	if got := w.swap(key, as("Cached"), as("Full")); got != as("Cached") {
 		t.Errorf("at first swap() = %v, want the cached conditions", got)

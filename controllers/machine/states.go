@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stateCollector is the Prometheus collector: it holds the state trackers of all reconcilers of this
+// process.
+type stateCollector struct {
+	mu       sync.Mutex
+	trackers []*stateTracker
+}
+
+var collector = &stateCollector{}
+
+// stateTracker stores the state of the machines of a reconciler for metrics. A machine is counted from
+// its first reconcile on.
+type stateTracker struct {
+	registerOnce sync.Once
+	mu           sync.Mutex
+	known        map[types.NamespacedName]machineState
+}
+
+// machineState is the state of a machine: the state of its VM, and of the first boot of its guest.
+type machineState struct {
+	kind, cluster string
+	vm, boot      stateSince
+}
+
+// stateSince is a state and the time since which the machine is in it.
+type stateSince struct {
+	state string
+	since time.Time
+}
+
+// next returns the state that follows was, according to the condition c. If the machine is seen for
+// the first time, the time comes from the condition, which is older than this process.
+func (was stateSince) next(c metav1.Condition, seen bool, now time.Time) stateSince {
+	switch {
+	case was.state == c.Reason && seen:
+		return was
+	case !seen && !c.LastTransitionTime.IsZero():
+		return stateSince{state: c.Reason, since: c.LastTransitionTime.Time}
+	}
+	return stateSince{state: c.Reason, since: now}
+}
+
+// record stores the state of a machine.
+func (c *stateTracker) record(key types.NamespacedName, kind, cluster string, vm, boot metav1.Condition) {
+	c.registerOnce.Do(func() {
+		collector.mu.Lock()
+		defer collector.mu.Unlock()
+		collector.trackers = append(collector.trackers, c)
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[types.NamespacedName]machineState{}
+	}
+	was, seen := c.known[key]
+	now := time.Now()
+	c.known[key] = machineState{kind: kind, cluster: cluster, vm: was.vm.next(vm, seen, now), boot: was.boot.next(boot, seen, now)}
+}
+
+// forget removes a machine from the tracker.
+func (c *stateTracker) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, key)
+}
+
+// group is the key of machines that are counted together.
+type group struct{ kind, namespace, cluster, state string }
+
+// stateCount is the number of machines in a group and the longest time that one of them has been in the
+// state.
+type stateCount struct {
+	n       int
+	longest time.Duration
+}
+
+// counts counts the machines of all reconcilers by the state that of returns.
+func (r *stateCollector) counts(now time.Time, of func(machineState) stateSince) map[group]stateCount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := map[group]stateCount{}
+	for _, c := range r.trackers {
+		c.addCounts(found, now, of)
+	}
+	return found
+}
+
+func (c *stateTracker) addCounts(to map[group]stateCount, now time.Time, of func(machineState) stateSince) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, s := range c.known {
+		is := of(s)
+		if is.state == "" {
+			continue
+		}
+		at := group{s.kind, key.Namespace, s.cluster, is.state}
+		to[at] = stateCount{to[at].n + 1, max(to[at].longest, now.Sub(is.since))}
+	}
+}
+
+// Describe sends the descriptors of the metrics.
+func (r *stateCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- machines
+	to <- machinesLongest
+	to <- boots
+}
+
+// Collect sends the metrics of all machines.
+func (r *stateCollector) Collect(to chan<- prometheus.Metric) {
+	now := time.Now()
+	for at, t := range r.counts(now, func(s machineState) stateSince { return s.vm }) {
+		labels := []string{at.kind, at.namespace, at.cluster, at.state}
+		to <- prometheus.MustNewConstMetric(machines, prometheus.GaugeValue, float64(t.n), labels...)
+		to <- prometheus.MustNewConstMetric(machinesLongest, prometheus.GaugeValue, t.longest.Seconds(), labels...)
+	}
+	for at, t := range r.counts(now, func(s machineState) stateSince { return s.boot }) {
+		to <- prometheus.MustNewConstMetric(boots, prometheus.GaugeValue, float64(t.n), at.kind, at.namespace, at.cluster, at.state)
+	}
+}
