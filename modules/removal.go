@@ -37,11 +37,11 @@ const (
 	RemovalForce Removal = "Force"
 )
 
-// Ending describes the state of the cluster during a removal.
-type Ending struct {
-	// Gone means that the workload cluster is being deleted, was moved, or is
+// RemovalState describes the state of the cluster during a removal.
+type RemovalState struct {
+	// SkipCleanup means that the workload cluster is being deleted, was moved, or is
 	// given up: its objects need no cleanup.
-	Gone bool
+	SkipCleanup bool
 	// Draining means that the workload cluster still has Machines that use the
 	// modules in the management cluster.
 	Draining bool
@@ -63,7 +63,7 @@ const managementTimeout = time.Hour
 // the remaining objects are released, and after the same time again their
 // finalizers are removed. Modules of the management cluster are never released:
 // they are removed once the Machines are deleted.
-func PlanRemoval(objects []FluxObject, staying map[string][]string, e Ending) map[string]Removal {
+func PlanRemoval(objects []FluxObject, staying map[string][]string, e RemovalState) map[string]Removal {
 	needed := map[string]bool{}
 	var first time.Time
 	for i := range objects {
@@ -91,7 +91,7 @@ func PlanRemoval(objects []FluxObject, staying map[string][]string, e Ending) ma
 	return out
 }
 
-func removal(p *FluxObject, needed bool, waited time.Duration, e Ending) Removal {
+func removal(p *FluxObject, needed bool, waited time.Duration, e RemovalState) Removal {
 	late := waited >= e.Timeout
 	switch {
 	case p.Management:
@@ -100,7 +100,7 @@ func removal(p *FluxObject, needed bool, waited time.Duration, e Ending) Removal
 		return RemovalForce
 	case p.Deleting && p.Suspended:
 		return RemovalWait
-	case e.Gone || p.Keep || late:
+	case e.SkipCleanup || p.Keep || late:
 		return RemovalRelease
 	case p.Deleting, needed && e.Reachable:
 		return RemovalWait
@@ -109,11 +109,11 @@ func removal(p *FluxObject, needed bool, waited time.Duration, e Ending) Removal
 	}
 }
 
-func inManagement(p *FluxObject, needed, late bool, e Ending) Removal {
+func inManagement(p *FluxObject, needed, late bool, e RemovalState) Removal {
 	switch {
 	case p.Deleting && e.Now.Sub(p.Since) >= managementTimeout:
 		return RemovalForce
-	case p.Deleting, e.Draining, needed && e.Reachable && !e.Gone && !late:
+	case p.Deleting, e.Draining, needed && e.Reachable && !e.SkipCleanup && !late:
 		return RemovalWait
 	default:
 		return RemovalDelete

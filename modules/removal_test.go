@@ -7,14 +7,14 @@ import (
 )
 
 func TestPlanRemoval(t *testing.T) {
-	alive := Ending{Reachable: true, Timeout: time.Minute, Now: noon}
+	alive := RemovalState{Reachable: true, Timeout: time.Minute, Now: noon}
 	going := func(name string, ago time.Duration, needs ...string) FluxObject {
 		return FluxObject{Module: name, Needs: needs, Deleting: true, Since: noon.Add(-ago)}
 	}
 	cases := map[string]struct {
 		objects []FluxObject
 		staying map[string][]string
-		ending  Ending
+		ending  RemovalState
 		want    map[string]Removal
 	}{
 		"WhatOthersNeedGoesLast": {
@@ -35,7 +35,7 @@ func TestPlanRemoval(t *testing.T) {
 		},
 		"DeadTenantKeepsNoOrder": {
 			objects: []FluxObject{{Module: "cni"}, {Module: "web", Needs: []string{"cni"}}},
-			ending:  Ending{Timeout: time.Minute, Now: noon},
+			ending:  RemovalState{Timeout: time.Minute, Now: noon},
 			want:    map[string]Removal{"cni": RemovalDelete, "web": RemovalDelete},
 		},
 		"Late": {
@@ -44,7 +44,7 @@ func TestPlanRemoval(t *testing.T) {
 		},
 		"GoneTenant": {
 			objects: []FluxObject{{Module: "cni"}, going("web", 0, "cni")},
-			ending:  Ending{Gone: true, Reachable: true, Timeout: time.Minute, Now: noon},
+			ending:  RemovalState{SkipCleanup: true, Reachable: true, Timeout: time.Minute, Now: noon},
 			want:    map[string]Removal{"cni": RemovalRelease, "web": RemovalRelease},
 		},
 		"ReleasedAndFluxIsSlow": {
@@ -57,12 +57,12 @@ func TestPlanRemoval(t *testing.T) {
 		},
 		"ManagementServesTheMachines": {
 			objects: []FluxObject{{Module: "csi", Management: true}, {Module: "web"}},
-			ending:  Ending{Gone: true, Draining: true, Timeout: time.Minute, Now: noon},
+			ending:  RemovalState{SkipCleanup: true, Draining: true, Timeout: time.Minute, Now: noon},
 			want:    map[string]Removal{"csi": RemovalWait, "web": RemovalRelease},
 		},
 		"ManagementGoesWithItsCluster": {
 			objects: []FluxObject{{Module: "csi", Management: true}, {Module: "web", Needs: []string{"csi"}}},
-			ending:  Ending{Gone: true, Reachable: true, Timeout: time.Minute, Now: noon},
+			ending:  RemovalState{SkipCleanup: true, Reachable: true, Timeout: time.Minute, Now: noon},
 			want:    map[string]Removal{"csi": RemovalDelete, "web": RemovalRelease},
 		},
 		"ManagementIsNeverKept": {
@@ -79,7 +79,7 @@ func TestPlanRemoval(t *testing.T) {
 		},
 		"ManagementAndFluxIsDead": {
 			objects: []FluxObject{{Module: "csi", Management: true, Deleting: true, Since: noon.Add(-time.Hour)}},
-			ending:  Ending{Gone: true, Timeout: time.Minute, Now: noon}, want: map[string]Removal{"csi": RemovalForce},
+			ending:  RemovalState{SkipCleanup: true, Timeout: time.Minute, Now: noon}, want: map[string]Removal{"csi": RemovalForce},
 		},
 	}
 	for name, tc := range cases {

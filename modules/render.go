@@ -42,9 +42,9 @@ type Module struct {
 	// Off means that the module is disabled here: its existing objects are
 	// removed.
 	Off bool
-	// Unfit is the reason why the module does not fit the Cluster's Kubernetes
+	// Unsupported is the reason why the module does not fit the Cluster's Kubernetes
 	// version. Its existing objects stay unchanged.
-	Unfit string
+	Unsupported string
 	// After lists the modules that must be ready before this one is written:
 	// dependencies of the other kind, for which Flux cannot wait itself.
 	After []string
@@ -124,7 +124,7 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	if !fits {
-		out.Unfit = fmt.Sprintf("Kubernetes %s is not in %s", r.target.Facts.Kubernetes.Version, m.Kubernetes)
+		out.Unsupported = fmt.Sprintf("Kubernetes %s is not in %s", r.target.Facts.Kubernetes.Version, m.Kubernetes)
 		return out, nil
 	}
 	native := r.dependencies(m, out)

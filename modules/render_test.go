@@ -73,7 +73,7 @@ func TestRenderGolden(t *testing.T) {
 	}
 	for _, m := range got.Modules {
 		out.WriteString("--- # " + m.Name)
-		for _, note := range []string{m.Unfit, strings.Join(m.After, ",")} {
+		for _, note := range []string{m.Unsupported, strings.Join(m.After, ",")} {
 			if note != "" {
 				out.WriteString("; " + note)
 			}

@@ -23,9 +23,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// again is the delay until the next reconcile for states that cause no event: objects that are being
-// deleted, or a version hold that waits.
-const again = 10 * time.Second
+// pollInterval is the delay until the next reconcile for states that cause no event: objects that are
+// being deleted, or a version hold that waits.
+const pollInterval = 10 * time.Second
 
 // ClusterReconciler keeps the modules that one Cluster gets from all sets.
 type ClusterReconciler struct {
@@ -33,8 +33,8 @@ type ClusterReconciler struct {
 	Client client.Client
 	// Objects reads control planes, infrastructure clusters and bootstrap templates of any kind.
 	Objects client.Reader
-	// Tenants connects to workload clusters.
-	Tenants Tenants
+	// WorkloadClusters connects to workload clusters.
+	WorkloadClusters WorkloadClusters
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// WatchFilterValue limits the sets to those with this watch label. If not set, all sets are
@@ -49,50 +49,54 @@ type ClusterReconciler struct {
 	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 
-	ledger  *ledger
-	applied apply.Memory
-	seen    sightings
-	names   names
-	outages outages
+	rollouts         *rolloutState
+	applied          apply.Memory
+	readyObjects     readyObjects
+	nameReservations nameReservations
+	outages          outages
 	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
 
-// site is the state of a Cluster in one reconcile. Its fields are set from top to bottom.
-type site struct {
+// clusterScope is the state of a Cluster in one reconcile. Its fields are set from top to bottom.
+type clusterScope struct {
 	key key
 	// cluster is nil when the Cluster is deleted.
 	cluster *clusterv1.Cluster
-	// pieces are all Flux objects that were written for the Cluster, by set.
-	pieces map[key][]*piece
+	// objects are all Flux objects that were written for the Cluster, by set.
+	objects map[key][]*fluxObject
 	// sets are the existing sets, by key.
 	sets map[key]*addonsv1.NovaModuleSet
-	// missing names the Flux kinds that the management cluster does not serve. If it is set, nothing
-	// was ever written.
-	missing string
-	// silence is the reason why the workload cluster is unreachable. It is nil while the workload
+	// missingFlux names the Flux kinds that the management cluster does not serve. If it is set,
+	// nothing was ever written.
+	missingFlux string
+	// unreachable is the reason why the workload cluster is unreachable. It is nil while the workload
 	// cluster responds.
-	silence error
+	unreachable error
 	// outage is how long the workload cluster has been unreachable.
 	outage time.Duration
 	// draining is set while a Cluster that is being deleted has Machines.
 	draining bool
-	// again is the delay until the next reconcile. Zero means that an event triggers it.
-	again time.Duration
+	// requeueAfter is the delay until the next reconcile. Zero means that an event triggers it.
+	requeueAfter time.Duration
 }
 
-func (s *site) gone() bool { return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() }
+func (s *clusterScope) isDeleted() bool {
+	return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero()
+}
 
 // paused reports whether the Cluster is paused.
-func (s *site) paused() bool { return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster) }
+func (s *clusterScope) paused() bool {
+	return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster)
+}
 
-// soon requeues the Cluster when no event reports the state that it waits for.
-func (s *site) soon() { s.again = again }
+// requeueSoon requeues the Cluster when no event reports the state that it waits for.
+func (s *clusterScope) requeueSoon() { s.requeueAfter = pollInterval }
 
 // Reconcile brings the modules of one Cluster one step closer to the content of its sets. A set that
 // fails does not block other sets.
 func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	s := &site{key: req.NamespacedName}
+	s := &clusterScope{key: req.NamespacedName}
 	if err := r.observe(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -103,31 +107,31 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 			return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 		}
 	} else {
-		r.Tenants.Forget(s.key)
+		r.WorkloadClusters.Forget(s.key)
 		r.outages.forget(s.key)
 	}
 	var errs []error
 	var mine []string
-	for set := range r.involved(s) {
-		d := &delivery{site: s, key: set, set: s.sets[set], pieces: s.pieces[set]}
-		if err := r.deliver(ctx, d); err != nil {
+	for set := range r.relevantSets(s) {
+		d := &rolloutTarget{scope: s, key: set, set: s.sets[set], objects: s.objects[set]}
+		if err := r.reconcileSet(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("keeping modules of %s: %w", set, err))
 		}
-		mine = append(mine, addonsv1.ClusterCondition(d.title()))
+		mine = append(mine, addonsv1.ClusterCondition(d.setName()))
 	}
-	if !s.gone() && !s.paused() {
-		mine = append(mine, sweep(s.cluster, s.titles())...)
+	if !s.isDeleted() && !s.paused() {
+		mine = append(mine, removeOrphanedHolds(s.cluster, s.setNames())...)
 	}
 	if helper != nil {
 		if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: mine}); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("patching Cluster: %w", err))
 		}
 	}
-	return ctrl.Result{RequeueAfter: s.again}, errors.Join(errs...)
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, errors.Join(errs...)
 }
 
 // observe reads all objects that concern the Cluster.
-func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
+func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error {
 	cluster := &clusterv1.Cluster{}
 	switch err := r.Client.Get(ctx, s.key, cluster); {
 	case err == nil:
@@ -136,15 +140,15 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	var err error
-	if s.missing, err = missingFlux(r.Client); err != nil {
+	if s.missingFlux, err = missingFlux(r.Client); err != nil {
 		return err
 	}
-	if s.missing == "" {
-		if s.pieces, err = pieces(ctx, r.Client, s.key); err != nil {
+	if s.missingFlux == "" {
+		if s.objects, err = listFluxObjects(ctx, r.Client, s.key); err != nil {
 			return err
 		}
 	}
-	r.seen.update(s.key, s.pieces)
+	r.readyObjects.markReadyBefore(s.key, s.objects)
 	list := &addonsv1.NovaModuleSetList{}
 	// Sets are large, and there may be hundreds of other customers: only the sets that concern the
 	// Cluster are copied.
@@ -154,14 +158,14 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	s.sets = map[key]*addonsv1.NovaModuleSet{}
 	for i := range list.Items {
 		set := client.ObjectKeyFromObject(&list.Items[i])
-		_, known := r.ledger.get(set, s.key)
-		if known || s.pieces[set] != nil || reaches(&list.Items[i], s.key.Namespace) {
+		_, known := r.rollouts.getReport(set, s.key)
+		if known || s.objects[set] != nil || maySelect(&list.Items[i], s.key.Namespace) {
 			s.sets[set] = list.Items[i].DeepCopy()
 		}
 	}
-	if !s.gone() {
-		s.silence = r.Tenants.Reachable(ctx, s.key)
-		s.outage = r.outages.note(s.key, s.silence != nil, r.now())
+	if !s.isDeleted() {
+		s.unreachable = r.WorkloadClusters.Reachable(ctx, s.key)
+		s.outage = r.outages.update(s.key, s.unreachable != nil, r.now())
 		return nil
 	}
 	if s.cluster == nil {
@@ -175,8 +179,8 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	return nil
 }
 
-// involved yields the sets that select the Cluster or selected it before.
-func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
+// relevantSets yields the sets that select the Cluster or selected it before.
+func (r *ClusterReconciler) relevantSets(s *clusterScope) func(yield func(key) bool) {
 	return func(yield func(key) bool) {
 		for set, object := range s.sets {
 			if !loop.Watched(object, r.WatchFilterValue) {
@@ -186,7 +190,7 @@ func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
 				return
 			}
 		}
-		for set := range s.pieces {
+		for set := range s.objects {
 			if s.sets[set] == nil && !yield(set) {
 				return
 			}
@@ -194,37 +198,37 @@ func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
 	}
 }
 
-// delivery is the rollout target: one set on one Cluster.
-type delivery struct {
-	site *site
-	key  key
+// rolloutTarget is the rollout target: one set on one Cluster.
+type rolloutTarget struct {
+	scope *clusterScope
+	key   key
 	// set is nil when the set is deleted.
 	set *addonsv1.NovaModuleSet
-	// pieces are all Flux objects that were written for the set on the Cluster.
-	pieces []*piece
-	// choice is whether the set applies to the Cluster.
-	choice selection
+	// objects are all Flux objects that were written for the set on the Cluster.
+	objects []*fluxObject
+	// selection is whether the set applies to the Cluster.
+	selection selection
 	// notReady holds the reasons why modules are not ready, by name.
 	notReady map[string]string
 	// order lists the modules in notReady in their order.
 	order []string
 	// count is the number of enabled modules.
 	count int
-	// taken are the modules whose names are used by objects of another owner.
-	taken map[string]bool
+	// nameConflicts are the modules whose names are used by objects of another owner.
+	nameConflicts map[string]bool
 	// reason and message are the condition if it does not concern modules.
 	reason, message string
-	// refused is the revision that cannot be rendered.
-	refused string
+	// unrenderable is the revision that cannot be rendered.
+	unrenderable string
 }
 
-// title returns the name of the set as shown on the Cluster.
-func (d *delivery) title() string {
-	return modules.DisplayName(d.key.Namespace, d.key.Name, d.site.key.Namespace)
+// setName returns the name of the set as shown on the Cluster.
+func (d *rolloutTarget) setName() string {
+	return modules.DisplayName(d.key.Namespace, d.key.Name, d.scope.key.Namespace)
 }
 
-// wait records why a module is not ready.
-func (d *delivery) wait(module, why string) {
+// addNotReady records why a module is not ready.
+func (d *rolloutTarget) addNotReady(module, why string) {
 	if d.notReady == nil {
 		d.notReady = map[string]string{}
 	}
@@ -234,74 +238,74 @@ func (d *delivery) wait(module, why string) {
 	d.notReady[module] = why
 }
 
-// deliver performs the due action for one set and reports the result.
-func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
-	if err := r.choose(ctx, d); err != nil {
+// reconcileSet performs the due action for one set and reports the result.
+func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) error {
+	if err := r.selectCluster(ctx, d); err != nil {
 		return err
 	}
-	s := d.site
-	now := standing{
-		clusterGone: s.gone(),
-		paused:      s.paused(),
-		setGone:     d.set == nil,
-		setDeleting: d.set != nil && !d.set.DeletionTimestamp.IsZero(),
-		selected:    d.choice == selected,
-		suspended:   d.set != nil && d.set.Spec.Suspend != nil && *d.set.Spec.Suspend,
+	s := d.scope
+	now := modeInput{
+		clusterDeleted: s.isDeleted(),
+		paused:         s.paused(),
+		setMissing:     d.set == nil,
+		setDeleting:    d.set != nil && !d.set.DeletionTimestamp.IsZero(),
+		selected:       d.selection == selected,
+		suspended:      d.set != nil && d.set.Spec.Suspend != nil && *d.set.Spec.Suspend,
 	}
 	var err error
 	switch mode := modeOf(now); mode {
 	case ensure:
-		if s.missing != "" {
-			d.reason, d.message = addonsv1.FluxNotInstalledReason, s.missing
+		if s.missingFlux != "" {
+			d.reason, d.message = addonsv1.FluxNotInstalledReason, s.missingFlux
 		} else {
 			err = r.ensure(ctx, d)
 		}
-		r.tell(d, err)
-	case leave:
+		r.reportCondition(d, err)
+	case keepUnchanged:
 		// The set gets a report also when there are no modules: it plans only once it has the reports
 		// of all its Clusters.
 		if now.selected {
-			r.look(d)
-			d.held(now.suspended)
-			r.tell(d, nil)
+			r.recordNotReady(d)
+			d.setReasonForPause(now.suspended)
+			r.reportCondition(d, nil)
 		}
 	default:
 		err = r.remove(ctx, d, mode)
-		r.part(d)
+		r.removeReport(d)
 	}
 	return err
 }
 
-// choose determines whether the set applies to the Cluster.
-func (r *ClusterReconciler) choose(ctx context.Context, d *delivery) error {
-	d.choice = unselected
-	if d.set == nil || d.site.cluster == nil {
+// selectCluster determines whether the set applies to the Cluster.
+func (r *ClusterReconciler) selectCluster(ctx context.Context, d *rolloutTarget) error {
+	d.selection = unselected
+	if d.set == nil || d.scope.cluster == nil {
 		return nil
 	}
 	namespace := &corev1.Namespace{}
-	if d.set.Namespace != d.site.key.Namespace {
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: d.site.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+	if d.set.Namespace != d.scope.key.Namespace {
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: d.scope.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading Namespace: %w", err)
 		}
 	}
 	var err error
-	d.choice, err = selects(d.set, d.site.cluster, namespace)
+	d.selection, err = selects(d.set, d.scope.cluster, namespace)
 	return err
 }
 
-// part ends the report about a Cluster that the set no longer selects.
-func (r *ClusterReconciler) part(d *delivery) {
-	if d.site.cluster != nil {
-		conditions.Delete(d.site.cluster, addonsv1.ClusterCondition(d.title()))
-		d.letGo()
+// removeReport ends the report about a Cluster that the set no longer selects.
+func (r *ClusterReconciler) removeReport(d *rolloutTarget) {
+	if d.scope.cluster != nil {
+		conditions.Delete(d.scope.cluster, addonsv1.ClusterCondition(d.setName()))
+		d.removeHold()
 	}
-	if r.ledger.drop(d.key, d.site.key) || len(d.pieces) > 0 {
-		r.notify(d.key)
+	if r.rollouts.removeCluster(d.key, d.scope.key) || len(d.objects) > 0 {
+		r.enqueueSet(d.key)
 	}
 }
 
-// notify triggers a reconcile of a set.
-func (r *ClusterReconciler) notify(set key) {
+// enqueueSet triggers a reconcile of a set.
+func (r *ClusterReconciler) enqueueSet(set key) {
 	o := &addonsv1.NovaModuleSet{}
 	o.Namespace, o.Name = set.Namespace, set.Name
 	r.sets <- event.GenericEvent{Object: o}

@@ -18,17 +18,17 @@ import (
 )
 
 // ensure keeps the modules of a set on a Cluster.
-func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
-	s := d.site
+func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error {
+	s := d.scope
 	if !ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false) {
 		d.reason, d.message = addonsv1.WaitingForControlPlaneReason, "Waiting for the control plane of the workload cluster to be initialized"
 		return nil
 	}
-	if s.silence != nil {
+	if s.unreachable != nil {
 		// Nothing is written for an unreachable workload cluster. Flux retries the existing objects.
-		r.look(d)
-		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The workload cluster cannot be reached: "+s.silence.Error()
-		s.soon()
+		r.recordNotReady(d)
+		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The workload cluster cannot be reached: "+s.unreachable.Error()
+		s.requeueSoon()
 		return r.suspend(ctx, d)
 	}
 	if err := r.resume(ctx, d); err != nil {
@@ -36,7 +36,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	}
 	content, revision, err := r.content(ctx, d)
 	if err != nil || content == nil {
-		r.look(d)
+		r.recordNotReady(d)
 		return err
 	}
 	facts, err := r.facts(ctx, s.cluster)
@@ -48,11 +48,11 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 		Revision: revision, Facts: facts, ManagementImages: r.ManagementImages,
 	})
 	if wrong != nil {
-		r.look(d)
-		d.reason, d.message, d.refused = addonsv1.InvalidReason, loop.Sentence(wrong), revision
+		r.recordNotReady(d)
+		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, loop.Sentence(wrong), revision
 		return nil
 	}
-	if err := r.Tenants.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
+	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
 		return err
 	}
 	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
@@ -69,7 +69,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 
 // content returns the content that the Cluster is to have now: the current content of the set, or the
 // content of the Cluster's revision. It returns nil when the Cluster must not be changed.
-func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
+func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
 	if wrong := validate(&current, d.set, r.ManagementFrom); wrong != nil {
 		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
@@ -80,8 +80,8 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 		return nil, "", nil
 	}
 	revision := current.Revision()
-	has, newest, _ := revisions(d.pieces)
-	_, granted := r.ledger.mayTake(d.key, d.site.key, revision)
+	has, newest, _ := revisions(d.objects)
+	_, granted := r.rollouts.isGranted(d.key, d.scope.key, revision)
 	wanted := revisionFor(revision, has, newest, granted)
 	if wanted == revision {
 		return &current, revision, nil
@@ -127,18 +127,18 @@ func (r *ClusterReconciler) sources(ctx context.Context, all []client.Object) er
 
 // observed reads the current state of an object. It returns nil when the object does not exist.
 func (r *ClusterReconciler) observed(ctx context.Context, o client.Object) (client.Object, error) {
-	there, ok := o.DeepCopyObject().(client.Object)
+	existing, ok := o.DeepCopyObject().(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("copying %s: %T is no object", o.GetName(), o)
 	}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), there)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), existing)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // no object is an answer here, and the one that callers hand on
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", o.GetName(), err)
 	}
-	return there, nil
+	return existing, nil
 }
 
 func (r *ClusterReconciler) apply(ctx context.Context, desired, observed client.Object) error {
@@ -151,7 +151,7 @@ func (r *ClusterReconciler) apply(ctx context.Context, desired, observed client.
 
 // modules writes the modules in their order. A module that depends on an object of another kind is
 // written after that object is ready.
-func (r *ClusterReconciler) modules(ctx context.Context, d *delivery, rendering *modules.Rendering, revision string) error {
+func (r *ClusterReconciler) modules(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering, revision string) error {
 	ready := map[string]bool{}
 	for i := range rendering.Modules {
 		m := &rendering.Modules[i]
@@ -167,80 +167,80 @@ func (r *ClusterReconciler) modules(ctx context.Context, d *delivery, rendering 
 			ready[m.Name] = true
 			continue
 		}
-		d.wait(m.Name, why)
+		d.addNotReady(m.Name, why)
 	}
 	return nil
 }
 
 // module writes one module and returns why it is not ready, or an empty string if it is.
-func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.Module, ready map[string]bool, revision string) (string, error) {
-	if m.Unfit != "" {
-		return m.Unfit, nil
+func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *modules.Module, ready map[string]bool, revision string) (string, error) {
+	if m.Unsupported != "" {
+		return m.Unsupported, nil
 	}
-	there, stranger := find(d.pieces, m)
-	if stranger != nil {
-		return fmt.Sprintf("Waiting for %s %s to be deleted", stranger.kind(), stranger.object.GetName()), nil
+	existing, conflicting := find(d.objects, m)
+	if conflicting != nil {
+		return fmt.Sprintf("Waiting for %s %s to be deleted", conflicting.kind(), conflicting.object.GetName()), nil
 	}
-	if there != nil && !there.object.GetDeletionTimestamp().IsZero() {
-		d.site.soon()
+	if existing != nil && !existing.object.GetDeletionTimestamp().IsZero() {
+		d.scope.requeueSoon()
 		return "Being removed before it is written again", nil
 	}
 	since := r.now().UTC().Format(time.RFC3339)
-	if there == nil || there.revision != revision {
+	if existing == nil || existing.revision != revision {
 		for _, name := range m.Needs {
-			if d.taken[name] || slices.Contains(m.After, name) && !ready[name] {
+			if d.nameConflicts[name] || slices.Contains(m.After, name) && !ready[name] {
 				return "Waiting for " + name, nil
 			}
 		}
-	} else if !there.since.IsZero() {
-		since = there.since.UTC().Format(time.RFC3339)
+	} else if !existing.since.IsZero() {
+		since = existing.since.UTC().Format(time.RFC3339)
 	}
 	annotations := m.Object.GetAnnotations()
 	annotations[addonsv1.SinceAnnotation] = since
 	m.Object.SetAnnotations(annotations)
-	if by := r.releaseHolder(d, m, there); by != "" {
-		return d.refuse(m, "the Helm release "+releaseOf(m.Object), by), nil
+	if by := r.releaseHolder(d, m, existing); by != "" {
+		return d.setNameConflict(m, "the Helm release "+releaseOf(m.Object), by), nil
 	}
-	if there == nil {
+	if existing == nil {
 		return r.create(ctx, d, m)
 	}
-	return r.update(ctx, m, there, revision)
+	return r.update(ctx, m, existing, revision)
 }
 
 // update writes a module that exists, and returns why it is not ready.
-func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, there *piece, revision string) (string, error) {
-	if err := r.apply(ctx, m.Object, there.object); err != nil {
+func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, existing *fluxObject, revision string) (string, error) {
+	if err := r.apply(ctx, m.Object, existing.object); err != nil {
 		return "", err
 	}
-	if there.revision != revision {
+	if existing.revision != revision {
 		return "Waiting for Flux", nil
 	}
-	_, why := there.ready()
+	_, why := existing.ready()
 	return why, nil
 }
 
 // find returns the object of a module, and an object of the other kind that must be deleted first.
-func find(all []*piece, m *modules.Module) (there, stranger *piece) {
+func find(all []*fluxObject, m *modules.Module) (existing, conflicting *fluxObject) {
 	kind := kindOf(m.Object)
 	for _, p := range all {
 		if p.module != m.Name {
 			continue
 		}
 		if p.kind() == kind && p.object.GetName() == m.Object.GetName() {
-			there = p
+			existing = p
 		} else {
-			stranger = p
+			conflicting = p
 		}
 	}
-	return there, stranger
+	return existing, conflicting
 }
 
-// look records which existing modules are not ready, when nothing may be written.
-func (r *ClusterReconciler) look(d *delivery) {
-	d.count = len(d.pieces)
-	for _, p := range d.pieces {
+// recordNotReady records which existing modules are not ready, when nothing may be written.
+func (r *ClusterReconciler) recordNotReady(d *rolloutTarget) {
+	d.count = len(d.objects)
+	for _, p := range d.objects {
 		if ok, why := p.ready(); !ok {
-			d.wait(p.module, why)
+			d.addNotReady(p.module, why)
 		}
 	}
 }

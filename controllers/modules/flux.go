@@ -21,9 +21,9 @@ import (
 // fluxPoll is the interval at which the manager checks a management cluster without Flux.
 const fluxPoll = 5 * time.Second
 
-// lookUp returns the kind of an object, and whether the management cluster knows
+// findKind returns the kind of an object, and whether the management cluster knows
 // it.
-func lookUp(c client.Client, o client.Object) (gvk schema.GroupVersionKind, known bool, err error) {
+func findKind(c client.Client, o client.Object) (gvk schema.GroupVersionKind, known bool, err error) {
 	if gvk, err = c.GroupVersionKindFor(o); err != nil {
 		return gvk, false, err
 	}
@@ -38,7 +38,7 @@ func lookUp(c client.Client, o client.Object) (gvk schema.GroupVersionKind, know
 // string if it serves all kinds that modules require.
 func missingFlux(c client.Client) (string, error) {
 	for _, o := range []client.Object{&helmv2.HelmRelease{}, &kustomizev1.Kustomization{}, &sourcev1.GitRepository{}} {
-		gvk, known, err := lookUp(c, o)
+		gvk, known, err := findKind(c, o)
 		if err != nil {
 			return "", fmt.Errorf("looking for Flux: %w", err)
 		}
@@ -49,18 +49,18 @@ func missingFlux(c client.Client) (string, error) {
 	return "", nil
 }
 
-// whenKnown is a source of a kind that the management cluster may not serve yet: providers may be
+// deferredSource is a source of a kind that the management cluster may not serve yet: providers may be
 // installed before Flux, and a manager that requires the kind exits after two minutes. Clusters are
 // reconciled once the kind is served.
-type whenKnown struct {
+type deferredSource struct {
 	client client.Client
 	kind   client.Object
 	source source.Source
 }
 
 // Start implements source.Source.
-func (s *whenKnown) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	gvk, known, err := lookUp(s.client, s.kind)
+func (s *deferredSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	gvk, known, err := findKind(s.client, s.kind)
 	if gvk.Empty() {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *whenKnown) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	log.Info("Waiting for Flux to be installed")
 	go func() {
 		begin := func(ctx context.Context) (bool, error) {
-			if _, known, _ := lookUp(s.client, s.kind); !known {
+			if _, known, _ := findKind(s.client, s.kind); !known {
 				return false, nil // also if it cannot be determined
 			}
 			clusters := &clusterv1.ClusterList{}

@@ -16,12 +16,12 @@ import (
 // The value of the annotation, before there is a new version and while a new version has to wait. The
 // manager recognizes its own annotations by these values.
 const (
-	heldAhead = "Set by the NovaModuleSet of this name, which removes it for versions that its modules support"
-	heldBack  = "The upgrade to Kubernetes %s is blocked: module %s does not support it"
+	holdInAdvance = "Set by the NovaModuleSet of this name, which removes it for versions that its modules support"
+	holdForModule = "The upgrade to Kubernetes %s is blocked: module %s does not support it"
 )
 
-var held = regexp.MustCompile("^(" + regexp.QuoteMeta(heldAhead) + "|" +
-	strings.ReplaceAll(regexp.QuoteMeta(heldBack), "%s", ".+") + ")$")
+var holdPattern = regexp.MustCompile("^(" + regexp.QuoteMeta(holdInAdvance) + "|" +
+	strings.ReplaceAll(regexp.QuoteMeta(holdForModule), "%s", ".+") + ")$")
 
 // holdAnnotation returns the annotation by which a set blocks a new Kubernetes version of a Cluster
 // with a topology.
@@ -35,53 +35,54 @@ func holdAnnotation(set string) string {
 // Cluster API checks for the annotation as soon as a user sets a new version, so it must be set
 // before. It is removed once the modules are known to support the version, and set again when the
 // version runs.
-func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, running string) error {
-	cluster := d.site.cluster
+func (d *rolloutTarget) hold(content *modules.Content, rendering *modules.Rendering, running string) error {
+	cluster := d.scope.cluster
 	if !ptr.Deref(d.set.Spec.HoldUpgrades, false) || !cluster.Spec.Topology.IsDefined() {
-		d.letGo()
+		d.removeHold()
 		return nil
 	}
 	wanted := cluster.Spec.Topology.Version
-	unfit, err := unfit(content, rendering, wanted)
+	unfit, err := unsupportedModule(content, rendering, wanted)
 	if err != nil {
 		return err
 	}
 	if wanted != running && unfit == "" {
-		d.letGo()
+		d.removeHold()
 		return nil
 	}
-	reason := heldAhead
+	reason := holdInAdvance
 	if unfit != "" {
-		reason = fmt.Sprintf(heldBack, wanted, unfit)
+		reason = fmt.Sprintf(holdForModule, wanted, unfit)
 	}
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}
 	}
-	cluster.Annotations[holdAnnotation(d.title())] = reason
+	cluster.Annotations[holdAnnotation(d.setName())] = reason
 	return nil
 }
 
-// letGo removes the annotation.
-func (d *delivery) letGo() {
-	if d.site.cluster != nil {
-		delete(d.site.cluster.Annotations, holdAnnotation(d.title()))
+// removeHold removes the annotation.
+func (d *rolloutTarget) removeHold() {
+	if d.scope.cluster != nil {
+		delete(d.scope.cluster.Annotations, holdAnnotation(d.setName()))
 	}
 }
 
-// sweep removes holds and conditions without an existing set from a Cluster: of sets that were deleted
-// before they saw the Cluster again, or whose namespace was not moved with the Cluster. It returns the
-// types of the removed conditions. titles are the names of the existing sets as shown on the Cluster.
+// removeOrphanedHolds removes holds and conditions without an existing set from a Cluster: of sets
+// that were deleted before they saw the Cluster again, or whose namespace was not moved with the
+// Cluster. It returns the types of the removed conditions. titles are the names of the existing sets
+// as shown on the Cluster.
 //
 // A set that is only just being created sets its own again when it reconciles the Cluster.
-func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) {
+func removeOrphanedHolds(cluster *clusterv1.Cluster, setNames map[string]bool) (types []string) {
 	for name, value := range cluster.Annotations {
-		title, ok := strings.CutPrefix(name, holdAnnotation(""))
-		if ok && !titles[title] && held.MatchString(value) {
+		setName, ok := strings.CutPrefix(name, holdAnnotation(""))
+		if ok && !setNames[setName] && holdPattern.MatchString(value) {
 			delete(cluster.Annotations, name)
 		}
 	}
 	for _, c := range cluster.GetConditions() {
-		if title, ok := strings.CutPrefix(c.Type, addonsv1.ClusterConditionPrefix); ok && !titles[title] {
+		if setName, ok := strings.CutPrefix(c.Type, addonsv1.ClusterConditionPrefix); ok && !setNames[setName] {
 			types = append(types, c.Type)
 		}
 	}
@@ -91,8 +92,8 @@ func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) 
 	return types
 }
 
-// titles returns the names, as shown on the Cluster, of all sets that may select it, of any manager.
-func (s *site) titles() map[string]bool {
+// setNames returns the names, as shown on the Cluster, of all sets that may select it, of any manager.
+func (s *clusterScope) setNames() map[string]bool {
 	out := map[string]bool{}
 	for set := range s.sets {
 		out[modules.DisplayName(set.Namespace, set.Name, s.key.Namespace)] = true
@@ -100,8 +101,8 @@ func (s *site) titles() map[string]bool {
 	return out
 }
 
-// unfit returns the first enabled module that does not support a version.
-func unfit(content *modules.Content, rendering *modules.Rendering, version string) (string, error) {
+// unsupportedModule returns the first enabled module that does not support a version.
+func unsupportedModule(content *modules.Content, rendering *modules.Rendering, version string) (string, error) {
 	off := map[string]bool{}
 	for i := range rendering.Modules {
 		off[rendering.Modules[i].Name] = rendering.Modules[i].Off

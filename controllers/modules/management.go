@@ -66,5 +66,5 @@ func permitted(content *modules.Content, set *addonsv1.NovaModuleSet, from []str
 		allowed = strings.Join(from, ", ")
 	}
 	return fmt.Errorf("the location Management of %s is not allowed for sets of the namespace %s: the administrator allows it for %s (--management-modules-from of nova-addon)",
-		strings.Join(names[:min(len(names), named)], ", "), set.Namespace, allowed)
+		strings.Join(names[:min(len(names), maxListed)], ", "), set.Namespace, allowed)
 }

@@ -234,30 +234,30 @@ func TestOutage(t *testing.T) {
 	in, out := object("in"), object("out")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(in, out).Build()
 	r := &ClusterReconciler{Client: c}
-	d := &delivery{
-		site:   &site{key: key{Namespace: "team", Name: "a"}},
-		pieces: []*piece{{object: in, module: "in"}, {object: out, module: "out", management: true}},
+	d := &rolloutTarget{
+		scope:   &clusterScope{key: key{Namespace: "team", Name: "a"}},
+		objects: []*fluxObject{{object: in, module: "in"}, {object: out, module: "out", management: true}},
 	}
 	begin := time.Now()
-	g.Expect(r.outages.note(d.site.key, true, begin)).To(BeZero())
+	g.Expect(r.outages.update(d.scope.key, true, begin)).To(BeZero())
 	suspended := func(name string) bool {
 		k := object(name)
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(k), k)).To(Succeed())
 		return k.Spec.Suspend
 	}
 
-	d.site.outage = r.outages.note(d.site.key, true, begin.Add(maxOutage-time.Second))
+	d.scope.outage = r.outages.update(d.scope.key, true, begin.Add(maxOutage-time.Second))
 	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
 	g.Expect(suspended("in")).To(BeFalse(), "too early")
-	d.site.outage = r.outages.note(d.site.key, true, begin.Add(maxOutage))
+	d.scope.outage = r.outages.update(d.scope.key, true, begin.Add(maxOutage))
 	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
 	g.Expect(suspended("in")).To(BeTrue())
 	g.Expect(suspended("out")).To(BeFalse(), "it is not in the workload cluster")
 
-	g.Expect(r.outages.note(d.site.key, false, begin)).To(BeZero())
+	g.Expect(r.outages.update(d.scope.key, false, begin)).To(BeZero())
 	g.Expect(r.resume(t.Context(), d)).To(Succeed())
 	g.Expect(suspended("in")).To(BeFalse())
-	g.Expect(r.outages.note(d.site.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
+	g.Expect(r.outages.update(d.scope.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
 }
 
 // TestFetchable: a tenant's set may not use an address that only the management cluster can reach; the

@@ -8,23 +8,23 @@ type mode string
 const (
 	// ensure keeps the modules on the Cluster.
 	ensure mode = "Ensure"
-	// leave reads the state and changes nothing.
-	leave mode = "Leave"
-	// withdraw removes the modules as the set configures it.
-	withdraw mode = "Withdraw"
-	// abandon releases the modules and does not change the workload cluster.
-	abandon mode = "Abandon"
+	// keepUnchanged reads the state and changes nothing.
+	keepUnchanged mode = "KeepUnchanged"
+	// removeModules removes the modules as the set configures it.
+	removeModules mode = "RemoveModules"
+	// releaseModules releases the modules and does not change the workload cluster.
+	releaseModules mode = "ReleaseModules"
 )
 
-// standing is the relation between a set and a Cluster.
-type standing struct {
-	// clusterGone means that the Cluster is deleted, is being deleted, or was moved away.
-	clusterGone bool
+// modeInput is the relation between a set and a Cluster.
+type modeInput struct {
+	// clusterDeleted means that the Cluster is deleted, is being deleted, or was moved away.
+	clusterDeleted bool
 	// paused means that the Cluster is paused, as clusterctl move does.
 	paused bool
-	// setGone means that the set does not exist any more. No removal was requested, so its finalizer
+	// setMissing means that the set does not exist any more. No removal was requested, so its finalizer
 	// was removed, as clusterctl move does.
-	setGone bool
+	setMissing bool
 	// setDeleting means that the set is being deleted.
 	setDeleting bool
 	// selected means that the set selects the Cluster and is allowed to.
@@ -36,18 +36,18 @@ type standing struct {
 // modeOf returns the mode. A workload cluster that is being deleted needs no removal, and one that was
 // moved must keep its modules, so the objects of both are released. A paused Cluster is not changed,
 // but its objects must not block the deletion of a set.
-func modeOf(s standing) mode {
+func modeOf(s modeInput) mode {
 	switch {
-	case s.clusterGone, s.setGone:
-		return abandon
+	case s.clusterDeleted, s.setMissing:
+		return releaseModules
 	case s.paused && s.setDeleting:
-		return abandon
+		return releaseModules
 	case s.paused:
-		return leave
+		return keepUnchanged
 	case s.setDeleting, !s.selected:
-		return withdraw
+		return removeModules
 	case s.suspended:
-		return leave
+		return keepUnchanged
 	default:
 		return ensure
 	}

@@ -4,24 +4,24 @@ import "testing"
 
 func TestModeOf(t *testing.T) {
 	cases := map[string]struct {
-		standing standing
-		want     mode
+		input modeInput
+		want  mode
 	}{
-		"Selected":                    {standing{selected: true}, ensure},
-		"Suspended":                   {standing{selected: true, suspended: true}, leave},
-		"Unselected":                  {standing{}, withdraw},
-		"UnselectedWhileSuspended":    {standing{suspended: true}, withdraw},
-		"SetDeleting":                 {standing{selected: true, setDeleting: true}, withdraw},
-		"SetTakenAway":                {standing{setGone: true}, abandon},
-		"ClusterGone":                 {standing{selected: true, clusterGone: true}, abandon},
-		"Paused":                      {standing{selected: true, paused: true}, leave},
-		"PausedAndUnselected":         {standing{paused: true}, leave},
-		"PausedAndSetDeleting":        {standing{selected: true, paused: true, setDeleting: true}, abandon},
-		"PausedAndMovedToAnotherHome": {standing{paused: true, setGone: true}, abandon},
+		"Selected":                    {modeInput{selected: true}, ensure},
+		"Suspended":                   {modeInput{selected: true, suspended: true}, keepUnchanged},
+		"Unselected":                  {modeInput{}, removeModules},
+		"UnselectedWhileSuspended":    {modeInput{suspended: true}, removeModules},
+		"SetDeleting":                 {modeInput{selected: true, setDeleting: true}, removeModules},
+		"SetTakenAway":                {modeInput{setMissing: true}, releaseModules},
+		"ClusterGone":                 {modeInput{selected: true, clusterDeleted: true}, releaseModules},
+		"Paused":                      {modeInput{selected: true, paused: true}, keepUnchanged},
+		"PausedAndUnselected":         {modeInput{paused: true}, keepUnchanged},
+		"PausedAndSetDeleting":        {modeInput{selected: true, paused: true, setDeleting: true}, releaseModules},
+		"PausedAndMovedToAnotherHome": {modeInput{paused: true, setMissing: true}, releaseModules},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := modeOf(tc.standing); got != tc.want {
+			if got := modeOf(tc.input); got != tc.want {
 				t.Errorf("modeOf() = %s, want %s", got, tc.want)
 			}
 		})

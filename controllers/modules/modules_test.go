@@ -78,7 +78,7 @@ var _ = Describe("A set", func() {
 		}).Should(Succeed())
 
 		By("writing Nova's substitutions to the workload cluster")
-		Expect(tenancy.substitutions(r.key("a"))).To(HaveKeyWithValue("controlPlaneTopology", "SingleReplica"))
+		Expect(fakeClusters.substitutions(r.key("a"))).To(HaveKeyWithValue("controlPlaneTopology", "SingleReplica"))
 
 		By("using the kubeconfig of the workload cluster and one source for the namespace")
 		hr := &helmv2.HelmRelease{}
@@ -110,14 +110,14 @@ var _ = Describe("A set", func() {
 
 	It("waits for the workload cluster before it writes anything", func(ctx SpecContext) {
 		r := newRig(ctx)
-		tenancy.silence(r.key("a"), true)
+		fakeClusters.setSilent(r.key("a"), true)
 		r.cluster(ctx, "a", nil)
 		r.cluster(ctx, "b", nil)
 		r.set(ctx, "base", nil)
-		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The workload cluster cannot be reached: the API server does not answer"))
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The workload cluster cannot be reached: the API server does not respond"))
 		Eventually(r.has(ctx, "b")).Should(ConsistOf("cni"))
 		Expect(r.has(ctx, "a")()).To(BeEmpty())
-		tenancy.silence(r.key("a"), false)
+		fakeClusters.setSilent(r.key("a"), false)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 	})
 
@@ -250,35 +250,35 @@ var _ = Describe("A set", func() {
 
 	It("reserves a name once for two sets at the same time, and not if another owner has it", func(ctx SpecContext) {
 		r := newRig(ctx)
-		stranger := &kustomizev1.Kustomization{
+		conflicting := &kustomizev1.Kustomization{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a-own-dns"},
 			Spec:       kustomizev1.KustomizationSpec{SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "own"}},
 		}
-		Expect(testEnv.Client.Create(ctx, stranger)).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, conflicting)).To(Succeed())
 		module := func(name string) func(*addonsv1.NovaModuleSetSpec) {
 			return func(s *addonsv1.NovaModuleSetSpec) {
 				s.Modules = []addonsv1.Module{{Name: name, Kustomize: &addonsv1.Kustomize{}}}
 			}
 		}
-		tenancy.silence(r.key("a"), true)
+		fakeClusters.setSilent(r.key("a"), true)
 		r.cluster(ctx, "a", nil)
 		for set, m := range map[string]string{"nova": "extra-x", "nova-extra": "x", "own": "dns"} {
 			r.set(ctx, set, module(m))
 			Eventually(r.condition(ctx, "a", set)).Should(HavePrefix("False ClusterUnreachable"))
 		}
-		tenancy.silence(r.key("a"), false)
+		fakeClusters.setSilent(r.key("a"), false)
 		Eventually(r.condition(ctx, "a", "own")).Should(HavePrefix(
 			"False NameConflict Module dns cannot be written: the name a-own-dns is already used by an object that no set has written"))
 		Eventually(func() []string {
 			return []string{r.condition(ctx, "a", "nova")(), r.condition(ctx, "a", "nova-extra")()}
 		}).Should(
 			ConsistOf(HavePrefix("False ModulesNotReady"), HavePrefix("False NameConflict")))
-		there := &kustomizev1.Kustomization{}
-		Expect(testEnv.Client.Get(ctx, r.key("a-nova-extra-x"), there)).To(Succeed())
-		Expect(there.Generation).To(BeEquivalentTo(1), "it was written once")
-		Expect(there.ManagedFields).To(HaveLen(1))
-		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(stranger), stranger)).To(Succeed())
-		Expect(stranger.Labels).To(BeEmpty())
+		existing := &kustomizev1.Kustomization{}
+		Expect(testEnv.Client.Get(ctx, r.key("a-nova-extra-x"), existing)).To(Succeed())
+		Expect(existing.Generation).To(BeEquivalentTo(1), "it was written once")
+		Expect(existing.ManagedFields).To(HaveLen(1))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(conflicting), conflicting)).To(Succeed())
+		Expect(conflicting.Labels).To(BeEmpty())
 	})
 
 	It("does not select Clusters of namespaces that do not allow it", func(ctx SpecContext) {
@@ -458,7 +458,7 @@ var _ = Describe("Removal", func() {
 		cluster := r.cluster(ctx, "a", nil)
 		r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
-		tenancy.silence(r.key("a"), true)
+		fakeClusters.setSilent(r.key("a"), true)
 		cni := r.objects(ctx, "a")["cni"].object
 		hold(ctx, cni)
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
@@ -476,7 +476,7 @@ var _ = Describe("Removal", func() {
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Removal.TimeoutSeconds = 1 })
 		r.allReady(ctx, "a", "cni", "dns")
-		tenancy.silence(r.key("a"), true)
+		fakeClusters.setSilent(r.key("a"), true)
 		for _, p := range r.objects(ctx, "a") {
 			hold(ctx, p.object)
 		}
@@ -545,7 +545,7 @@ var _ = Describe("A new Kubernetes version", func() {
 	It("is not blocked by a set that does not exist", func(ctx SpecContext) {
 		r := newRig(ctx)
 		cluster := r.cluster(ctx, "a", nil)
-		held := func() map[string]string {
+		holds := func() map[string]string {
 			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 			out := maps.Clone(cluster.Annotations)
 			maps.DeleteFunc(out, func(name, _ string) bool { return !strings.HasPrefix(name, holdAnnotation("")) })
@@ -560,11 +560,11 @@ var _ = Describe("A new Kubernetes version", func() {
 		conditions.Set(cluster, metav1.Condition{Type: addonsv1.ClusterCondition("team.base"), Status: metav1.ConditionTrue, Reason: addonsv1.ReadyReason})
 		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
 		change(ctx, cluster, func(c *clusterv1.Cluster) {
-			c.Annotations = map[string]string{holdAnnotation("team.base"): heldAhead, holdAnnotation("own"): "Ask first"}
+			c.Annotations = map[string]string{holdAnnotation("team.base"): holdInAdvance, holdAnnotation("own"): "Ask first"}
 		})
-		Consistently(held).Should(HaveLen(2), "a paused Cluster is not changed: its sets may be moved later")
+		Consistently(holds).Should(HaveLen(2), "a paused Cluster is not changed: its sets may be moved later")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-		Eventually(held).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
+		Eventually(holds).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
 		Eventually(r.condition(ctx, "a", "team.base")).Should(BeEmpty())
 
 		By("deleting a set that wrote nothing")
@@ -572,15 +572,15 @@ var _ = Describe("A new Kubernetes version", func() {
 			s.HoldUpgrades = ptr.To(true)
 			s.Modules = []addonsv1.Module{{Name: "cni", When: "false", Kustomize: &addonsv1.Kustomize{}}}
 		})
-		Eventually(held).Should(HaveKeyWithValue(holdAnnotation("base"), heldAhead))
+		Eventually(holds).Should(HaveKeyWithValue(holdAnnotation("base"), holdInAdvance))
 		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("True"))
-		Consistently(held, "500ms").Should(HaveKey(holdAnnotation("base")))
+		Consistently(holds, "500ms").Should(HaveKey(holdAnnotation("base")))
 		By("removing the finalizer before the Cluster is reconciled")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"))
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-		Eventually(held).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
+		Eventually(holds).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
 		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
 	})
 })

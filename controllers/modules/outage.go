@@ -20,8 +20,8 @@ type outages struct {
 	since map[key]time.Time
 }
 
-// note returns how long a workload cluster has been unreachable.
-func (o *outages) note(cluster key, unreachable bool, now time.Time) time.Duration {
+// update returns how long a workload cluster has been unreachable.
+func (o *outages) update(cluster key, unreachable bool, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !unreachable {
@@ -44,11 +44,11 @@ func (o *outages) forget(cluster key) {
 }
 
 // suspend makes Flux stop connecting to a workload cluster that has been unreachable for a long time.
-func (r *ClusterReconciler) suspend(ctx context.Context, d *delivery) error {
-	if d.site.outage < maxOutage {
+func (r *ClusterReconciler) suspend(ctx context.Context, d *rolloutTarget) error {
+	if d.scope.outage < maxOutage {
 		return nil
 	}
-	for _, p := range d.pieces {
+	for _, p := range d.objects {
 		if p.management || p.suspended || !p.object.GetDeletionTimestamp().IsZero() {
 			continue
 		}
@@ -61,8 +61,8 @@ func (r *ClusterReconciler) suspend(ctx context.Context, d *delivery) error {
 }
 
 // resume clears the suspension that suspend set.
-func (r *ClusterReconciler) resume(ctx context.Context, d *delivery) error {
-	for _, p := range d.pieces {
+func (r *ClusterReconciler) resume(ctx context.Context, d *rolloutTarget) error {
+	for _, p := range d.objects {
 		if p.object.GetAnnotations()[addonsv1.UnreachableAnnotation] == "" || !p.object.GetDeletionTimestamp().IsZero() {
 			continue
 		}

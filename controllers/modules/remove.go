@@ -13,49 +13,49 @@ import (
 )
 
 // remove removes all modules of a set from a Cluster.
-func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) error {
-	ending := modules.Ending{
-		Gone: how == abandon, Draining: d.site.draining, Reachable: d.site.silence == nil, Now: r.now(),
+func (r *ClusterReconciler) remove(ctx context.Context, d *rolloutTarget, how mode) error {
+	removal := modules.RemovalState{
+		SkipCleanup: how == releaseModules, Draining: d.scope.draining, Reachable: d.scope.unreachable == nil, Now: r.now(),
 		Timeout: addonsv1.DefaultRemovalTimeout,
 	}
 	keep := false
 	if d.set != nil {
-		ending.Timeout = d.set.Spec.Removal.Timeout()
+		removal.Timeout = d.set.Spec.Removal.Timeout()
 		keep = d.set.Spec.Removal.OnUnselect == addonsv1.RemovalKeep
 	}
-	return r.dismiss(ctx, d, d.pieces, nil, keep, ending)
+	return r.removeObjects(ctx, d, d.objects, nil, keep, removal)
 }
 
 // prune removes the modules that were removed from the set or are disabled on this Cluster.
-func (r *ClusterReconciler) prune(ctx context.Context, d *delivery, rendering *modules.Rendering) error {
-	staying := map[string][]string{}
+func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering) error {
+	remaining := map[string][]string{}
 	wanted := map[string]*modules.Module{}
 	for i := range rendering.Modules {
 		m := &rendering.Modules[i]
-		if m.Object == nil && m.Unfit == "" {
+		if m.Object == nil && m.Unsupported == "" {
 			continue
 		}
 		wanted[m.Name] = m
-		staying[m.Name] = m.Needs
+		remaining[m.Name] = m.Needs
 	}
-	var leaving []*piece
-	for _, p := range d.pieces {
+	var removed []*fluxObject
+	for _, p := range d.objects {
 		m := wanted[p.module]
 		switch {
 		case m == nil:
-			leaving = append(leaving, p)
+			removed = append(removed, p)
 		case m.Object != nil && (p.kind() != kindOf(m.Object) || p.object.GetName() != m.Object.GetName()):
 			// The module has another kind or name now: the modules that it depends on must be replaced
 			// too.
-			leaving = append(leaving, p)
-			delete(staying, p.module)
-			for name, needs := range staying {
-				staying[name] = without(needs, p.module)
+			removed = append(removed, p)
+			delete(remaining, p.module)
+			for name, needs := range remaining {
+				remaining[name] = without(needs, p.module)
 			}
 		}
 	}
-	return r.dismiss(ctx, d, leaving, staying, false, modules.Ending{
-		Reachable: d.site.silence == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
+	return r.removeObjects(ctx, d, removed, remaining, false, modules.RemovalState{
+		Reachable: d.scope.unreachable == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
 	})
 }
 
@@ -69,29 +69,29 @@ func without(names []string, name string) []string {
 	return out
 }
 
-// dismiss performs the due action for each piece that must be deleted.
-func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []*piece, staying map[string][]string, keepAll bool, ending modules.Ending) error {
-	if len(leaving) == 0 {
+// removeObjects performs the due action for each object that must be deleted.
+func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget, removed []*fluxObject, remaining map[string][]string, keepAll bool, removal modules.RemovalState) error {
+	if len(removed) == 0 {
 		return nil
 	}
-	plans := make([]modules.FluxObject, 0, len(leaving))
-	for _, p := range leaving {
-		plans = append(plans, p.plan(keepAll))
+	plans := make([]modules.FluxObject, 0, len(removed))
+	for _, p := range removed {
+		plans = append(plans, p.toRemoval(keepAll))
 	}
-	due := modules.PlanRemoval(plans, staying, ending)
-	for _, p := range leaving {
-		if err := r.act(ctx, p, due[p.module]); client.IgnoreNotFound(err) != nil {
+	due := modules.PlanRemoval(plans, remaining, removal)
+	for _, p := range removed {
+		if err := r.removeObject(ctx, p, due[p.module]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing module %s: %w", p.module, err)
 		}
 	}
 	// The end of a deletion causes an event. The end of a timeout does not.
-	d.site.soon()
+	d.scope.requeueSoon()
 	return nil
 }
 
-// act performs one action on a piece. Deleting a suspended Flux object changes nothing on the workload
-// cluster.
-func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Removal) error {
+// removeObject performs one action on an object. Deleting a suspended Flux object changes nothing on the
+// workload cluster.
+func (r *ClusterReconciler) removeObject(ctx context.Context, p *fluxObject, do modules.Removal) error {
 	switch do {
 	case modules.RemovalWait:
 		return nil
@@ -119,14 +119,14 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 	}
 	removals.WithLabelValues(string(do)).Inc()
 	r.applied.Forget(p.object.GetUID())
-	r.names.free(placeOf(p.object))
+	r.nameReservations.release(objectNameOf(p.object))
 	if release := releaseOf(p.object); release != "" {
-		r.names.free(releasePlace(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
+		r.nameReservations.release(releaseName(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
 	}
 	uid := p.object.GetUID()
 	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})
 }
 
-func (r *ClusterReconciler) patch(ctx context.Context, p *piece, merge string) error {
+func (r *ClusterReconciler) patch(ctx context.Context, p *fluxObject, merge string) error {
 	return r.Client.Patch(ctx, p.object, client.RawPatch(types.MergePatchType, []byte(merge)), client.FieldOwner(fieldManager))
 }

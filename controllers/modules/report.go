@@ -14,41 +14,41 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// named is the maximum number of modules that a condition names.
-const named = 5
+// maxListed is the maximum number of modules that a condition names.
+const maxListed = 5
 
-// tell sets the set's condition on the Cluster and reports to the set.
-func (r *ClusterReconciler) tell(d *delivery, failure error) {
+// reportCondition sets the set's condition on the Cluster and reports to the set.
+func (r *ClusterReconciler) reportCondition(d *rolloutTarget, failure error) {
 	c := d.condition(failure)
-	before := conditions.Get(d.site.cluster, c.Type)
-	conditions.Set(d.site.cluster, c)
+	before := conditions.Get(d.scope.cluster, c.Type)
+	conditions.Set(d.scope.cluster, c)
 	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
 		eventType := corev1.EventTypeNormal
 		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(d.site.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))
+		r.Recorder.Eventf(d.scope.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))
 	}
-	if r.ledger.report(d.key, d.site.key, d.account(c.Status == metav1.ConditionTrue)) {
-		r.notify(d.key)
+	if r.rollouts.setReport(d.key, d.scope.key, d.clusterReport(c.Status == metav1.ConditionTrue)) {
+		r.enqueueSet(d.key)
 	}
 }
 
-// account returns the report about the Cluster for the set. well means that nothing is wrong and
+// clusterReport returns the report about the Cluster for the set. well means that nothing is wrong and
 // nothing is pending.
-func (d *delivery) account(well bool) report {
-	has, newest, since := revisions(d.pieces)
+func (d *rolloutTarget) clusterReport(healthy bool) clusterReport {
+	has, newest, since := revisions(d.objects)
 	content := modules.ContentOf(&d.set.Spec)
 	current := content.Revision()
-	now := report{
-		revision: newest, since: since, ready: well && len(has) == 1, notReady: len(d.order),
-		reachable: d.site.silence == nil && d.reason != addonsv1.WaitingForControlPlaneReason,
-		paused:    d.site.paused(), refused: d.refused,
+	now := clusterReport{
+		revision: newest, since: since, ready: healthy && len(has) == 1, notReady: len(d.order),
+		reachable: d.scope.unreachable == nil && d.reason != addonsv1.WaitingForControlPlaneReason,
+		paused:    d.scope.paused(), unrenderable: d.unrenderable,
 	}
 	switch {
 	case slices.Contains(has, current):
 		now.revision = current // the Cluster is changing to it
-	case well && len(d.pieces) == 0:
+	case healthy && len(d.objects) == 0:
 		// All modules are disabled here, so no module is missing.
 		now.revision, now.ready = current, true
 	}
@@ -63,8 +63,8 @@ func message(c metav1.Condition) string {
 }
 
 // condition returns one condition for the state of the modules.
-func (d *delivery) condition(failure error) metav1.Condition {
-	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.title()), Status: metav1.ConditionFalse}
+func (d *rolloutTarget) condition(failure error) metav1.Condition {
+	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.setName()), Status: metav1.ConditionFalse}
 	switch {
 	case failure != nil:
 		c.Reason, c.Message = addonsv1.NotReadyReason, loop.Sentence(failure)
@@ -81,24 +81,24 @@ func (d *delivery) condition(failure error) metav1.Condition {
 	return c
 }
 
-// held records why nothing is written, if the modules themselves do not show it.
-func (d *delivery) held(suspended bool) {
+// setReasonForPause records why nothing is written, if the modules themselves do not show it.
+func (d *rolloutTarget) setReasonForPause(suspended bool) {
 	switch {
 	case suspended:
 		d.reason, d.message = addonsv1.SuspendedReason, "The set is suspended"
-	case len(d.pieces) == 0:
+	case len(d.objects) == 0:
 		d.reason, d.message = addonsv1.ClusterPausedReason, "The Cluster is paused: its modules are written after it is resumed"
 	}
 }
 
 // summary names the modules that are not ready.
-func (d *delivery) summary() string {
+func (d *rolloutTarget) summary() string {
 	var parts []string
-	for _, name := range d.order[:min(len(d.order), named)] {
+	for _, name := range d.order[:min(len(d.order), maxListed)] {
 		parts = append(parts, name+": "+d.notReady[name])
 	}
 	text := fmt.Sprintf("%d of %d modules are not ready: %s", len(d.order), d.count, strings.Join(parts, "; "))
-	if more := len(d.order) - named; more > 0 {
+	if more := len(d.order) - maxListed; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text

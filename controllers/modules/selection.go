@@ -53,9 +53,9 @@ func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace 
 	}
 }
 
-// reaches reports whether a set may select Clusters in a namespace, according to the spec of the set
+// maySelect reports whether a set may select Clusters in a namespace, according to the spec of the set
 // alone.
-func reaches(set *addonsv1.NovaModuleSet, namespace string) bool {
+func maySelect(set *addonsv1.NovaModuleSet, namespace string) bool {
 	return set.Namespace == namespace || set.Spec.Namespaces.Selector != nil || slices.Contains(set.Spec.Namespaces.List, namespace)
 }
 

@@ -44,14 +44,14 @@ type SetReconciler struct {
 	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 
-	ledger *ledger
+	rollouts *rolloutState
 	// clusters receives the Clusters that may continue.
 	clusters chan event.GenericEvent
 }
 
-// fleet is the state of a set and its Clusters in one reconcile. Its fields are set from top to
+// setScope is the state of a set and its Clusters in one reconcile. Its fields are set from top to
 // bottom.
-type fleet struct {
+type setScope struct {
 	set     *addonsv1.NovaModuleSet
 	content modules.Content
 	// invalid is the reason why the set cannot be rendered.
@@ -59,22 +59,22 @@ type fleet struct {
 	// members are the selected Clusters. forbidden are those whose namespace does not allow the set.
 	members   []modules.Member
 	forbidden []key
-	// unheard is the number of members without a report yet.
-	unheard int
-	plan    modules.Rollout
+	// withoutReport is the number of members without a report yet.
+	withoutReport int
+	plan          modules.Rollout
 	// remaining is the number of objects that a deletion waits for.
-	remaining int
-	again     time.Duration
+	remaining    int
+	requeueAfter time.Duration
 }
 
-func (f *fleet) key() key { return client.ObjectKeyFromObject(f.set) }
+func (f *setScope) key() key { return client.ObjectKeyFromObject(f.set) }
 
 // Reconcile reconciles a set and its Clusters.
 func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	f := &fleet{set: &addonsv1.NovaModuleSet{}}
+	f := &setScope{set: &addonsv1.NovaModuleSet{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, f.set); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.ledger.forget(req.NamespacedName)
+			r.rollouts.forget(req.NamespacedName)
 			for _, state := range []string{"selected", "updated", "ready", "failed"} {
 				clusters.DeleteLabelValues(req.Namespace, req.Name, state)
 			}
@@ -102,18 +102,18 @@ func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl
 		reterr = errors.Join(reterr, err)
 	}()
 	if !f.set.DeletionTimestamp.IsZero() {
-		return ctrl.Result{RequeueAfter: again}, r.end(ctx, f)
+		return ctrl.Result{RequeueAfter: pollInterval}, r.reconcileDelete(ctx, f)
 	}
 	if err := r.plan(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: f.again}, nil
+	return ctrl.Result{RequeueAfter: f.requeueAfter}, nil
 }
 
 // plan selects Clusters and allows some of them to continue.
-func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
+func (r *SetReconciler) plan(ctx context.Context, f *setScope) error {
 	f.content = modules.ContentOf(&f.set.Spec)
-	if err := r.gather(ctx, f); err != nil {
+	if err := r.collectMembers(ctx, f); err != nil {
 		return err
 	}
 	f.invalid = validate(&f.content, f.set, r.ManagementFrom)
@@ -121,39 +121,39 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 		f.invalid = permitted(&f.content, f.set, r.ManagementFrom)
 	}
 	if f.invalid == nil {
-		return r.roll(ctx, f)
+		return r.rollOut(ctx, f)
 	}
 	return nil
 }
 
-// roll allows Clusters to continue, as many as the rollout permits.
-func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
-	if err := r.remember(ctx, f); err != nil {
+// rollOut allows Clusters to continue, as many as the rollout permits.
+func (r *SetReconciler) rollOut(ctx context.Context, f *setScope) error {
+	if err := r.saveRevision(ctx, f); err != nil {
 		return err
 	}
 	now := r.now()
 	f.plan = modules.PlanRollout(f.members, f.content.Revision(), f.set.Spec.Rollout, now)
-	if f.unheard > 0 {
+	if f.withoutReport > 0 {
 		// The choice depends on the state of the other Clusters. They report within moments.
 		f.plan.Granted = nil
 		return nil
 	}
 	if !f.plan.Next.IsZero() {
-		f.again = max(f.plan.Next.Sub(now), time.Second)
+		f.requeueAfter = max(f.plan.Next.Sub(now), time.Second)
 	}
 	if ptr.Deref(f.set.Spec.Suspend, false) {
 		// No Cluster takes a change meanwhile, so no timeout must run.
-		r.ledger.grant(f.key(), f.content.Revision(), modules.Rollout{}, now)
+		r.rollouts.setGrants(f.key(), f.content.Revision(), modules.Rollout{}, now)
 		return nil
 	}
-	for _, cluster := range r.ledger.grant(f.key(), f.content.Revision(), f.plan, now) {
-		r.wake(cluster)
+	for _, cluster := range r.rollouts.setGrants(f.key(), f.content.Revision(), f.plan, now) {
+		r.enqueueCluster(cluster)
 	}
-	return r.tidy(ctx, f)
+	return r.deleteUnused(ctx, f)
 }
 
-// gather collects the selected Clusters and their reports.
-func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
+// collectMembers collects the selected Clusters and their reports.
+func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 	found, namespaces, err := candidates(ctx, r.Client, f.set)
 	if err != nil {
 		return err
@@ -172,26 +172,26 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 		if namespace == nil {
 			namespace = &corev1.Namespace{}
 		}
-		choice, err := selects(f.set, cluster, namespace)
+		selection, err := selects(f.set, cluster, namespace)
 		if err != nil {
 			return err
 		}
 		id := client.ObjectKeyFromObject(cluster)
-		if choice == forbidden {
+		if selection == forbidden {
 			f.forbidden = append(f.forbidden, id)
 		}
-		if choice != selected {
+		if selection != selected {
 			continue
 		}
 		m := modules.Member{Key: id, Wave: cluster.Labels[f.set.Spec.Rollout.Wave()]}
-		told, ok := r.ledger.get(f.key(), id)
+		reports, ok := r.rollouts.getReport(f.key(), id)
 		if !ok {
-			f.unheard++
-			r.wake(id)
+			f.withoutReport++
+			r.enqueueCluster(id)
 		}
-		m.Revision, m.Since, m.Ready, m.Reachable = told.revision, told.since, told.ready, told.reachable
-		m.Paused, m.Refused = told.paused, told.refused == revision
-		m.Granted, _ = r.ledger.mayTake(f.key(), id, revision)
+		m.Revision, m.Since, m.Ready, m.Reachable = reports.revision, reports.since, reports.ready, reports.reachable
+		m.Paused, m.Refused = reports.paused, reports.unrenderable == revision
+		m.Granted, _ = r.rollouts.isGranted(f.key(), id, revision)
 		f.members = append(f.members, m)
 	}
 	return nil
@@ -200,9 +200,9 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 // historyName is the name of a revision.
 func historyName(set, revision string) string { return set + "-" + revision }
 
-// remember stores the current content, so that Clusters that have to wait can keep it when the set
+// saveRevision stores the current content, so that Clusters that have to wait can keep it when the set
 // changes.
-func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
+func (r *SetReconciler) saveRevision(ctx context.Context, f *setScope) error {
 	revision := f.content.Revision()
 	at := &appsv1.ControllerRevision{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: historyName(f.set.Name, revision)}, at)
@@ -232,8 +232,8 @@ func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// tidy removes revisions and sources that no Cluster uses.
-func (r *SetReconciler) tidy(ctx context.Context, f *fleet) error {
+// deleteUnused removes revisions and sources that no Cluster uses.
+func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 	used := []string{f.content.Revision()}
 	for i := range f.members {
 		used = append(used, f.members[i].Revision)
@@ -250,31 +250,31 @@ func (r *SetReconciler) tidy(ctx context.Context, f *fleet) error {
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
 	}
-	return errors.Join(append(errs, r.tidySources(ctx, f))...)
+	return errors.Join(append(errs, r.deleteUnusedSources(ctx, f))...)
 }
 
-// end waits until every Cluster has released the set.
-func (r *SetReconciler) end(ctx context.Context, f *fleet) error {
-	left, err := counted(ctx, r.Client, f.key())
+// reconcileDelete waits until every Cluster has released the set.
+func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error {
+	left, err := countObjects(ctx, r.Client, f.key())
 	if err != nil {
 		return err
 	}
 	f.remaining = len(left)
 	for cluster := range left {
-		r.wake(cluster)
+		r.enqueueCluster(cluster)
 	}
 	if f.remaining > 0 {
 		return nil
 	}
-	if err := r.tidySources(ctx, f); err != nil {
+	if err := r.deleteUnusedSources(ctx, f); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(f.set, addonsv1.Finalizer)
 	return nil
 }
 
-// wake triggers a reconcile of a Cluster.
-func (r *SetReconciler) wake(cluster key) {
+// enqueueCluster triggers a reconcile of a Cluster.
+func (r *SetReconciler) enqueueCluster(cluster key) {
 	o := &addonsv1.NovaModuleSet{} // only its name is used
 	o.Namespace, o.Name = cluster.Namespace, cluster.Name
 	r.clusters <- event.GenericEvent{Object: o}

@@ -23,8 +23,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// backlog is the number of events that one reconciler may send to the other before it has to wait.
-const backlog = 1024
+// eventQueueSize is the number of events that one reconciler may send to the other before it has to
+// wait.
+const eventQueueSize = 1024
 
 const (
 	setController     = "novamoduleset"
@@ -47,10 +48,10 @@ const (
 
 // SetupWithManager adds both reconcilers to mgr.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, sets *SetReconciler, clusters *ClusterReconciler, options controller.Options) error {
-	shared := &ledger{}
-	sets.ledger, clusters.ledger = shared, shared
-	sets.clusters = make(chan event.GenericEvent, backlog)
-	clusters.sets = make(chan event.GenericEvent, backlog)
+	shared := &rolloutState{}
+	sets.rollouts, clusters.rollouts = shared, shared
+	sets.clusters = make(chan event.GenericEvent, eventQueueSize)
+	clusters.sets = make(chan event.GenericEvent, eventQueueSize)
 	if err := sets.setup(mgr, clusters.sets, options); err != nil {
 		return fmt.Errorf("setting up controller of sets: %w", err)
 	}
@@ -60,46 +61,46 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, sets *SetReconciler
 	return nil
 }
 
-func (r *SetReconciler) setup(mgr ctrl.Manager, told <-chan event.GenericEvent, options controller.Options) error {
+func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(setController).
 		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOf), builder.WithPredicates(standingChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOf), builder.WithPredicates(specOrMetadataChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.setsInto), builder.WithPredicates(metadataChanged)).
-		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
 		WithOptions(loop.Options(options)).
 		Complete(r)
 }
 
-func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, told <-chan event.GenericEvent, options controller.Options) error {
+func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(standingChanged, initialised))).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
 		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(moved)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(machineChanged)).
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WatchesRawSource(r.written(mgr, &helmv2.HelmRelease{})).
-		WatchesRawSource(r.written(mgr, &kustomizev1.Kustomization{})).
-		WatchesRawSource(r.Tenants.Source(clusterController, itself)).
-		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(r.fluxSource(mgr, &helmv2.HelmRelease{})).
+		WatchesRawSource(r.fluxSource(mgr, &kustomizev1.Kustomization{})).
+		WatchesRawSource(r.WorkloadClusters.Source(clusterController, toItself)).
+		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
 		WithOptions(loop.Options(options)).
 		Complete(r)
 }
 
-// written returns a source of the Flux objects that the manager wrote.
-func (r *ClusterReconciler) written(mgr ctrl.Manager, kind client.Object) source.Source {
-	return &whenKnown{client: r.Client, kind: kind, source: source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf))}
+// fluxSource returns a source of the Flux objects that the manager wrote.
+func (r *ClusterReconciler) fluxSource(mgr ctrl.Manager, kind client.Object) source.Source {
+	return &deferredSource{client: r.Client, kind: kind, source: source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf))}
 }
 
-// standingChanged passes changes that decide whether and how a set applies to a Cluster.
-var standingChanged = loop.IgnoreOwnStatus()
+// specOrMetadataChanged passes changes that decide whether and how a set applies to a Cluster.
+var specOrMetadataChanged = loop.IgnoreOwnStatus()
 
 // metadataChanged passes changes of labels and annotations.
 var metadataChanged = predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// initialised passes a control plane that was initialized.
-var initialised = predicate.Funcs{
+// controlPlaneInitialized passes a control plane that was initialized.
+var controlPlaneInitialized = predicate.Funcs{
 	CreateFunc: loop.IgnoreCreate, DeleteFunc: loop.IgnoreDelete,
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
@@ -109,8 +110,9 @@ var initialised = predicate.Funcs{
 	},
 }
 
-// moved passes Machines that got or lost a node, that are being deleted, or whose addresses changed.
-var moved = predicate.Funcs{
+// machineChanged passes Machines that got or lost a node, that are being deleted, or whose addresses
+// changed.
+var machineChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
 		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
@@ -138,7 +140,7 @@ func byLabel(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-func itself(_ context.Context, o client.Object) []ctrl.Request {
+func toItself(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
@@ -147,10 +149,10 @@ func itself(_ context.Context, o client.Object) []ctrl.Request {
 func (r *SetReconciler) setsOf(ctx context.Context, o client.Object) []ctrl.Request {
 	cluster := client.ObjectKeyFromObject(o)
 	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
-		if _, known := r.ledger.get(client.ObjectKeyFromObject(set), cluster); known {
+		if _, known := r.rollouts.getReport(client.ObjectKeyFromObject(set), cluster); known {
 			return true
 		}
-		if !reaches(set, cluster.Namespace) {
+		if !maySelect(set, cluster.Namespace) {
 			return false
 		}
 		wanted, err := matches(set.Spec.ClusterSelector, o.GetLabels())
@@ -162,7 +164,7 @@ func (r *SetReconciler) setsOf(ctx context.Context, o client.Object) []ctrl.Requ
 // Clusters in it.
 func (r *SetReconciler) setsInto(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
-		return set.Namespace != o.GetName() && reaches(set, o.GetName())
+		return set.Namespace != o.GetName() && maySelect(set, o.GetName())
 	})
 }
 
@@ -196,7 +198,7 @@ func (r *ClusterReconciler) clustersOf(ctx context.Context, o client.Object) []c
 	for i := range all {
 		found[client.ObjectKeyFromObject(&all[i])] = true
 	}
-	left, err := counted(ctx, r.Client, client.ObjectKeyFromObject(set))
+	left, err := countObjects(ctx, r.Client, client.ObjectKeyFromObject(set))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping NovaModuleSet to Clusters")
 	}

@@ -23,7 +23,7 @@ func aSet(namespace, name string, selector map[string]string, into addonsv1.Name
 }
 
 // A change of a Cluster or a Namespace triggers the sets that it affects and no others.
-func TestWakesOnlySetsConcerned(t *testing.T) {
+func TestEnqueuesOnlyRelatedSets(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{addonsv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -32,7 +32,7 @@ func TestWakesOnlySetsConcerned(t *testing.T) {
 	}
 	labels := map[string]string{"modules": "base"}
 	everywhere := addonsv1.NamespaceSelector{Selector: &metav1.LabelSelector{}}
-	r := &SetReconciler{ledger: &ledger{}, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	r := &SetReconciler{rollouts: &rolloutState{}, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		aSet("blue", "own", labels, addonsv1.NamespaceSelector{}),
 		aSet("blue", "other-label", map[string]string{"modules": "more"}, addonsv1.NamespaceSelector{}),
 		aSet("blue", "former", map[string]string{"modules": "former"}, addonsv1.NamespaceSelector{}),
@@ -41,7 +41,7 @@ func TestWakesOnlySetsConcerned(t *testing.T) {
 		aSet("platform", "everywhere", nil, everywhere),
 	).Build()}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "c", Labels: labels}}
-	r.ledger.report(key{Namespace: "blue", Name: "former"}, client.ObjectKeyFromObject(cluster), report{})
+	r.rollouts.setReport(key{Namespace: "blue", Name: "former"}, client.ObjectKeyFromObject(cluster), clusterReport{})
 	for name, tc := range map[string]struct {
 		got  []ctrl.Request
 		want []string
@@ -62,7 +62,7 @@ func TestWakesOnlySetsConcerned(t *testing.T) {
 
 // A platform set that selects by the labels of namespaces is mandatory: no label of a Cluster excludes
 // the Cluster from it.
-func TestNoLabelLeavesMandatorySet(t *testing.T) {
+func TestLabelsCannotExcludeMandatorySet(t *testing.T) {
 	set := aSet("platform", "mandatory", nil, addonsv1.NamespaceSelector{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"customer": "true"}},
 	})

@@ -16,17 +16,17 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// grace is how long a new source is kept although nothing uses it yet.
-const grace = time.Minute
+// sourceGracePeriod is how long a new source is kept although nothing uses it yet.
+const sourceGracePeriod = time.Minute
 
 // sourceKey identifies a source.
 type sourceKey struct{ kind, namespace, name string }
 
-// counted counts the objects of a set by Cluster.
-func counted(ctx context.Context, c client.Reader, set key) (map[key]int, error) {
+// countObjects counts the objects of a set by Cluster.
+func countObjects(ctx context.Context, c client.Reader, set key) (map[key]int, error) {
 	out := map[key]int{}
 	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
-		all, err := labelled(ctx, c, list, set)
+		all, err := objectsOf(ctx, c, list, set)
 		if err != nil {
 			return nil, err
 		}
@@ -37,8 +37,8 @@ func counted(ctx context.Context, c client.Reader, set key) (map[key]int, error)
 	return out, nil
 }
 
-// labelled lists the objects that were written for a set.
-func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
+// objectsOf lists the objects that were written for a set.
+func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
 	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name})
 	if meta.IsNoMatchError(err) {
 		return nil, nil // nothing is written without Flux
@@ -56,8 +56,8 @@ func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set 
 	return out, err
 }
 
-// tidySources removes the sources of a set that no object uses.
-func (r *SetReconciler) tidySources(ctx context.Context, f *fleet) error {
+// deleteUnusedSources removes the sources of a set that no object uses.
+func (r *SetReconciler) deleteUnusedSources(ctx context.Context, f *setScope) error {
 	used, err := r.usedSources(ctx, f.key())
 	if err != nil {
 		return err
@@ -68,16 +68,16 @@ func (r *SetReconciler) tidySources(ctx context.Context, f *fleet) error {
 		sourcev1.OCIRepositoryKind:  &sourcev1.OCIRepositoryList{},
 		sourcev1.HelmRepositoryKind: &sourcev1.HelmRepositoryList{},
 	} {
-		all, err := labelled(ctx, r.Client, list, f.key())
+		all, err := objectsOf(ctx, r.Client, list, f.key())
 		if err != nil {
 			return err
 		}
 		for _, o := range all {
-			young := r.now().Sub(o.GetCreationTimestamp().Time) < grace
+			young := r.now().Sub(o.GetCreationTimestamp().Time) < sourceGracePeriod
 			switch {
 			case used[sourceKey{kind, o.GetNamespace(), o.GetName()}]:
 			case young && f.set.DeletionTimestamp.IsZero():
-				f.soon(grace)
+				f.requeueWithin(sourceGracePeriod)
 			default:
 				errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o)))
 			}
@@ -86,9 +86,9 @@ func (r *SetReconciler) tidySources(ctx context.Context, f *fleet) error {
 	return errors.Join(errs...)
 }
 
-func (f *fleet) soon(d time.Duration) {
-	if f.again == 0 || d < f.again {
-		f.again = d
+func (f *setScope) requeueWithin(d time.Duration) {
+	if f.requeueAfter == 0 || d < f.requeueAfter {
+		f.requeueAfter = d
 	}
 }
 
@@ -96,7 +96,7 @@ func (f *fleet) soon(d time.Duration) {
 func (r *SetReconciler) usedSources(ctx context.Context, set key) (map[sourceKey]bool, error) {
 	used := map[sourceKey]bool{}
 	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
-		all, err := labelled(ctx, r.Client, list, set)
+		all, err := objectsOf(ctx, r.Client, list, set)
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // report writes the set's status and records events for the changes.
-func (r *SetReconciler) report(f *fleet, failure error) {
+func (r *SetReconciler) report(f *setScope, failure error) {
 	before := map[string]metav1.Condition{}
 	for _, c := range f.set.Status.Conditions {
 		before[c.Type] = c
@@ -28,7 +28,7 @@ func (r *SetReconciler) report(f *fleet, failure error) {
 	for _, c := range now {
 		conditions.Set(f.set, c)
 		if was := before[c.Type]; was.Reason != c.Reason && (was.Reason != "" || c.Reason == addonsv1.InvalidReason) {
-			r.Recorder.Eventf(f.set, nil, eventType(c.Reason), c.Reason, c.Type, "%s", told(c))
+			r.Recorder.Eventf(f.set, nil, eventType(c.Reason), c.Reason, c.Type, "%s", eventNote(c))
 		}
 	}
 }
@@ -42,23 +42,23 @@ func eventType(reason string) string {
 	}
 }
 
-// settled holds the notes of events for conditions without a message.
-var settled = map[string]string{
+// defaultNotes holds the notes of events for conditions without a message.
+var defaultNotes = map[string]string{
 	addonsv1.ReadyReason:         "All modules are ready on all Clusters",
 	addonsv1.NotRollingOutReason: "No rollout is in progress",
 	addonsv1.ValidReason:         "The set is valid",
 }
 
-func told(c metav1.Condition) string {
+func eventNote(c metav1.Condition) string {
 	if c.Message == "" {
-		return settled[c.Reason]
+		return defaultNotes[c.Reason]
 	}
 	return c.Message
 }
 
 // counts sets the numbers in the status. While reports of some Clusters are missing, the last numbers
 // stay.
-func (f *fleet) counts() {
+func (f *setScope) counts() {
 	s := &f.set.Status
 	s.ObservedGeneration = f.set.Generation
 	s.Clusters = ptr.To(int32(len(f.members)))
@@ -66,7 +66,7 @@ func (f *fleet) counts() {
 		return
 	}
 	s.Revision = f.content.Revision()
-	if f.unheard > 0 {
+	if f.withoutReport > 0 {
 		return
 	}
 	s.ReadyClusters, s.UpdatedClusters = ptr.To(int32(f.plan.Ready)), ptr.To(int32(f.plan.Updated))
@@ -78,16 +78,16 @@ func (f *fleet) counts() {
 	}
 }
 
-func (f *fleet) valid() metav1.Condition {
+func (f *setScope) valid() metav1.Condition {
 	if f.invalid != nil {
 		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: loop.Sentence(f.invalid)}
 	}
 	return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionTrue, Reason: addonsv1.ValidReason}
 }
 
-func (f *fleet) rollingOut() metav1.Condition {
+func (f *setScope) rollingOut() metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotRollingOutReason}
-	if f.invalid != nil || f.unheard > 0 || f.plan.Done || len(f.members) == 0 {
+	if f.invalid != nil || f.withoutReport > 0 || f.plan.Done || len(f.members) == 0 {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, addonsv1.RollingOutReason
@@ -106,7 +106,7 @@ func (f *fleet) rollingOut() metav1.Condition {
 	return c
 }
 
-func (f *fleet) ready(failure error) metav1.Condition {
+func (f *setScope) ready(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotReadyReason}
 	switch {
 	case failure != nil:
@@ -118,19 +118,19 @@ func (f *fleet) ready(failure error) metav1.Condition {
 	case ptr.Deref(f.set.Spec.Suspend, false):
 		c.Reason, c.Message = addonsv1.SuspendedReason, "The set is suspended"
 	case len(f.members) == 0:
-		c.Reason, c.Message = addonsv1.NoClustersReason, "No Cluster is selected"+f.refused()
-	case f.unheard > 0:
-		c.Status, c.Message = metav1.ConditionUnknown, fmt.Sprintf("Evaluating %d Clusters", f.unheard)
+		c.Reason, c.Message = addonsv1.NoClustersReason, "No Cluster is selected"+f.forbiddenClusters()
+	case f.withoutReport > 0:
+		c.Status, c.Message = metav1.ConditionUnknown, fmt.Sprintf("Evaluating %d Clusters", f.withoutReport)
 	case f.plan.Ready == len(f.members):
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, addonsv1.ReadyReason, strings.TrimPrefix(f.refused(), "; ")
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, addonsv1.ReadyReason, strings.TrimPrefix(f.forbiddenClusters(), "; ")
 	default:
-		c.Message = fmt.Sprintf("%d of %d Clusters are ready, not ready: %s%s", f.plan.Ready, len(f.members), f.unready(), f.refused())
+		c.Message = fmt.Sprintf("%d of %d Clusters are ready, not ready: %s%s", f.plan.Ready, len(f.members), f.unready(), f.forbiddenClusters())
 	}
 	return c
 }
 
 // unready names the Clusters whose modules are not all ready at the current revision.
-func (f *fleet) unready() string {
+func (f *setScope) unready() string {
 	var names []string
 	for i := range f.members {
 		m := &f.members[i]
@@ -142,7 +142,7 @@ func (f *fleet) unready() string {
 }
 
 // paused names the Clusters that were paused before they reached the current revision.
-func (f *fleet) paused() string {
+func (f *setScope) paused() string {
 	var names []string
 	revision := f.content.Revision()
 	for i := range f.members {
@@ -158,15 +158,15 @@ func (f *fleet) paused() string {
 
 // listed names the first of many names and counts the others.
 func listed(names []string) string {
-	text := strings.Join(names[:min(len(names), named)], ", ")
-	if more := len(names) - named; more > 0 {
+	text := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
-// refused names the Clusters whose namespace does not allow the set.
-func (f *fleet) refused() string {
+// forbiddenClusters names the Clusters whose namespace does not allow the set.
+func (f *setScope) forbiddenClusters() string {
 	if len(f.forbidden) == 0 {
 		return ""
 	}

@@ -40,8 +40,8 @@ import (
 const platformNamespace = "platform"
 
 var (
-	testEnv *env.Env
-	tenancy *standIn
+	testEnv      *env.Env
+	fakeClusters *fakeWorkloadClusters
 )
 
 func TestModules(t *testing.T) {
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	testEnv.Client, err = client.New(testEnv.Config, client.Options{Scheme: testEnv.Scheme})
 	Expect(err).NotTo(HaveOccurred())
-	tenancy = &standIn{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
+	fakeClusters = &fakeWorkloadClusters{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
 	Expect(testEnv.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}})).To(Succeed())
 	startManager()
 	installFlux(ctx)
@@ -81,8 +81,8 @@ func installFlux(ctx context.Context) {
 	r.cluster(ctx, "early", nil)
 	r.set(ctx, "early", nil)
 	Eventually(r.condition(ctx, "early", "early")).Should(HavePrefix("False FluxNotInstalled The management cluster has no HelmRelease of helm.toolkit.fluxcd.io/v2: install Flux there"))
-	gone := r.set(ctx, "gone", nil)
-	Expect(testEnv.Client.Delete(ctx, gone)).To(Succeed())
+	deleted := r.set(ctx, "gone", nil)
+	Expect(testEnv.Client.Delete(ctx, deleted)).To(Succeed())
 	Eventually(r.status(ctx, "gone", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"), "nothing blocks its deletion")
 
 	var bases []string
@@ -105,7 +105,7 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	recorder := mgr.GetEventRecorder("test")
 	Expect(SetupWithManager(ctx, mgr, &SetReconciler{Client: mgr.GetClient(), Recorder: recorder, ManagementFrom: []string{platformNamespace}},
-		&ClusterReconciler{Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenancy, Recorder: recorder, ManagementFrom: []string{platformNamespace}, ManagementImages: "hub.example/platform"},
+		&ClusterReconciler{Client: mgr.GetClient(), Objects: mgr.GetCache(), WorkloadClusters: fakeClusters, Recorder: recorder, ManagementFrom: []string{platformNamespace}, ManagementImages: "hub.example/platform"},
 		controller.Options{MaxConcurrentReconciles: 4})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
@@ -116,47 +116,47 @@ func startManager() {
 	})
 }
 
-// standIn simulates workload clusters, which do not run here: the host suites have real ones.
-type standIn struct {
+// fakeWorkloadClusters simulates workload clusters, which do not run here: the host suites have real ones.
+type fakeWorkloadClusters struct {
 	mu     sync.Mutex
 	silent map[key]bool
 	data   map[key]map[string]string
 	events chan event.GenericEvent
 }
 
-func (t *standIn) Source(_ string, of handler.MapFunc) source.Source {
+func (t *fakeWorkloadClusters) Source(_ string, of handler.MapFunc) source.Source {
 	return source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(of))
 }
 
-func (t *standIn) Reachable(_ context.Context, cluster client.ObjectKey) error {
+func (t *fakeWorkloadClusters) Reachable(_ context.Context, cluster client.ObjectKey) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.silent[cluster] {
-		return errors.New("the API server does not answer")
+		return errors.New("the API server does not respond")
 	}
 	return nil
 }
 
-func (t *standIn) Substitute(_ context.Context, cluster client.ObjectKey, data map[string]string) error {
+func (t *fakeWorkloadClusters) Substitute(_ context.Context, cluster client.ObjectKey, data map[string]string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.data[cluster] = maps.Clone(data)
 	return nil
 }
 
-func (t *standIn) Forget(cluster client.ObjectKey) {
+func (t *fakeWorkloadClusters) Forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.data, cluster)
 }
 
-func (t *standIn) substitutions(cluster key) map[string]string {
+func (t *fakeWorkloadClusters) substitutions(cluster key) map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.data[cluster])
 }
 
-func (t *standIn) silence(cluster key, silent bool) {
+func (t *fakeWorkloadClusters) setSilent(cluster key, silent bool) {
 	t.mu.Lock()
 	t.silent[cluster] = silent
 	t.mu.Unlock()
@@ -278,11 +278,11 @@ func change[T client.Object](ctx context.Context, o T, edit func(T)) {
 }
 
 // objects returns the Flux objects of a Cluster by module.
-func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*piece {
+func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*fluxObject {
 	GinkgoHelper()
-	all, err := pieces(ctx, testEnv.Client, r.key(cluster))
+	all, err := listFluxObjects(ctx, testEnv.Client, r.key(cluster))
 	Expect(err).NotTo(HaveOccurred())
-	out := map[string]*piece{}
+	out := map[string]*fluxObject{}
 	for _, list := range all {
 		for _, p := range list {
 			out[p.module] = p

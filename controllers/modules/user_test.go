@@ -17,15 +17,15 @@ var _ = Describe("The user of nova-addon in a workload cluster", func() {
 		Expect(user.Permissions.Write(ctx, user.Name, testEnv.Client)).To(BeTrue())
 		config := rest.CopyConfig(testEnv.Config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user.Name}
-		tenant, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
+		workload, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
 		Expect(err).NotTo(HaveOccurred())
 		for _, value := range []string{"one", "two"} {
-			Eventually(func() error { return substitute(ctx, tenant, map[string]string{"a": value}) }).Should(Succeed())
+			Eventually(func() error { return substitute(ctx, workload, map[string]string{"a": value}) }).Should(Succeed())
 		}
 		written := &corev1.ConfigMap{}
 		Expect(testEnv.Client.Get(ctx, client.ObjectKey{Namespace: modules.SubstituteNamespace, Name: modules.SubstituteConfig}, written)).To(Succeed())
 		Expect(written.Data).To(Equal(map[string]string{"a": "two"}))
-		Expect(tenant.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
-		Expect(tenant.List(ctx, &corev1.ConfigMapList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(workload.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(workload.List(ctx, &corev1.ConfigMapList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	})
 })

@@ -21,8 +21,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// piece is the Flux object of a module in its current state.
-type piece struct {
+// fluxObject is the Flux object of a module in its current state.
+type fluxObject struct {
 	object    client.Object
 	module    string
 	set       key
@@ -32,49 +32,49 @@ type piece struct {
 	keep      bool
 	suspended bool
 	// management means that Flux applies the module in the management cluster.
-	management bool
-	conditions []metav1.Condition
-	observed   int64
-	// made means that the object was seen ready at its current generation.
-	made bool
+	management         bool
+	conditions         []metav1.Condition
+	observedGeneration int64
+	// readyBefore means that the object was seen ready at its current generation.
+	readyBefore bool
 }
 
 // ready reports whether Flux has applied the module and, if not, returns the reason in a text that
 // does not change between attempts.
-func (p *piece) ready() (bool, string) {
+func (p *fluxObject) ready() (bool, string) {
 	c := meta.FindStatusCondition(p.conditions, clusterv1.ReadyCondition)
 	switch {
-	case p.observed != p.object.GetGeneration() || c == nil:
+	case p.observedGeneration != p.object.GetGeneration() || c == nil:
 		return false, "Waiting for Flux"
 	case c.Status == metav1.ConditionTrue:
 		return true, ""
-	case p.made && (c.Status == metav1.ConditionUnknown || c.Reason == fluxmeta.DependencyNotReadyReason):
+	case p.readyBefore && (c.Status == metav1.ConditionUnknown || c.Reason == fluxmeta.DependencyNotReadyReason):
 		// Flux checks at each interval whether the applied objects are unchanged, and reports not
 		// ready until the check ends. That does not change the state of the module or of modules that
 		// depend on it.
 		return true, ""
 	default:
-		return false, steady(cmp.Or(c.Message, c.Reason))
+		return false, withoutDurations(cmp.Or(c.Message, c.Reason))
 	}
 }
 
 var (
 	durations = regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?(ms|µs|s|m|h)([0-9.]+(ms|s|m))*\b`)
-	// longest is the maximum length of a Flux message in a condition.
-	longest = 300
+	// maxFluxMessage is the maximum length of a Flux message in a condition.
+	maxFluxMessage = 300
 )
 
-// steady removes the parts of a message that change at each attempt.
-func steady(message string) string {
+// withoutDurations removes the parts of a message that change at each attempt.
+func withoutDurations(message string) string {
 	text := strings.Join(strings.Fields(durations.ReplaceAllString(message, "some time")), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	if len(text) > maxFluxMessage {
+		text = strings.ToValidUTF8(text[:maxFluxMessage], "") + "…"
 	}
 	return strings.TrimRight(text, ".")
 }
 
-// plan returns the piece in the form that a removal uses.
-func (p *piece) plan(keepAll bool) modules.FluxObject {
+// toRemoval returns the object in the form that a removal uses.
+func (p *fluxObject) toRemoval(keepAll bool) modules.FluxObject {
 	out := modules.FluxObject{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
 	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
 		out.Deleting, out.Since = true, at.Time
@@ -82,8 +82,8 @@ func (p *piece) plan(keepAll bool) modules.FluxObject {
 	return out
 }
 
-// pieces returns all Flux objects that were written for a Cluster, by set.
-func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece, error) {
+// listFluxObjects returns all Flux objects that were written for a Cluster, by set.
+func listFluxObjects(ctx context.Context, c client.Reader, cluster key) (map[key][]*fluxObject, error) {
 	selector := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{addonsv1.ClusterLabel: cluster.Name}}
 	releases, kustomizations := &helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}
 	if err := c.List(ctx, releases, selector...); err != nil {
@@ -92,25 +92,25 @@ func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece
 	if err := c.List(ctx, kustomizations, selector...); err != nil {
 		return nil, fmt.Errorf("listing Kustomizations: %w", err)
 	}
-	out := map[key][]*piece{}
+	out := map[key][]*fluxObject{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		add(out, &piece{
+		addFluxObject(out, &fluxObject{
 			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
-			conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
 		})
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		add(out, &piece{
+		addFluxObject(out, &fluxObject{
 			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
-			conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
 		})
 	}
 	return out, nil
 }
 
-func add(to map[key][]*piece, p *piece) {
+func addFluxObject(to map[key][]*fluxObject, p *fluxObject) {
 	labels, annotations := p.object.GetLabels(), p.object.GetAnnotations()
 	p.set = setOf(p.object)
 	p.module = labels[addonsv1.ModuleLabel]
@@ -128,8 +128,8 @@ func setOf(o client.Object) key {
 	return key{Namespace: cmp.Or(o.GetAnnotations()[addonsv1.OriginAnnotation], o.GetNamespace()), Name: o.GetLabels()[addonsv1.SetLabel]}
 }
 
-// revisions returns the revisions of pieces, and the newest of them.
-func revisions(all []*piece) (has []string, newest string, since time.Time) {
+// revisions returns the revisions of objects, and the newest of them.
+func revisions(all []*fluxObject) (has []string, newest string, since time.Time) {
 	for _, p := range all {
 		if p.revision == "" || !p.object.GetDeletionTimestamp().IsZero() {
 			continue
@@ -144,8 +144,8 @@ func revisions(all []*piece) (has []string, newest string, since time.Time) {
 	return has, newest, since
 }
 
-// kind returns the kind of the piece's object, because objects from a list do not contain it.
-func (p *piece) kind() string { return kindOf(p.object) }
+// kind returns the kind of the object, because objects from a list do not contain it.
+func (p *fluxObject) kind() string { return kindOf(p.object) }
 
 func kindOf(o client.Object) string {
 	if _, ok := o.(*helmv2.HelmRelease); ok {

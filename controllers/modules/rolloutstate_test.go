@@ -10,11 +10,11 @@ import (
 
 // The time of a Cluster starts with its grant, not with each reconcile. It starts again with each
 // revision and after the Cluster lost its grant.
-func TestLedgerGrant(t *testing.T) {
+func TestRolloutStateGrants(t *testing.T) {
 	set, cluster := key{Name: "set"}, key{Name: "cluster"}
 	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	turn, none := modules.Rollout{Granted: map[key]bool{cluster: true}}, modules.Rollout{}
-	var l ledger
+	var l rolloutState
 	for i, step := range []struct {
 		revision string
 		plan     modules.Rollout
@@ -27,8 +27,8 @@ func TestLedgerGrant(t *testing.T) {
 		{"2", none, false, -1},
 		{"2", turn, true, 4},
 	} {
-		news := l.grant(set, step.revision, step.plan, begin.Add(time.Duration(i)*time.Minute))
-		since, may := l.mayTake(set, cluster, step.revision)
+		news := l.setGrants(set, step.revision, step.plan, begin.Add(time.Duration(i)*time.Minute))
+		since, may := l.isGranted(set, cluster, step.revision)
 		if slices.Contains(news, cluster) != step.news || may != (step.since >= 0) {
 			t.Errorf("step %d: news %v, may %t", i, news, may)
 		}
@@ -36,7 +36,7 @@ func TestLedgerGrant(t *testing.T) {
 			t.Errorf("step %d: since %s, want %s", i, since, want)
 		}
 	}
-	if _, may := l.mayTake(set, cluster, "1"); may {
+	if _, may := l.isGranted(set, cluster, "1"); may {
 		t.Error("an earlier revision may be taken")
 	}
 }

@@ -12,8 +12,8 @@ import (
 // key names an object of the management cluster.
 type key = types.NamespacedName
 
-// report is the state of the modules of a set on one Cluster.
-type report struct {
+// clusterReport is the state of the modules of a set on one Cluster.
+type clusterReport struct {
 	// revision is the revision of the modules. It is not set if there are none.
 	revision string
 	since    time.Time
@@ -24,53 +24,53 @@ type report struct {
 	reachable bool
 	// paused means that the Cluster is not reconciled.
 	paused bool
-	// refused is a revision that cannot be rendered for the Cluster. It is not set if the desired
+	// unrenderable is a revision that cannot be rendered for the Cluster. It is not set if the desired
 	// revision can.
-	refused string
+	unrenderable string
 }
 
-// ledger holds the rollout state that the two reconcilers exchange. All of it is determined again
+// rolloutState holds the rollout state that the two reconcilers exchange. All of it is determined again
 // after a restart.
-type ledger struct {
+type rolloutState struct {
 	mu   sync.Mutex
-	sets map[key]*entry
+	sets map[key]*setRollout
 }
 
-// entry is the rollout state of one set.
-type entry struct {
+// setRollout is the rollout state of one set.
+type setRollout struct {
 	// granted are the Clusters that may take revision, each with the time of the grant.
 	revision string
 	granted  map[key]time.Time
-	reports  map[key]report
+	reports  map[key]clusterReport
 }
 
-func (l *ledger) entry(set key) *entry {
+func (l *rolloutState) stateOf(set key) *setRollout {
 	if l.sets == nil {
-		l.sets = map[key]*entry{}
+		l.sets = map[key]*setRollout{}
 	}
 	e := l.sets[set]
 	if e == nil {
-		e = &entry{reports: map[key]report{}}
+		e = &setRollout{reports: map[key]clusterReport{}}
 		l.sets[set] = e
 	}
 	return e
 }
 
-// report stores the state of a Cluster and returns whether it has changed.
-func (l *ledger) report(set, cluster key, now report) bool {
+// setReport stores the state of a Cluster and returns whether it has changed.
+func (l *rolloutState) setReport(set, cluster key, now clusterReport) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entry(set)
+	e := l.stateOf(set)
 	was, known := e.reports[cluster]
 	e.reports[cluster] = now
 	return !known || was != now
 }
 
-// drop removes a Cluster that the set no longer selects, and returns whether it was known.
-func (l *ledger) drop(set, cluster key) bool {
+// removeCluster removes a Cluster that the set no longer selects, and returns whether it was known.
+func (l *rolloutState) removeCluster(set, cluster key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entry(set)
+	e := l.stateOf(set)
 	_, known := e.reports[cluster]
 	delete(e.reports, cluster)
 	delete(e.granted, cluster)
@@ -78,25 +78,25 @@ func (l *ledger) drop(set, cluster key) bool {
 }
 
 // forget drops a set.
-func (l *ledger) forget(set key) {
+func (l *rolloutState) forget(set key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sets, set)
 }
 
-// get returns the report of a Cluster.
-func (l *ledger) get(set, cluster key) (report, bool) {
+// getReport returns the report of a Cluster.
+func (l *rolloutState) getReport(set, cluster key) (clusterReport, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	got, ok := l.entry(set).reports[cluster]
+	got, ok := l.stateOf(set).reports[cluster]
 	return got, ok
 }
 
-// grant stores a plan and returns the Clusters that it newly allows to continue.
-func (l *ledger) grant(set key, revision string, plan modules.Rollout, now time.Time) []key {
+// setGrants stores a plan and returns the Clusters that it newly allows to continue.
+func (l *rolloutState) setGrants(set key, revision string, plan modules.Rollout, now time.Time) []key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entry(set)
+	e := l.stateOf(set)
 	var news []key
 	granted := map[key]time.Time{}
 	for cluster := range plan.Granted {
@@ -110,11 +110,11 @@ func (l *ledger) grant(set key, revision string, plan modules.Rollout, now time.
 	return news
 }
 
-// mayTake reports whether a Cluster may take a revision, and since when.
-func (l *ledger) mayTake(set, cluster key, revision string) (since time.Time, may bool) {
+// isGranted reports whether a Cluster may take a revision, and since when.
+func (l *rolloutState) isGranted(set, cluster key, revision string) (since time.Time, may bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entry(set)
+	e := l.stateOf(set)
 	if e.revision != revision {
 		return time.Time{}, false
 	}

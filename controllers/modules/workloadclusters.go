@@ -29,8 +29,8 @@ import (
 // fieldManager is the field manager of applied objects.
 const fieldManager = "nova-modules"
 
-// Tenants connects to workload clusters.
-type Tenants interface {
+// WorkloadClusters connects to workload clusters.
+type WorkloadClusters interface {
 	// Source delivers requests for Clusters whose workload cluster became reachable or unreachable.
 	Source(controller string, of handler.MapFunc) source.Source
 	// Reachable returns nil while the API server of the workload cluster responds.
@@ -49,19 +49,19 @@ const (
 	connectRetry = 5 * time.Second
 )
 
-// SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants that use it and connect as
-// user. It caches no object of a workload cluster.
-func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options, user *workload.User) (Tenants, error) {
+// SetupWorkloadClusters adds Cluster API's cluster cache to mgr and returns Tenants that use it and
+// connect as user. It caches no object of a workload cluster.
+func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options, user *workload.User) (WorkloadClusters, error) {
 	secrets := workload.NewSecrets(options.SecretClient, user, mgr.GetEventRecorder("novamoduleset"))
 	options.SecretClient = secrets
 	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
 		return nil, err
 	}
-	return &tenants{clusters: cache, refused: secrets.Refused, written: map[client.ObjectKey]written{}}, nil
+	return &workloadClusters{clusters: cache, refused: secrets.Refused, written: map[client.ObjectKey]written{}}, nil
 }
 
-type tenants struct {
+type workloadClusters struct {
 	clusters clustercache.ClusterCache
 	// refused returns why a kubeconfig is not used.
 	refused func(cluster client.ObjectKey) error
@@ -77,30 +77,30 @@ type written struct {
 }
 
 // Source implements Tenants.
-func (t *tenants) Source(controller string, of handler.MapFunc) source.Source {
+func (t *workloadClusters) Source(controller string, of handler.MapFunc) source.Source {
 	return t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure))
 }
 
-var errSilent = errors.New("the API server does not answer")
+var errNoResponse = errors.New("the API server does not respond")
 
 // Reachable implements Tenants.
-func (t *tenants) Reachable(ctx context.Context, cluster client.ObjectKey) error {
+func (t *workloadClusters) Reachable(ctx context.Context, cluster client.ObjectKey) error {
 	if err := t.refused(cluster); err != nil {
 		return err
 	}
 	if _, err := t.clusters.GetUncachedClient(ctx, cluster); err != nil {
-		return errSilent
+		return errNoResponse
 	}
 	state := t.clusters.GetHealthCheckingState(ctx, cluster)
 	if state.ConsecutiveFailures > 0 && time.Since(state.LastProbeSuccessTime) >= probeFailure {
-		return errSilent
+		return errNoResponse
 	}
 	return nil
 }
 
 // Substitute implements Tenants. It reads written data again every ten minutes, as often as Flux
 // compares.
-func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error {
+func (t *workloadClusters) Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error {
 	t.mu.Lock()
 	last := t.written[cluster]
 	t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data
 	}
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
-		return errSilent
+		return errNoResponse
 	}
 	if err := substitute(ctx, c, data); err != nil {
 		return fmt.Errorf("writing ConfigMap %s to the workload cluster: %w", modules.SubstituteConfig, err)
@@ -121,9 +121,9 @@ func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data
 }
 
 func substitute(ctx context.Context, c client.Client, data map[string]string) error {
-	there := &corev1.ConfigMap{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: modules.SubstituteNamespace, Name: modules.SubstituteConfig}, there)
-	if err == nil && equality.Semantic.DeepEqual(there.Data, data) {
+	existing := &corev1.ConfigMap{}
+	err := c.Get(ctx, types.NamespacedName{Namespace: modules.SubstituteNamespace, Name: modules.SubstituteConfig}, existing)
+	if err == nil && equality.Semantic.DeepEqual(existing.Data, data) {
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -138,7 +138,7 @@ func substitute(ctx context.Context, c client.Client, data map[string]string) er
 }
 
 // Forget implements Tenants.
-func (t *tenants) Forget(cluster client.ObjectKey) {
+func (t *workloadClusters) Forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.written, cluster)

@@ -51,14 +51,14 @@ func TestHolder(t *testing.T) {
 }
 
 // The first owner keeps a name until the cache shows its object.
-func TestNames(t *testing.T) {
-	at := place{"HelmRelease", key{Namespace: "ns", Name: "a-nova-extra-x"}}
+func TestNameReservations(t *testing.T) {
+	at := objectName{"HelmRelease", key{Namespace: "ns", Name: "a-nova-extra-x"}}
 	one := owner{set: key{Namespace: "ns", Name: "nova"}, cluster: "a", module: "extra-x"}
 	two := owner{set: key{Namespace: "ns", Name: "nova-extra"}, cluster: "a", module: "x"}
 	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	var n names
+	var n nameReservations
 	for i, step := range []struct {
-		place place
+		place objectName
 		by    owner
 		after time.Duration
 		want  owner
@@ -66,18 +66,18 @@ func TestNames(t *testing.T) {
 		{at, one, 0, one},
 		{at, two, time.Second, one},
 		{at, one, 2 * time.Second, one},
-		{place{"Kustomization", at.key}, two, 3 * time.Second, two},
-		{at, two, 2*time.Second + grace, two},
+		{objectName{"Kustomization", at.key}, two, 3 * time.Second, two},
+		{at, two, 2*time.Second + sourceGracePeriod, two},
 	} {
-		if got := n.take(step.place, step.by, begin.Add(step.after)); got != step.want {
+		if got := n.reserve(step.place, step.by, begin.Add(step.after)); got != step.want {
 			t.Errorf("step %d: %s has it, want %s", i, got, step.want)
 		}
 	}
-	if len(n.given) != 2 {
-		t.Errorf("%d names are remembered", len(n.given))
+	if len(n.reservations) != 2 {
+		t.Errorf("%d names are remembered", len(n.reservations))
 	}
-	n.free(at)
-	if got := n.take(at, one, begin.Add(3*time.Second+grace)); got != one || len(n.given) != 1 {
-		t.Errorf("%s has a name that was released, and %d names are remembered", got, len(n.given))
+	n.release(at)
+	if got := n.reserve(at, one, begin.Add(3*time.Second+sourceGracePeriod)); got != one || len(n.reservations) != 1 {
+		t.Errorf("%s has a name that was released, and %d names are remembered", got, len(n.reservations))
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// place is the name of an object.
-type place struct {
+// objectName is the name of an object.
+type objectName struct {
 	kind string
 	key
 }
 
-func placeOf(o client.Object) place { return place{kindOf(o), client.ObjectKeyFromObject(o)} }
+func objectNameOf(o client.Object) objectName {
+	return objectName{kindOf(o), client.ObjectKeyFromObject(o)}
+}
 
 // owner identifies the owner of an object. Object names are composed of these fields, so two owners
 // may have the same name: set nova with module extra-x, and set nova-extra with module x.
@@ -41,19 +43,19 @@ func ownerOf(o client.Object) owner {
 // holder returns the other owner of the name of a desired object. It returns an empty string if there
 // is no other owner. If a user removed some of our labels from an object, the remaining ones still
 // identify it as ours.
-func holder(desired, there client.Object) string {
-	if there == nil {
+func holder(desired, existing client.Object) string {
+	if existing == nil {
 		return ""
 	}
 	ours, marked := ownerOf(desired), false
-	labels := there.GetLabels()
+	labels := existing.GetLabels()
 	for _, mark := range []struct{ is, own string }{
 		{labels[addonsv1.SetLabel], ours.set.Name},
 		{labels[addonsv1.ClusterLabel], ours.cluster},
-		{there.GetAnnotations()[addonsv1.OriginAnnotation], ours.set.Namespace},
+		{existing.GetAnnotations()[addonsv1.OriginAnnotation], ours.set.Namespace},
 	} {
 		if mark.is != "" && mark.is != mark.own {
-			return ownerOf(there).String()
+			return ownerOf(existing).String()
 		}
 		marked = marked || mark.is != ""
 	}
@@ -63,72 +65,72 @@ func holder(desired, there client.Object) string {
 	return ""
 }
 
-// names remembers name reservations that the cache may not show yet.
-type names struct {
-	mu    sync.Mutex
-	given map[place]gift
+// nameReservations remembers name reservations that the cache may not show yet.
+type nameReservations struct {
+	mu           sync.Mutex
+	reservations map[objectName]nameReservation
 }
 
-type gift struct {
-	to owner
-	at time.Time
+type nameReservation struct {
+	owner owner
+	at    time.Time
 }
 
-// take reserves a name for an owner and returns the owner that has it now.
-func (n *names) take(p place, to owner, now time.Time) owner {
+// reserve reserves a name for an owner and returns the owner that has it now.
+func (n *nameReservations) reserve(p objectName, to owner, now time.Time) owner {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for other, g := range n.given {
-		if now.Sub(g.at) >= grace {
-			delete(n.given, other)
+	for other, g := range n.reservations {
+		if now.Sub(g.at) >= sourceGracePeriod {
+			delete(n.reservations, other)
 		}
 	}
-	if g, ok := n.given[p]; ok && g.to != to {
-		return g.to
+	if g, ok := n.reservations[p]; ok && g.owner != to {
+		return g.owner
 	}
-	if n.given == nil {
-		n.given = map[place]gift{}
+	if n.reservations == nil {
+		n.reservations = map[objectName]nameReservation{}
 	}
-	n.given[p] = gift{to: to, at: now}
+	n.reservations[p] = nameReservation{owner: to, at: now}
 	return to
 }
 
-// free drops the reservation of a name whose object is deleted.
-func (n *names) free(p place) {
+// release drops the reservation of a name whose object is deleted.
+func (n *nameReservations) release(p objectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.given, p)
+	delete(n.reservations, p)
 }
 
 // create writes a module that does not exist yet. It does not change an object of the same name that
 // belongs to another owner: two owners that apply the same object would overwrite each other
 // indefinitely, each with the kubeconfig of its own workload cluster.
-func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.Module) (string, error) {
-	there, err := r.observed(ctx, m.Object)
+func (r *ClusterReconciler) create(ctx context.Context, d *rolloutTarget, m *modules.Module) (string, error) {
+	existing, err := r.observed(ctx, m.Object)
 	if err != nil {
 		return "", err
 	}
-	by, us := holder(m.Object, there), ownerOf(m.Object)
+	by, us := holder(m.Object, existing), ownerOf(m.Object)
 	if by == "" {
-		if first := r.names.take(placeOf(m.Object), us, r.now()); first != us {
+		if first := r.nameReservations.reserve(objectNameOf(m.Object), us, r.now()); first != us {
 			by = first.String()
 		}
 	}
 	if by == "" {
 		return "Waiting for Flux", r.apply(ctx, m.Object, nil)
 	}
-	return d.refuse(m, "the name "+m.Object.GetName(), by), nil
+	return d.setNameConflict(m, "the name "+m.Object.GetName(), by), nil
 }
 
-// refuse records that a module cannot be written, because another owner has a name that the module
-// needs.
-func (d *delivery) refuse(m *modules.Module, name, by string) string {
+// setNameConflict records that a module cannot be written, because another owner has a name that the
+// module needs.
+func (d *rolloutTarget) setNameConflict(m *modules.Module, name, by string) string {
 	if d.reason == "" {
 		d.reason = addonsv1.NameConflictReason
 		d.message = fmt.Sprintf("Module %s cannot be written: %s is already used by %s", m.Name, name, by)
 	}
-	d.without(m.Name)
-	d.site.soon()
+	d.addNameConflict(m.Name)
+	d.scope.requeueSoon()
 	return "Its name is already used"
 }
 
@@ -145,12 +147,12 @@ func releaseOf(o client.Object) string {
 // releaseHolder returns the other module that owns the Helm release of a module in the workload
 // cluster. It returns an empty string if there is none. Two HelmReleases for one Helm release would
 // overwrite each other's upgrades forever.
-func (r *ClusterReconciler) releaseHolder(d *delivery, m *modules.Module, there *piece) string {
+func (r *ClusterReconciler) releaseHolder(d *rolloutTarget, m *modules.Module, existing *fluxObject) string {
 	release := releaseOf(m.Object)
-	if release == "" || there != nil && releaseOf(there.object) == release {
+	if release == "" || existing != nil && releaseOf(existing.object) == release {
 		return ""
 	}
-	for _, all := range d.site.pieces {
+	for _, all := range d.scope.objects {
 		for _, p := range all {
 			if releaseOf(p.object) == release && (p.set != d.key || p.module != m.Name) {
 				return ownerOf(p.object).String()
@@ -158,21 +160,21 @@ func (r *ClusterReconciler) releaseHolder(d *delivery, m *modules.Module, there 
 		}
 	}
 	us := ownerOf(m.Object)
-	if first := r.names.take(releasePlace(d.site.key, release), us, r.now()); first != us {
+	if first := r.nameReservations.reserve(releaseName(d.scope.key, release), us, r.now()); first != us {
 		return first.String()
 	}
 	return ""
 }
 
-// without records that a module cannot be written.
-func (d *delivery) without(module string) {
-	if d.taken == nil {
-		d.taken = map[string]bool{}
+// addNameConflict records that a module cannot be written.
+func (d *rolloutTarget) addNameConflict(module string) {
+	if d.nameConflicts == nil {
+		d.nameConflicts = map[string]bool{}
 	}
-	d.taken[module] = true
+	d.nameConflicts[module] = true
 }
 
-// releasePlace is the name of a Helm release in a workload cluster.
-func releasePlace(cluster key, release string) place {
-	return place{kind: "HelmRelease in " + cluster.Name, key: key{Namespace: cluster.Namespace, Name: release}}
+// releaseName is the name of a Helm release in a workload cluster.
+func releaseName(cluster key, release string) objectName {
+	return objectName{kind: "HelmRelease in " + cluster.Name, key: key{Namespace: cluster.Namespace, Name: release}}
 }
