@@ -227,11 +227,11 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Create(ctx, &corev1.ConfigMap{ObjectMeta: b.meta("corporate"), Data: map[string]string{"ca": string(ca.Data["tls.crt"])}})).To(Succeed())
 		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentialsSecretRef names, does not exist"))
-		login := &corev1.Secret{ObjectMeta: b.meta("proxy"), StringData: map[string]string{"username": "nova"}}
-		Expect(b.Create(ctx, login)).To(Succeed())
+		credentials := &corev1.Secret{ObjectMeta: b.meta("proxy"), StringData: map[string]string{"username": "nova"}}
+		Expect(b.Create(ctx, credentials)).To(Succeed())
 		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentialsSecretRef names, lacks username and password"))
-		login.StringData = map[string]string{"password": "hunter2"}
-		Expect(b.Update(ctx, login)).To(Succeed())
+		credentials.StringData = map[string]string{"password": "hunter2"}
+		Expect(b.Update(ctx, credentials)).To(Succeed())
 		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
 
 		data, err := b.secret(ctx, "cp-1")()
@@ -371,9 +371,9 @@ func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
 		return o
 	}
 	Expect(b.Create(ctx, object(files["/run/nova/proxy-crd.yaml"]))).To(Succeed())
-	login, proxy, found := strings.Cut(files["/run/nova/proxy.yaml"], "---\n")
+	credentials, proxy, found := strings.Cut(files["/run/nova/proxy.yaml"], "---\n")
 	Expect(found).To(BeTrue())
-	Expect(login).To(ContainSubstring("hunter2"))
+	Expect(credentials).To(ContainSubstring("hunter2"))
 	Expect(proxy).NotTo(ContainSubstring("hunter2"))
 	Eventually(func() error {
 		return b.Create(ctx, object(proxy), client.FieldValidation(metav1.FieldValidationStrict))

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxRequest is the largest certificate request that is kept and judged. A kubelet's request has
+	// maxRequest is the largest certificate request that is kept and decided. A kubelet's request has
 	// less than 2 KiB; a request with 200 addresses has 5 KiB.
 	maxRequest = 8 << 10
 	// maxUsername and maxUsages are more than any request of a node has.
 	maxUsername, maxUsages = 512, 16
-	// perUser is the number of open requests of one user that are judged in one pass, the newest
+	// perUser is the number of open requests of one user that are decided in one pass, the newest
 	// first. A kubelet has one request per signer.
 	perUser = 4
-	// perPass is the number of open requests of one cluster that are judged in one pass.
+	// perPass is the number of open requests of one cluster that are decided in one pass.
 	perPass = 200
 )
 
-// judgedSigners are the signers whose requests are judged.
-var judgedSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
+// kubeletSigners are the signers whose requests are decided.
+var kubeletSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 
-// keepRequest keeps only the fields of a certificate request that are used to judge it. Every node of
+// keepRequest keeps only the fields of a certificate request that are used to decide it. Every node of
 // a workload cluster may create requests of 1.5 MiB for any signer, without a limit on their number.
 func keepRequest(o any) (any, error) {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -39,7 +39,7 @@ func keepRequest(o any) (any, error) {
 		CreationTimestamp: csr.CreationTimestamp, DeletionTimestamp: csr.DeletionTimestamp,
 	}}
 	switch {
-	case !slices.Contains(judgedSigners, csr.Spec.SignerName):
+	case !slices.Contains(kubeletSigners, csr.Spec.SignerName):
 		return kept, nil
 	case !isOpen(csr):
 		// One condition marks the request as no longer open.
@@ -49,7 +49,7 @@ func keepRequest(o any) (any, error) {
 	}
 	kept.Spec = certificatesv1.CertificateSigningRequestSpec{
 		SignerName: csr.Spec.SignerName, ExpirationSeconds: csr.Spec.ExpirationSeconds,
-		// The user may have many groups. No ruling depends on the others.
+		// The user may have many groups. No decision depends on the others.
 		Groups: slices.DeleteFunc(slices.Clone(csr.Spec.Groups), func(g string) bool { return g != nodesGroup && g != joinGroup }),
 	}
 	if len(csr.Spec.Username) <= maxUsername {
@@ -63,12 +63,12 @@ func keepRequest(o any) (any, error) {
 	return kept, nil
 }
 
-// isOpen reports whether a request was neither judged nor issued.
+// isOpen reports whether a request was neither decided nor issued.
 func isOpen(csr *certificatesv1.CertificateSigningRequest) bool {
 	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
 }
 
-// pick chooses the requests that one pass judges: a few of each user, so that one user's requests do
+// pick chooses the requests that one pass decides: a few of each user, so that one user's requests do
 // not delay those of others. If there are too many users for one pass, the next pass continues after
 // the user that pick returns.
 func pick(open []*certificatesv1.CertificateSigningRequest, after string) (picked []*certificatesv1.CertificateSigningRequest, last string) {

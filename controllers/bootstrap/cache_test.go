@@ -24,7 +24,7 @@ func keep(t *testing.T, csr *certificatesv1.CertificateSigningRequest) *certific
 }
 
 // The cache keeps little of a request, however large it is, and nothing of a request that is not
-// judged.
+// decided.
 func TestKeepRequest(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	open := func() *certificatesv1.CertificateSigningRequest {
@@ -79,7 +79,7 @@ func TestKeepRequest(t *testing.T) {
 				t.Errorf("the request is kept: %t, want %t", judged, tc.judged)
 			}
 			if tc.judged && (kept.Spec.Username != csr.Spec.Username || len(kept.Spec.Groups) != 1 || len(kept.Spec.Usages) != 1) {
-				t.Errorf("a field that is judged is missing: %+v", kept.Spec)
+				t.Errorf("a field that decisions use is missing: %+v", kept.Spec)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func requestsOf(user string, count int) []*certificatesv1.CertificateSigningRequ
 }
 
 // Ten thousand requests of one node take only a few slots of a pass, and the request of another
-// machine is judged in the same pass.
+// machine is decided in the same pass.
 func TestPickIsFair(t *testing.T) {
 	open := append(requestsOf("system:node:bad", 10_000), requestsOf("nova:join:good", 1)...)
 	began := time.Now()
@@ -120,7 +120,7 @@ func TestPickIsFair(t *testing.T) {
 	}
 }
 
-// If there are more users than one pass has room for, the next passes judge the rest.
+// If there are more users than one pass has room for, the next passes decide the rest.
 func TestPickGoesOn(t *testing.T) {
 	var open []*certificatesv1.CertificateSigningRequest
 	const users = 3 * perPass
@@ -140,6 +140,6 @@ func TestPickGoesOn(t *testing.T) {
 		passes++
 	}
 	if len(judged) != users || passes != 3 {
-		t.Errorf("%d requests were judged in %d passes", len(judged), passes)
+		t.Errorf("%d requests were decided in %d passes", len(judged), passes)
 	}
 }

@@ -57,7 +57,7 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
 	if apierrors.IsNotFound(err) {
-		return nil, &obstacle{
+		return nil, &blockedError{
 			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("%s %s, which %s names, does not exist", kind, ref.Name, by),
 		}
@@ -66,11 +66,11 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 		return nil, fmt.Errorf("reading %s %s: %w", kind, ref.Name, err)
 	}
 	if secret, is := object.(*corev1.Secret); is && private(secret) {
-		return nil, refusePrivate(secret, by)
+		return nil, rejectPrivate(secret, by)
 	}
 	content, found := keyOf(object, ref.Key)
 	if !found {
-		return nil, &obstacle{
+		return nil, &blockedError{
 			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("%s %s has no key %s, which %s names", kind, ref.Name, ref.Key, by),
 		}
@@ -98,8 +98,8 @@ func private(secret *corev1.Secret) bool {
 	return slices.ContainsFunc(secret.Finalizers, func(f string) bool { return strings.HasSuffix(f, credentialsFinalizer) })
 }
 
-func refusePrivate(secret *corev1.Secret, by string) error {
-	return &obstacle{
+func rejectPrivate(secret *corev1.Secret, by string) error {
+	return &blockedError{
 		reason: bootstrapv1.SourceNotFoundReason,
 		message: fmt.Sprintf("Secret %s, which %s names, holds credentials of a cluster, a hypervisor or the management cluster, and no machine may get these; "+
 			"copy the part that the machine needs into a Secret of type Opaque", secret.Name, by),

@@ -42,7 +42,7 @@ func TestPrivateSecrets(t *testing.T) {
 			_, ofFile := r.read(t.Context(), "ns", bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: tc.secret.Name, Key: "password"}}, "a file")
 			_, ofProxy := r.readLogin(t.Context(), client.ObjectKeyFromObject(tc.secret), "platform.proxy.credentialsSecretRef", false)
 			for _, err := range []error{ofFile, ofProxy} {
-				stop, stopped := errors.AsType[*obstacle](err)
+				stop, stopped := errors.AsType[*blockedError](err)
 				if stopped != tc.private || !tc.private && err != nil {
 					t.Fatalf("err = %v, want rejected: %t", err, tc.private)
 				}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// joinGroup is the group that may join, with one judged request per machine. It is not kubeadm's
+	// joinGroup is the group that may join, with one approved request per machine. It is not kubeadm's
 	// group, whose requests are all approved. The groups of a bootstrap token must have this prefix.
 	joinGroup = "system:bootstrappers:nova"
 	// joinUserPrefix is the prefix of the user names of machines. The first UID of the machine follows
@@ -85,14 +85,14 @@ func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 	s.joinBy = now.Add(s.lifetime)
 }
 
-// noteJoinBy records the expiry of the credential before the machine can have it.
-func (r *Reconciler) noteJoinBy(ctx context.Context, s *scope) error {
+// recordJoinBy records the expiry of the credential before the machine can have it.
+func (r *Reconciler) recordJoinBy(ctx context.Context, s *scope) error {
 	if s.joinBy.IsZero() {
 		return nil
 	}
-	noted := s.config.DeepCopy()
-	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, bootstrapv1.JoinByAnnotation, s.joinBy.UTC().Format(time.RFC3339))
-	if err := r.Client.Patch(ctx, noted, client.MergeFrom(s.config)); err != nil {
+	updated := s.config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, bootstrapv1.JoinByAnnotation, s.joinBy.UTC().Format(time.RFC3339))
+	if err := r.Client.Patch(ctx, updated, client.MergeFrom(s.config)); err != nil {
 		return fmt.Errorf("recording until when the machine may join: %w", err)
 	}
 	return nil
@@ -104,13 +104,13 @@ func withoutCertificates(err error) error {
 	var invalid *pki.InvalidCertificateError
 	switch {
 	case errors.Is(err, pki.ErrNotFound):
-		return &obstacle{
+		return &blockedError{
 			waiting: true,
 			reason:  bootstrapv1.WaitingForCertificatesReason,
 			message: "Waiting for the control plane provider to create the cluster's certificates",
 		}
 	case errors.As(err, &invalid):
-		return &obstacle{reason: bootstrapv1.WaitingForCertificatesReason, message: loop.Sentence(invalid)}
+		return &blockedError{reason: bootstrapv1.WaitingForCertificatesReason, message: loop.Sentence(invalid)}
 	}
 	return err
 }

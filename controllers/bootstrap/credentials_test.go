@@ -56,7 +56,7 @@ func TestCredentialIsRenewedUntilTheMachineStarts(t *testing.T) {
 		reason     string
 		providerID string
 		joinBy     string
-		want       due
+		want       dataAction
 	}{
 		"Queued":  {reason: "it has not started", joinBy: now.Format(time.RFC3339), want: write},
 		"Started": {reason: "it runs with its existing data", joinBy: now.Format(time.RFC3339), providerID: "vsphere://x", want: publish},

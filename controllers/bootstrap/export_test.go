@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Prepare performs the steps of a pass that precede the judging of requests.
-func (r *RequestReconciler) Prepare(ctx context.Context, cluster *clusterv1.Cluster, tenant client.Client) error {
-	if err := grant(ctx, tenant); err != nil {
+// Prepare performs the steps of a pass that precede the decisions about requests.
+func (r *RequestReconciler) Prepare(ctx context.Context, cluster *clusterv1.Cluster, workloadClient client.Client) error {
+	if err := allowJoin(ctx, workloadClient); err != nil {
 		return err
 	}
-	return r.bindRenewals(ctx, &clusterFacts{cluster: cluster, tenant: tenant})
+	return r.bindRenewals(ctx, &clusterFacts{cluster: cluster, workload: workloadClient})
 }

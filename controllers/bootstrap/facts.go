@@ -22,7 +22,7 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	controlPlane := &controlplanev1.NovaControlPlane{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}, controlPlane)
 	if apierrors.IsNotFound(err) {
-		return &obstacle{
+		return &blockedError{
 			waiting: true,
 			reason:  bootstrapv1.WaitingForCertificatesReason,
 			message: fmt.Sprintf("Waiting for NovaControlPlane %s", ref.Name),

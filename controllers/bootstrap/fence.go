@@ -34,7 +34,7 @@ func allowed(ctx context.Context, reader client.Reader, f fence.Fence, cluster *
 func (r *Reconciler) allow(ctx context.Context, s *scope) error {
 	switch err := allowed(ctx, r.Client, r.Fence, s.cluster); {
 	case fence.IsOther(err):
-		s.obstacle = &obstacle{reason: bootstrapv1.OtherManagementClusterReason, message: fence.Condition(err).Message}
+		s.blocked = &blockedError{reason: bootstrapv1.OtherManagementClusterReason, message: fence.Condition(err).Message}
 		return nil
 	case err != nil:
 		return err

@@ -15,19 +15,19 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// FuzzJudge judges requests from a node. The only certificates that may be approved are those of the
+// FuzzDecide decides requests from a node. The only certificates that may be approved are those of the
 // machine's own node, with the machine's own names and addresses.
-func FuzzJudge(f *testing.F) {
+func FuzzDecide(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, asked := range []*x509.CertificateRequest{
+	for _, parsed := range []*x509.CertificateRequest{
 		{}, {DNSNames: []string{"w-1", "w-1.corp"}, IPAddresses: []net.IP{net.ParseIP("10.0.0.5")}}, {IPAddresses: []net.IP{net.ParseIP("10.96.0.1")}},
 		{IPAddresses: []net.IP{net.ParseIP("fd00::5")}}, {DNSNames: []string{"*"}}, {EmailAddresses: []string{"a@b"}}, {IPAddresses: []net.IP{{1, 2, 3}}},
 	} {
-		asked.Subject = pkix.Name{CommonName: "system:node:w-1", Organization: []string{"system:nodes"}}
-		der, err := x509.CreateCertificateRequest(rand.Reader, asked, key)
+		parsed.Subject = pkix.Name{CommonName: "system:node:w-1", Organization: []string{"system:nodes"}}
+		der, err := x509.CreateCertificateRequest(rand.Reader, parsed, key)
 		if err != nil {
 			continue // the fuzzer can create requests that Go does not write
 		}
@@ -39,17 +39,17 @@ func FuzzJudge(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\n"), "system:node:w-1", "", "")
 	machine := aMachine("w-1")
 	machines := []*clusterv1.Machine{machine}
-	f.Fuzz(func(t *testing.T, asked []byte, user, usage, other string) {
+	f.Fuzz(func(t *testing.T, parsed []byte, user, usage, other string) {
 		r := read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: asked, Username: user, Groups: []string{nodesGroup}, Usages: []certificatesv1.KeyUsage{certificatesv1.KeyUsage(usage), certificatesv1.KeyUsage(other)},
+			Request: parsed, Username: user, Groups: []string{nodesGroup}, Usages: []certificatesv1.KeyUsage{certificatesv1.KeyUsage(usage), certificatesv1.KeyUsage(other)},
 		}})
-		if got := judgeJoin(r, joiner{machine: machine}); got.ruling == approve && (!r.isFor("w-1") || hasNames(r) || slices.Contains(r.usages, certificatesv1.UsageServerAuth)) {
-			t.Fatalf("approved to join as %s, for %v", r.asked.Subject, r.usages)
+		if got := decideJoin(r, joiner{machine: machine}); got.action == approve && (!r.isFor("w-1") || hasNames(r) || slices.Contains(r.usages, certificatesv1.UsageServerAuth)) {
+			t.Fatalf("approved to join as %s, for %v", r.parsed.Subject, r.usages)
 		}
-		if got := judgeRenewal(r, nil, []string{}); got.ruling != deny && got.ruling != ignore {
+		if got := decideRenewal(r, nil, []string{}); got.action != deny && got.action != ignore {
 			t.Fatalf("the renewal of a node without a Machine: %v", got)
 		}
-		if got := judgeServing(r, machine, networkOf(&clusterv1.Cluster{}), machines); got.ruling != approve {
+		if got := decideServing(r, machine, networkOf(&clusterv1.Cluster{}), machines); got.action != approve {
 			return
 		}
 		dns, ips, others := r.names()
@@ -60,7 +60,7 @@ func FuzzJudge(f *testing.F) {
 			others = others || ip.String() != "10.0.0.5" && ip.String() != "fd00::5"
 		}
 		if others || !r.isFor("w-1") || user != "system:node:w-1" || slices.Contains(r.usages, certificatesv1.UsageClientAuth) {
-			t.Fatalf("approved to serve as %s: %v, %v, for %v", r.asked.Subject, dns, ips, r.usages)
+			t.Fatalf("approved to serve as %s: %v, %v, for %v", r.parsed.Subject, dns, ips, r.usages)
 		}
 	})
 }

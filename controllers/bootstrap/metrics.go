@@ -5,9 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-var judged = prometheus.NewCounterVec(prometheus.CounterOpts{
+var decisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "nova_bootstrap_certificate_requests_total",
 	Help: "Decisions on certificate signing requests of nodes, by purpose (join, serving, renewal) and decision (approve, deny, hold).",
 }, []string{"kind", "decision"})
 
-func init() { metrics.Registry.MustRegister(judged) }
+func init() { metrics.Registry.MustRegister(decisions) }

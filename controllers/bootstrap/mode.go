@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// untold is the delay until the init lock is read again: the lock triggers no event.
-const untold = 500 * time.Millisecond
+// initLockRetry is the delay until the init lock is read again: the lock triggers no event.
+const initLockRetry = 500 * time.Millisecond
 
 // decideMode decides how the machine becomes a node. Stored data keeps its mode: the machine may have
 // booted with it.
@@ -25,7 +25,7 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if owner := metav1.GetControllerOf(s.machine); s.isControlPlane() && owner != nil && owner.Kind == "NovaControlPlane" {
-		return r.askControlPlane(ctx, s)
+		return r.readMode(ctx, s)
 	}
 	initialized := ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false)
 	held := false
@@ -39,19 +39,19 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askControlPlane takes the mode that a NovaControlPlane decides: only the control plane gives the
+// readMode takes the mode that a NovaControlPlane decides: only the control plane gives the
 // init lock to one of its machines.
-func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
+func (r *Reconciler) readMode(ctx context.Context, s *scope) error {
 	order, err := initlock.OrderFor(ctx, r.APIReader, s.cluster, s.machine.Name)
 	if err != nil {
 		return fmt.Errorf("reading which machine initializes the cluster: %w", err)
 	}
 	if order == initlock.Wait {
-		return &obstacle{
-			waiting: true,
-			again:   untold,
-			reason:  bootstrapv1.WaitingForControlPlaneReason,
-			message: "Waiting for the NovaControlPlane to choose the machine that initializes the cluster",
+		return &blockedError{
+			waiting:      true,
+			requeueAfter: initLockRetry,
+			reason:       bootstrapv1.WaitingForControlPlaneReason,
+			message:      "Waiting for the NovaControlPlane to choose the machine that initializes the cluster",
 		}
 	}
 	s.mode = mode(true, order == initlock.Initialize)

@@ -19,8 +19,8 @@ import (
 const (
 	// defaultServices is kubeadm's range of Service addresses. It applies if the Cluster sets none.
 	defaultServices = "10.96.0.0/12"
-	// surveyFresh is the maximum age of addresses that were read from a workload cluster.
-	surveyFresh = time.Minute
+	// addressCacheTTL is the maximum age of addresses that were read from a workload cluster.
+	addressCacheTTL = time.Minute
 	// nodePage and maxNodes bound the list of Nodes.
 	nodePage = 50
 	maxNodes = 10000
@@ -33,11 +33,11 @@ type network struct {
 	services, pods []netip.Prefix
 	// endpoint is the host of the control plane endpoint in the Cluster.
 	endpoint string
-	survey
+	observedAddresses
 }
 
-// survey is the part of a network that must be looked up.
-type survey struct {
+// observedAddresses is the part of a network that must be looked up.
+type observedAddresses struct {
 	// endpoints are the addresses of the endpoint. unresolved is the reason why they are not known.
 	endpoints  []netip.Addr
 	unresolved string
@@ -74,9 +74,9 @@ func address(text string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// refusal returns why a certificate of m must not contain an address, independent of the addresses
-// that m reports. It returns Ignore if there is no reason.
-func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
+// decideAddress returns why a certificate of m must not contain an address, independent of the
+// addresses that m reports. It returns Ignore if there is no reason.
+func (n network) decideAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) csrDecision {
 	inside := func(p netip.Prefix) bool { return p.Contains(a) }
 	switch {
 	case !a.IsGlobalUnicast():
@@ -94,13 +94,13 @@ func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*cluster
 			return denied("%s is an address of node %s, which belongs to no Machine", a, node)
 		}
 	}
-	return othersAddress(a, m, machines)
+	return decideOthersAddress(a, m, machines)
 }
 
-// othersAddress judges an address that another machine reports. A worker cannot take an address from a
-// control plane machine by reporting it, and cannot keep such an address from it. Between machines of
-// the same kind, the controller cannot know which of them reports a false address.
-func othersAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
+// decideOthersAddress decides about an address that another machine reports. A worker cannot take an
+// address from a control plane machine by reporting it, and cannot keep such an address from it.
+// Between machines of the same kind, the controller cannot know which of them reports a false address.
+func decideOthersAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) csrDecision {
 	for _, other := range machines {
 		weaker := util.IsControlPlaneMachine(m) && !util.IsControlPlaneMachine(other)
 		stronger := !util.IsControlPlaneMachine(m) && util.IsControlPlaneMachine(other)
@@ -109,10 +109,10 @@ func othersAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Mac
 		case stronger || !slices.Contains(addressesOf(m), a):
 			return denied("%s is an address of Machine %s", a, other.Name)
 		default:
-			return held("%s is reported by Machine %s and by Machine %s", a, m.Name, other.Name)
+			return pending("%s is reported by Machine %s and by Machine %s", a, m.Name, other.Name)
 		}
 	}
-	return judgement{ruling: ignore}
+	return csrDecision{action: ignore}
 }
 
 // addressesOf returns the addresses that a machine has reported.
@@ -134,9 +134,9 @@ func (n network) isShared(name string, m *clusterv1.Machine) bool {
 		slices.Contains(strings.Split(name, "."), "svc")
 }
 
-// surveyed is a survey with its time and the endpoint that it was made for.
-type surveyed struct {
-	survey
+// cachedAddresses are observedAddresses with their time and the endpoint that they were read for.
+type cachedAddresses struct {
+	observedAddresses
 
 	endpoint string
 	at       time.Time
@@ -145,13 +145,13 @@ type surveyed struct {
 // network returns the addresses of a cluster that belong to no single machine.
 func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
 	n, key := networkOf(f.cluster), client.ObjectKeyFromObject(f.cluster)
-	if known, ok := r.surveys.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < surveyFresh {
-		n.survey = known.survey
+	if known, ok := r.addressCache.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < addressCacheTTL {
+		n.observedAddresses = known.observedAddresses
 		return n, nil
 	}
 	n.endpoints, n.unresolved = r.resolve(ctx, n.endpoint)
 	kubernetes := &corev1.Service{}
-	err := f.tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, kubernetes)
+	err := f.workload.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, kubernetes)
 	if client.IgnoreNotFound(err) != nil {
 		return n, fmt.Errorf("reading the API server's Service: %w", err)
 	}
@@ -160,10 +160,10 @@ func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (netwo
 			n.kubernetes = append(n.kubernetes, a)
 		}
 	}
-	if n.nodes, err = nodeAddresses(ctx, f.tenant); err != nil {
+	if n.nodes, err = nodeAddresses(ctx, f.workload); err != nil {
 		return n, err
 	}
-	r.surveys.set(key, surveyed{survey: n.survey, endpoint: n.endpoint, at: time.Now()})
+	r.addressCache.set(key, cachedAddresses{observedAddresses: n.observedAddresses, endpoint: n.endpoint, at: time.Now()})
 	return n, nil
 }
 
@@ -191,11 +191,11 @@ func (r *RequestReconciler) resolve(ctx context.Context, host string) (found []n
 }
 
 // nodeAddresses reads the addresses of all Nodes, page by page.
-func nodeAddresses(ctx context.Context, tenant client.Client) (map[string][]netip.Addr, error) {
+func nodeAddresses(ctx context.Context, workloadClient client.Client) (map[string][]netip.Addr, error) {
 	found, next := map[string][]netip.Addr{}, ""
 	for {
 		page := &corev1.NodeList{}
-		if err := tenant.List(ctx, page, client.Limit(nodePage), client.Continue(next)); err != nil {
+		if err := workloadClient.List(ctx, page, client.Limit(nodePage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing Nodes: %w", err)
 		}
 		for i := range page.Items {

@@ -1,17 +1,17 @@
 package bootstrap
 
-// due is the next step for a NovaConfig.
-type due string
+// dataAction is the next step for a NovaConfig.
+type dataAction string
 
 const (
 	// waitForInfrastructure waits until the infrastructure is provisioned.
-	waitForInfrastructure due = "WaitForInfrastructure"
+	waitForInfrastructure dataAction = "WaitForInfrastructure"
 	// waitForEndpoint waits until the endpoint is known.
-	waitForEndpoint due = "WaitForEndpoint"
+	waitForEndpoint dataAction = "WaitForEndpoint"
 	// write creates the data and stores it.
-	write due = "Write"
+	write dataAction = "Write"
 	// publish keeps the data as it is.
-	publish due = "Publish"
+	publish dataAction = "Publish"
 )
 
 // observed is the input of the decision.
@@ -20,8 +20,8 @@ type observed struct {
 	stored bool
 	// stale means that half of the certificate's life is over.
 	stale bool
-	// settled means that the machine has joined, so the data was used.
-	settled bool
+	// joined means that the machine has joined, so the data was used.
+	joined bool
 	// infrastructure means that the cluster's infrastructure is provisioned.
 	infrastructure bool
 	// endpoint means that the cluster's endpoint is known.
@@ -30,9 +30,9 @@ type observed struct {
 
 // next decides the due step. Data is created once, is renewed until the machine has joined, and is
 // never created afterwards: credentials of a machine that has joined must not be stored again.
-func next(o observed) due {
+func next(o observed) dataAction {
 	switch {
-	case o.settled, o.stored && !o.stale:
+	case o.joined, o.stored && !o.stale:
 		return publish
 	case !o.infrastructure:
 		return waitForInfrastructure

@@ -13,7 +13,7 @@ func TestNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		observed
-		want due
+		want dataAction
 	}{
 		"New":                   {"data needs the infrastructure", observed{}, waitForInfrastructure},
 		"NoEndpoint":            {"data names the endpoint", observed{infrastructure: true}, waitForEndpoint},
@@ -22,8 +22,8 @@ func TestNext(t *testing.T) {
 		"StoredAfterMove":       {"a moved cluster's status is empty for a while", observed{stored: true}, publish},
 		"Stale":                 {"unused data", observed{stored: true, stale: true, infrastructure: true, endpoint: true}, write},
 		"StaleAfterMove":        {"facts are restored first", observed{stored: true, stale: true}, waitForInfrastructure},
-		"Used":                  {"used data stays", observed{stored: true, stale: true, settled: true, infrastructure: true, endpoint: true}, publish},
-		"UsedAndGone":           {"used data is not recreated", observed{settled: true, infrastructure: true, endpoint: true}, publish},
+		"Used":                  {"used data stays", observed{stored: true, stale: true, joined: true, infrastructure: true, endpoint: true}, publish},
+		"UsedAndGone":           {"used data is not recreated", observed{joined: true, infrastructure: true, endpoint: true}, publish},
 		"DeletedBeforeItIsUsed": {"lost data is recreated", observed{infrastructure: true, endpoint: true}, write},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{machine: &clusterv1.Machine{}}
 			tc.change(s.machine)
-			if got := s.settled(); got != tc.want {
-				t.Errorf("settled = %t, want %t", got, tc.want)
+			if got := s.hasJoined(); got != tc.want {
+				t.Errorf("hasJoined() = %t, want %t", got, tc.want)
 			}
 		})
 	}

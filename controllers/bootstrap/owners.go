@@ -26,15 +26,15 @@ func poolOf(owners []metav1.OwnerReference) string {
 	return ""
 }
 
-// refusePool reports why a MachinePool gets no data. All its machines would boot with the same data,
+// rejectPool reports why a MachinePool gets no data. All its machines would boot with the same data,
 // but each machine needs its own join credentials.
-func (r *Reconciler) refusePool(ctx context.Context, s *scope, pool string) error {
+func (r *Reconciler) rejectPool(ctx context.Context, s *scope, pool string) error {
 	helper, err := patch.NewHelper(s.config, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
 	}
 	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
-	s.obstacle = &obstacle{
+	s.blocked = &blockedError{
 		reason: bootstrapv1.MachinePoolNotSupportedReason,
 		message: fmt.Sprintf("MachinePool %s cannot use a NovaConfig, because each machine joins with its own certificate, but all machines of a pool share the bootstrap data; "+
 			"use a MachineDeployment", pool),

@@ -9,48 +9,48 @@ import (
 )
 
 const (
-	// liftedCheck is the preflight check that blocks workers until the control plane has been
+	// skippedCheck is the preflight check that blocks workers until the control plane has been
 	// initialized once.
-	liftedCheck = string(clusterv1.MachineSetPreflightCheckControlPlaneIsStable)
-	// liftedAnnotation records that this controller added the check to the skip annotation and must
+	skippedCheck = string(clusterv1.MachineSetPreflightCheckControlPlaneIsStable)
+	// skippedAnnotation records that this controller added the check to the skip annotation and must
 	// remove it again.
-	liftedAnnotation = "nova.bootstrap.cluster.x-k8s.io/lifted-preflight-check"
+	skippedAnnotation = "nova.bootstrap.cluster.x-k8s.io/lifted-preflight-check"
 )
 
-// lift decides whether workers from a template may boot early. up holds, for each cluster that uses
-// the template, whether its control plane has ever been initialized; around holds the same for all
-// clusters of the namespace.
+// skipsCheck decides whether workers from a template may boot early. up holds, for each cluster that
+// uses the template, whether its control plane has ever been initialized; around holds the same for
+// all clusters of the namespace.
 //
 // If a cluster that uses the template is initialized, the check stays, because it guards upgrades. An
-// unused template is lifted before its first MachineSet exists, but only where there is no upgrade to
+// unused template skips it before its first MachineSet exists, but only where there is no upgrade to
 // guard.
-func lift(up, around []bool) bool {
+func skipsCheck(up, around []bool) bool {
 	if len(up) > 0 {
 		return !slices.Contains(up, true)
 	}
 	return !slices.Contains(around, true)
 }
 
-// annotate returns the template's annotations with the check lifted or restored, and whether that is a
+// annotate returns the template's annotations with the check skipped or restored, and whether that is a
 // change. It never removes an entry that a user wrote.
-func annotate(annotations map[string]string, lifted bool) (wanted map[string]string, changed bool) {
+func annotate(annotations map[string]string, skipped bool) (wanted map[string]string, changed bool) {
 	const skip = clusterv1.MachineSetSkipPreflightChecksAnnotation
-	_, ours := annotations[liftedAnnotation]
+	_, ours := annotations[skippedAnnotation]
 	checks := split(annotations[skip])
 	switch {
-	case lifted && !ours && !slices.Contains(checks, liftedCheck) && !slices.Contains(checks, string(clusterv1.MachineSetPreflightCheckAll)):
-		checks = append(checks, liftedCheck)
-	case !lifted && ours:
-		checks = slices.DeleteFunc(checks, func(check string) bool { return check == liftedCheck })
+	case skipped && !ours && !slices.Contains(checks, skippedCheck) && !slices.Contains(checks, string(clusterv1.MachineSetPreflightCheckAll)):
+		checks = append(checks, skippedCheck)
+	case !skipped && ours:
+		checks = slices.DeleteFunc(checks, func(check string) bool { return check == skippedCheck })
 	default:
 		return annotations, false
 	}
 	wanted = map[string]string{}
 	maps.Copy(wanted, annotations)
-	delete(wanted, liftedAnnotation)
+	delete(wanted, skippedAnnotation)
 	delete(wanted, skip)
-	if lifted {
-		wanted[liftedAnnotation] = liftedCheck
+	if skipped {
+		wanted[skippedAnnotation] = skippedCheck
 	}
 	if len(checks) > 0 {
 		wanted[skip] = strings.Join(checks, ",")

@@ -22,7 +22,7 @@ func TestLift(t *testing.T) {
 		"UnusedBesideBoth": {"it may be meant for an upgrade", nil, []bool{false, true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lift(tc.up, tc.around); got != tc.want {
+			if got := skipsCheck(tc.up, tc.around); got != tc.want {
 				t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
 			}
 		})
@@ -34,7 +34,7 @@ func TestAnnotate(t *testing.T) {
 		skip = "machineset.cluster.x-k8s.io/skip-preflight-checks"
 		ours = "nova.bootstrap.cluster.x-k8s.io/lifted-preflight-check"
 	)
-	lifted := map[string]string{skip: "ControlPlaneIsStable", ours: "ControlPlaneIsStable"}
+	skipped := map[string]string{skip: "ControlPlaneIsStable", ours: "ControlPlaneIsStable"}
 	users := map[string]string{skip: "KubernetesVersionSkew", "other": "x"}
 	both := map[string]string{skip: "KubernetesVersionSkew,ControlPlaneIsStable", ours: "ControlPlaneIsStable", "other": "x"}
 	own := map[string]string{skip: "ControlPlaneIsStable"}
@@ -46,12 +46,12 @@ func TestAnnotate(t *testing.T) {
 		want    map[string]string
 		changed bool
 	}{
-		"Lift":           {"no annotation was set", nil, true, lifted, true},
-		"LiftAgain":      {"it is lifted", lifted, true, lifted, false},
+		"Lift":           {"no annotation was set", nil, true, skipped, true},
+		"LiftAgain":      {"it is lifted", skipped, true, skipped, false},
 		"LiftBeside":     {"the user's checks stay", users, true, both, true},
 		"LiftUsersOwn":   {"the user lifted it: not ours", own, true, own, false},
 		"LiftUsersAll":   {"the user lifted all: not ours", all, true, all, false},
-		"PutBack":        {"ours goes", lifted, false, map[string]string{}, true},
+		"PutBack":        {"ours goes", skipped, false, map[string]string{}, true},
 		"PutBackBeside":  {"the user's checks stay", both, false, users, true},
 		"PutBackNothing": {"nothing was lifted", users, false, users, false},
 		"PutBackUsers":   {"the user's own stays", own, false, own, false},

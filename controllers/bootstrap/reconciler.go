@@ -44,9 +44,9 @@ type Reconciler struct {
 	// WatchFilterValue limits the NovaConfigs to those with this watch label. If not set, all
 	// NovaConfigs are reconciled.
 	WatchFilterValue string
-	// Tenants connects to the workload clusters whose CA key is not available here: their machines
-	// join with bootstrap tokens. If nil, no workload cluster is connected.
-	Tenants clustercache.ClusterCache
+	// WorkloadClusters connects to the workload clusters whose CA key is not available here: their
+	// machines join with bootstrap tokens. If nil, no workload cluster is connected.
+	WorkloadClusters clustercache.ClusterCache
 	// CredentialTTL is the validity of a machine's certificate, which is renewed after half of it. If
 	// 0, DefaultCredentialTTL is used.
 	CredentialTTL time.Duration
@@ -62,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, nil
 	}
 	if pool := poolOf(s.config.OwnerReferences); pool != "" {
-		return ctrl.Result{}, r.refusePool(ctx, s, pool)
+		return ctrl.Result{}, r.rejectPool(ctx, s, pool)
 	}
 	if err := r.findOwners(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -104,28 +104,28 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if err := r.findSecret(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	s.due = next(s.observed(time.Now()))
-	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.due)
-	if s.obstacle != nil {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil //nolint:nilerr // the condition reports the obstacle
+	s.action = next(s.observed(time.Now()))
+	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.action)
+	if s.blocked != nil {
+		return ctrl.Result{RequeueAfter: loop.Net}, nil //nolint:nilerr // the condition reports the cause
 	}
-	if s.due == write {
+	if s.action == write {
 		err := r.write(ctx, s)
-		if stop, stopped := errors.AsType[*obstacle](err); stopped {
+		if stop, stopped := errors.AsType[*blockedError](err); stopped {
 			// The user or another controller must act. Watches report when that has happened; the
 			// requeue covers events that they miss.
-			s.obstacle = stop
-			return ctrl.Result{RequeueAfter: cmp.Or(stop.again, loop.Net)}, nil
+			s.blocked = stop
+			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, loop.Net)}, nil
 		}
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if s.settled() {
-		if err := r.empty(ctx, s); err != nil {
+	if s.hasJoined() {
+		if err := r.removeData(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
-		return r.revoke(ctx, s)
+		return r.revokeToken(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
 }
@@ -133,8 +133,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 // write creates the data and stores it.
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
-		r.findControlPlane, r.refuseFormer, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readSurroundings,
-		r.issueCredentials, r.render, r.noteJoinBy, r.store,
+		r.findControlPlane, r.waitForFormerSecrets, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readPlatformData,
+		r.issueCredentials, r.render, r.recordJoinBy, r.store,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 func (r *Reconciler) render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
-		return &obstacle{reason: bootstrapv1.RenderingFailedReason, message: loop.Sentence(malformed)}
+		return &blockedError{reason: bootstrapv1.RenderingFailedReason, message: loop.Sentence(malformed)}
 	}
 	if err != nil {
 		return fmt.Errorf("rendering bootstrap data: %w", err)
@@ -51,20 +51,20 @@ func input(s *scope) bootstrap.Input {
 
 		PasswordHashes: s.passwordHashes,
 
-		PlatformData:   s.surroundings,
+		PlatformData:   s.platformData,
 		KubeVIP:        kubeVIP(s.controlPlane),
 		PKI:            s.pki,
 		Join:           s.join,
-		ClusterTimeout: patience(s),
+		ClusterTimeout: clusterTimeout(s),
 		Etcd:           localEtcd(s.controlPlane),
 		ExternalEtcd:   externalEtcd(s.controlPlane),
 		Restore:        s.restore,
 	}
 }
 
-// patience returns how long the machine may wait for its cluster. A waiting worker causes no harm, so
-// it waits until its credential expires.
-func patience(s *scope) time.Duration {
+// clusterTimeout returns how long the machine may wait for its cluster. A waiting worker causes no
+// harm, so it waits until its credential expires.
+func clusterTimeout(s *scope) time.Duration {
 	p := platform(s.config, s.controlPlane)
 	if s.mode == bootstrap.JoinWorker {
 		return max(s.lifetime, p.GetJoinTimeout())

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// renewRights is the name of the binding whose users may renew their kubelet's client certificate.
+	// renewBinding is the name of the binding whose users may renew their kubelet's client certificate.
 	// renewRole is the role that kube-controller-manager checks.
-	renewRights = "nova:renew"
-	renewRole   = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
+	renewBinding = "nova:renew"
+	renewRole    = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
 	// kubeadmRenewal is kubeadm's binding, which lets every node renew its certificate.
 	kubeadmRenewal = "kubeadm:node-autoapprove-certificate-rotation"
 )
@@ -78,11 +78,11 @@ func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) e
 	}
 	f.renewable = renewable(f.machines, pools.Items)
 	known, _ := r.renewals.get(key)
-	if known.replaced && slices.Equal(known.nodes, f.renewable) && time.Since(known.at) < granted {
+	if known.replaced && slices.Equal(known.nodes, f.renewable) && time.Since(known.at) < permissionsTTL {
 		return nil
 	}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: renewRights}}
-	_, err := controllerutil.CreateOrUpdate(ctx, f.tenant, binding, func() error {
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: renewBinding}}
+	_, err := controllerutil.CreateOrUpdate(ctx, f.workload, binding, func() error {
 		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: renewRole}
 		binding.Subjects = nil
 		for _, node := range f.renewable {
@@ -95,7 +95,7 @@ func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) e
 	}
 	// kubeadm init creates its binding after the API server's first response, so the deletion is
 	// repeated until it has found the binding.
-	err = f.tenant.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubeadmRenewal}})
+	err = f.workload.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubeadmRenewal}})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting kubeadm's binding for renewals: %w", err)
 	}

@@ -28,18 +28,18 @@ func (s *scope) report(err error) {
 }
 
 // available reports whether the data exists or was used.
-func (s *scope) available() bool { return s.secret != nil || s.due == publish }
+func (s *scope) available() bool { return s.secret != nil || s.action == publish }
 
 func (s *scope) condition(err error) metav1.Condition {
 	c := metav1.Condition{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionFalse}
 	switch {
 	case err != nil:
 		c.Reason, c.Message = bootstrapv1.InternalErrorReason, loop.Sentence(err)
-	case s.obstacle != nil:
-		c.Reason, c.Message = s.obstacle.reason, s.obstacle.message
-	case s.due == waitForInfrastructure:
+	case s.blocked != nil:
+		c.Reason, c.Message = s.blocked.reason, s.blocked.message
+	case s.action == waitForInfrastructure:
 		c.Reason, c.Message = bootstrapv1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
-	case s.due == waitForEndpoint:
+	case s.action == waitForEndpoint:
 		c.Reason, c.Message = bootstrapv1.WaitingForEndpointReason, "Waiting until the control plane endpoint of the Cluster is set"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, bootstrapv1.DataSecretAvailableReason
@@ -59,14 +59,14 @@ func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
 	switch {
 	case now.Status == metav1.ConditionTrue:
 		r.event(s, corev1.EventTypeNormal, "DataSecretCreated", "The bootstrap data is available")
-	case s.obstacle != nil && !s.obstacle.waiting, now.Reason == bootstrapv1.InternalErrorReason:
+	case s.blocked != nil && !s.blocked.waiting, now.Reason == bootstrapv1.InternalErrorReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
 }
 
 // event records one event. The note is never used as a format string: it contains text from users.
 func (r *Reconciler) event(s *scope, kind, reason, note string) {
-	doing := s.due
+	doing := s.action
 	if doing == "" {
 		doing = "Read"
 	}

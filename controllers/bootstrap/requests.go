@@ -28,32 +28,32 @@ import (
 )
 
 const (
-	// granted is how long the permissions for joining are assumed to exist after a check.
-	granted = 10 * time.Minute
-	// holdAgain is the delay until a pending request is judged again if no event triggers it.
-	holdAgain = 15 * time.Second
-	// noteAgain is the delay until requests are judged again after the cache was out of date.
-	noteAgain = time.Second
-	// passTimeout bounds one pass over the requests of a cluster. After a pass, the cluster rests for
+	// permissionsTTL is how long the permissions for joining are assumed to exist after a check.
+	permissionsTTL = 10 * time.Minute
+	// pendingRetry is the delay until a pending request is decided again if no event triggers it.
+	pendingRetry = 15 * time.Second
+	// staleCacheRetry is the delay until requests are decided again after the cache was out of date.
+	staleCacheRetry = time.Second
+	// passTimeout bounds one pass over the requests of a cluster. After a pass, the cluster pauses for
 	// restShare times the duration of the pass. So the cluster occupies at most a quarter of a worker,
 	// however slow its responses are and however many requests its nodes create.
-	passTimeout, restShare = 5 * time.Second, 3
-	// unservedAgain is the delay until a workload cluster that serves no certificate requests is read
-	// again: its API server must be changed first.
-	unservedAgain = time.Minute
+	passTimeout, pauseFactor = 5 * time.Second, 3
+	// apiUnavailableRetry is the delay until a workload cluster that serves no certificate requests is
+	// read again: its API server must be changed first.
+	apiUnavailableRetry = time.Minute
 )
 
-// RequestReconciler judges the certificate requests of nodes in workload clusters: the first client
-// certificate of a kubelet that joins, and serving certificates. It judges them for machines with a
-// NovaConfig and ignores all others. In clusters with a NovaControlPlane it also ends the renewals of
-// nodes without a Machine.
+// RequestReconciler approves or denies the certificate requests of nodes in workload clusters: the
+// first client certificate of a kubelet that joins, and serving certificates. It does so for machines
+// with a NovaConfig and ignores all others. In clusters with a NovaControlPlane it also ends the
+// renewals of nodes without a Machine.
 type RequestReconciler struct {
 	// Client reads through the cache. Defaults to the manager's client.
 	Client client.Client
 	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
-	// Tenants connects to the workload clusters.
-	Tenants clustercache.ClusterCache
+	// WorkloadClusters connects to the workload clusters.
+	WorkloadClusters clustercache.ClusterCache
 	// Fence leaves the requests of another management cluster alone.
 	Fence fence.Fence
 	// WatchFilterValue limits the Clusters to those with this watch label. If not set, all Clusters
@@ -64,37 +64,37 @@ type RequestReconciler struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	watcher clustercache.SourceWatcher[ctrl.Request]
-	// rests holds the end of each cluster's rest. after is the user after which the next pass over the
-	// requests of a cluster continues.
-	rests  memory[client.ObjectKey, time.Time]
-	after  memory[client.ObjectKey, string]
-	grants memory[client.ObjectKey, time.Time]
+	// pausedUntil holds the end of each cluster's pause. continueAfter is the user after which the
+	// next pass over the requests of a cluster continues.
+	pausedUntil        keyedState[client.ObjectKey, time.Time]
+	continueAfter      keyedState[client.ObjectKey, string]
+	permissionsWritten keyedState[client.ObjectKey, time.Time]
 	// renewals are the written lists of nodes that may renew their certificates.
-	renewals memory[client.ObjectKey, renewal]
-	// surveys are the addresses that were looked up for serving certificates.
-	surveys memory[client.ObjectKey, surveyed]
-	// told holds the pending requests for which an event was recorded.
-	told memory[types.UID, string]
+	renewals keyedState[client.ObjectKey, renewal]
+	// addressCache are the addresses that were looked up for serving certificates.
+	addressCache keyedState[client.ObjectKey, cachedAddresses]
+	// reported holds the pending requests for which an event was recorded.
+	reported keyedState[types.UID, string]
 	// open holds the requests of each workload cluster that were open in the last pass. A request that
-	// is no longer open may never have been judged: kubelets replace requests that are not approved,
+	// is no longer open may never have been decided: kubelets replace requests that are not approved,
 	// and the old ones are deleted.
-	open memory[client.ObjectKey, map[types.UID]struct{}]
-	// unserved holds the workload clusters for which an event reported that they serve no certificate
-	// requests.
-	unserved memory[client.ObjectKey, struct{}]
+	open keyedState[client.ObjectKey, map[types.UID]struct{}]
+	// apiUnavailable holds the workload clusters for which an event reported that they serve no
+	// certificate requests.
+	apiUnavailable keyedState[client.ObjectKey, struct{}]
 }
 
-// Reconcile judges the open requests of one workload cluster.
+// Reconcile approves or denies the open requests of one workload cluster.
 func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		r.grants.forget(req.NamespacedName)
+		r.permissionsWritten.forget(req.NamespacedName)
 		r.renewals.forget(req.NamespacedName)
-		r.surveys.forget(req.NamespacedName)
-		r.unserved.forget(req.NamespacedName)
-		r.rests.forget(req.NamespacedName)
-		r.after.forget(req.NamespacedName)
-		r.noteOpen(req.NamespacedName, nil)
+		r.addressCache.forget(req.NamespacedName)
+		r.apiUnavailable.forget(req.NamespacedName)
+		r.pausedUntil.forget(req.NamespacedName)
+		r.continueAfter.forget(req.NamespacedName)
+		r.setOpen(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(cluster, r.WatchFilterValue) || annotations.IsPaused(cluster, cluster) || !cluster.DeletionTimestamp.IsZero() {
@@ -107,68 +107,69 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := allowed(ctx, r.Client, r.Fence, cluster); err != nil {
 		if fence.IsOther(err) {
 			ctrl.LoggerFrom(ctx).V(2).Info("Ignoring certificate requests", "cause", err.Error())
-			return ctrl.Result{RequeueAfter: granted}, nil
+			return ctrl.Result{RequeueAfter: permissionsTTL}, nil
 		}
 		return ctrl.Result{}, err
 	}
-	until, _ := r.rests.get(req.NamespacedName)
+	until, _ := r.pausedUntil.get(req.NamespacedName)
 	// The clock is read once: at a second read the remaining time could be zero, and the request would
 	// wait for the next event.
 	if left := time.Until(until); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	began := time.Now()
-	result, err := r.judgeAll(ctx, facts)
-	r.rests.set(req.NamespacedName, time.Now().Add(restShare*time.Since(began)))
+	result, err := r.decideAll(ctx, facts)
+	r.pausedUntil.set(req.NamespacedName, time.Now().Add(pauseFactor*time.Since(began)))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		// A new connection to the workload cluster triggers the next reconcile.
-		r.grants.forget(req.NamespacedName)
+		r.permissionsWritten.forget(req.NamespacedName)
 		r.renewals.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if missing, is := errors.AsType[*unservedError](err); is {
-		r.announceUnserved(ctx, cluster, missing)
-		return ctrl.Result{RequeueAfter: unservedAgain}, nil
+	if missing, is := errors.AsType[*apiUnavailableError](err); is {
+		r.announceAPIUnavailable(ctx, cluster, missing)
+		return ctrl.Result{RequeueAfter: apiUnavailableRetry}, nil
 	}
 	if err == nil {
-		r.unserved.forget(req.NamespacedName)
+		r.apiUnavailable.forget(req.NamespacedName)
 	}
 	return result, err
 }
 
-// unservedError means that a workload cluster responds, but serves no certificate requests.
-type unservedError struct{ err error }
+// apiUnavailableError means that a workload cluster responds, but serves no certificate requests.
+type apiUnavailableError struct{ err error }
 
-func (e *unservedError) Error() string { return e.err.Error() }
+func (e *apiUnavailableError) Error() string { return e.err.Error() }
 
-func (e *unservedError) Unwrap() error { return e.err }
+func (e *apiUnavailableError) Unwrap() error { return e.err }
 
-// unserved distinguishes a workload cluster that does not serve requests from an unreachable one.
-func unserved(err error) bool {
+// isAPIUnavailable distinguishes a workload cluster that does not serve requests from an unreachable
+// one.
+func isAPIUnavailable(err error) bool {
 	var answer apierrors.APIStatus
 	return meta.IsNoMatchError(err) || errors.As(err, &answer)
 }
 
-// announceUnserved records once that no machine can join, because each machine waits for its
+// announceAPIUnavailable records once that no machine can join, because each machine waits for its
 // certificate.
-func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clusterv1.Cluster, missing *unservedError) {
+func (r *RequestReconciler) announceAPIUnavailable(ctx context.Context, cluster *clusterv1.Cluster, missing *apiUnavailableError) {
 	key := client.ObjectKeyFromObject(cluster)
-	if _, ok := r.unserved.get(key); ok {
+	if _, ok := r.apiUnavailable.get(key); ok {
 		return
 	}
-	r.unserved.set(key, struct{}{})
+	r.apiUnavailable.set(key, struct{}{})
 	ctrl.LoggerFrom(ctx).Error(missing, "The workload cluster does not serve CertificateSigningRequests")
 	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificatesAPIUnavailable", "Judge",
 		"No machine can join: the API server does not serve %s; check its argument runtime-config: %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
-// clusterFacts holds the data by which the requests of one cluster are judged.
+// clusterFacts holds the data by which the requests of one cluster are decided.
 type clusterFacts struct {
 	cluster *clusterv1.Cluster
 	// machines are all Machines of the cluster, and ours those with a NovaConfig.
 	machines, ours []*clusterv1.Machine
-	// tenant reads and writes in the workload cluster, without the cache.
-	tenant client.Client
+	// workload reads and writes in the workload cluster, without the cache.
+	workload client.Client
 	// renewable lists the nodes that may renew their certificates. It is nil if other controllers
 	// manage renewals.
 	renewable []string
@@ -192,21 +193,21 @@ func (r *RequestReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 	return f, nil
 }
 
-// judgeAll prepares a workload cluster and judges its open requests.
-func (r *RequestReconciler) judgeAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
+// decideAll prepares a workload cluster and decides its open requests.
+func (r *RequestReconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	cluster := client.ObjectKeyFromObject(f.cluster)
-	live, err := r.Tenants.GetUncachedClient(ctx, cluster)
+	live, err := r.WorkloadClusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	f.tenant = live
-	if at, ok := r.grants.get(cluster); !ok || time.Since(at) > granted {
-		if err := grant(ctx, live); err != nil {
+	f.workload = live
+	if at, ok := r.permissionsWritten.get(cluster); !ok || time.Since(at) > permissionsTTL {
+		if err := allowJoin(ctx, live); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.grants.set(cluster, time.Now())
+		r.permissionsWritten.set(cluster, time.Now())
 	}
 	if err := r.bindRenewals(ctx, f); err != nil {
 		return ctrl.Result{}, err
@@ -215,23 +216,23 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, f *clusterFacts) (ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	defer r.noteOpen(cluster, open)
-	after, _ := r.after.get(cluster)
+	defer r.setOpen(cluster, open)
+	after, _ := r.continueAfter.get(cluster)
 	picked, last := pick(open, after)
-	r.after.set(cluster, last)
-	result, err := r.judgeOpen(ctx, picked, f)
+	r.continueAfter.set(cluster, last)
+	result, err := r.decideOpen(ctx, picked, f)
 	switch {
 	case last != "":
-		result.RequeueAfter = min(result.RequeueAfter, noteAgain)
+		result.RequeueAfter = min(result.RequeueAfter, staleCacheRetry)
 	case len(picked) < len(open):
-		result.RequeueAfter = min(result.RequeueAfter, holdAgain)
+		result.RequeueAfter = min(result.RequeueAfter, pendingRetry)
 	}
 	return result, err
 }
 
-// noteOpen stores the open requests of a workload cluster, and drops the recorded events of requests
+// setOpen stores the open requests of a workload cluster, and drops the recorded events of requests
 // that are no longer open.
-func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
+func (r *RequestReconciler) setOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
 	now := make(map[types.UID]struct{}, len(open))
 	for _, csr := range open {
 		now[csr.UID] = struct{}{}
@@ -239,7 +240,7 @@ func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certifica
 	before, _ := r.open.get(cluster)
 	for uid := range before {
 		if _, still := now[uid]; !still {
-			r.told.forget(uid)
+			r.reported.forget(uid)
 		}
 	}
 	if len(now) == 0 {
@@ -249,25 +250,25 @@ func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certifica
 	r.open.set(cluster, now)
 }
 
-// judgeOpen judges the open requests of a workload cluster one by one.
-func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
-	result := ctrl.Result{RequeueAfter: granted}
+// decideOpen decides the open requests of a workload cluster one by one.
+func (r *RequestReconciler) decideOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
+	result := ctrl.Result{RequeueAfter: permissionsTTL}
 	var errs []error
 	for _, csr := range open {
-		verdict, machine, err := r.judge(ctx, csr, f)
+		decision, machine, err := r.decide(ctx, csr, f)
 		if apierrors.IsConflict(err) {
 			// The cache is out of date: another key may have been recorded a moment ago.
-			result.RequeueAfter = min(result.RequeueAfter, noteAgain)
+			result.RequeueAfter = min(result.RequeueAfter, staleCacheRetry)
 			continue
 		}
 		if err == nil {
-			err = r.settle(ctx, csr, f.tenant, verdict, machine)
+			err = r.writeDecision(ctx, csr, f.workload, decision, machine)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("deciding certificate request %s: %w", csr.Name, err))
 		}
-		if verdict.ruling == hold {
-			result.RequeueAfter = min(result.RequeueAfter, holdAgain)
+		if decision.action == hold {
+			result.RequeueAfter = min(result.RequeueAfter, pendingRetry)
 		}
 	}
 	return result, errors.Join(errs...)
@@ -275,13 +276,13 @@ func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv
 
 // requests returns the open requests of nodes.
 func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
-	tenant, err := r.Tenants.GetClient(ctx, cluster)
+	workloadClient, err := r.WorkloadClusters.GetClient(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
-	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); unserved(err) {
-		return nil, &unservedError{err: err}
+	if _, err := workloadClient.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); isAPIUnavailable(err) {
+		return nil, &apiUnavailableError{err: err}
 	} else if err != nil {
 		return nil, fmt.Errorf("discovering certificate requests: %w", err)
 	}
@@ -290,76 +291,76 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 	}
 	list := &certificatesv1.CertificateSigningRequestList{}
 	// The list is only read, and copying thousands of requests is expensive.
-	if err := tenant.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := workloadClient.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing certificate requests: %w", err)
 	}
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if slices.Contains(judgedSigners, csr.Spec.SignerName) && isOpen(csr) {
+		if slices.Contains(kubeletSigners, csr.Spec.SignerName) && isOpen(csr) {
 			open = append(open, csr)
 		}
 	}
 	return open, nil
 }
 
-// judge judges one request, and returns the machine that it concerns.
-func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (judgement, *clusterv1.Machine, error) {
-	asked := read(csr)
-	node := strings.TrimPrefix(asked.username, nodeUserPrefix)
+// decide decides one request, and returns the machine that it concerns.
+func (r *RequestReconciler) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (csrDecision, *clusterv1.Machine, error) {
+	parsed := read(csr)
+	node := strings.TrimPrefix(parsed.username, nodeUserPrefix)
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		m := machineOfNode(node, f.ours)
-		if !servesNode(asked, m) {
-			return judgement{ruling: ignore}, m, nil
+		if !servesNode(parsed, m) {
+			return csrDecision{action: ignore}, m, nil
 		}
 		net, err := r.network(ctx, f)
-		return judgeServing(asked, m, net, f.machines), m, err
+		return decideServing(parsed, m, net, f.machines), m, err
 	}
-	if node != asked.username {
+	if node != parsed.username {
 		m := machineOfNode(node, f.machines)
-		return judgeRenewal(asked, m, f.renewable), m, nil
+		return decideRenewal(parsed, m, f.renewable), m, nil
 	}
-	uid, ours, err := joinerOf(ctx, f.tenant, asked)
+	uid, ours, err := joinerOf(ctx, f.workload, parsed)
 	if err != nil || !ours {
-		return judgement{ruling: ignore}, nil, err
+		return csrDecision{action: ignore}, nil, err
 	}
 	machine, err := r.machineOfJoiner(ctx, uid, f.ours)
 	if err != nil {
-		return judgement{}, nil, err
+		return csrDecision{}, nil, err
 	}
 	if machine == nil {
-		return judgeJoin(asked, joiner{}), nil, nil
+		return decideJoin(parsed, joiner{}), nil, nil
 	}
-	verdict, err := r.judgeJoiner(ctx, asked, f.tenant, machine)
-	return verdict, machine, err
+	decision, err := r.decideJoiner(ctx, parsed, f.workload, machine)
+	return decision, machine, err
 }
 
-// judgeJoiner judges a request that was made with a machine's credential. The key is recorded before
+// decideJoiner decides a request that was made with a machine's credential. The key is recorded before
 // it is approved: no other key is approved later, whatever happens in between and however old the
 // cache is.
-func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tenant client.Client, machine *clusterv1.Machine) (judgement, error) {
-	err := tenant.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
+func (r *RequestReconciler) decideJoiner(ctx context.Context, parsed request, workloadClient client.Client, machine *clusterv1.Machine) (csrDecision, error) {
+	err := workloadClient.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
 	if client.IgnoreNotFound(err) != nil {
-		return judgement{}, fmt.Errorf("reading node: %w", err)
+		return csrDecision{}, fmt.Errorf("reading node: %w", err)
 	}
 	from := joiner{machine: machine, node: !apierrors.IsNotFound(err)}
 	config := &bootstrapv1.NovaConfig{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config); err != nil {
 		if apierrors.IsNotFound(err) {
-			return held("The NovaConfig of Machine %s does not exist", machine.Name), nil
+			return pending("The NovaConfig of Machine %s does not exist", machine.Name), nil
 		}
-		return judgement{}, fmt.Errorf("reading NovaConfig: %w", err)
+		return csrDecision{}, fmt.Errorf("reading NovaConfig: %w", err)
 	}
 	from.certified = config.Annotations[bootstrapv1.CertifiedKeyAnnotation]
-	verdict := judgeJoin(asked, from)
-	if verdict.ruling != approve || from.certified != "" {
-		return verdict, nil
+	decision := decideJoin(parsed, from)
+	if decision.action != approve || from.certified != "" {
+		return decision, nil
 	}
-	noted := config.DeepCopy()
-	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, bootstrapv1.CertifiedKeyAnnotation, asked.keyHash())
-	if err := r.Client.Patch(ctx, noted, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
-		return judgement{}, fmt.Errorf("recording key: %w", err)
+	updated := config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, bootstrapv1.CertifiedKeyAnnotation, parsed.keyHash())
+	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
+		return csrDecision{}, fmt.Errorf("recording key: %w", err)
 	}
-	return verdict, nil
+	return decision, nil
 }
 
 // machineOfJoiner returns the machine that a credential belongs to. If the machine was moved after it
@@ -386,25 +387,25 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 	return nil, nil //nolint:nilnil // the credential is of no machine
 }
 
-// settle writes a judgement to the request and records an event.
-func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, tenant client.Client,
-	j judgement, machine *clusterv1.Machine,
+// writeDecision writes a decision to the request and records an event.
+func (r *RequestReconciler) writeDecision(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, workloadClient client.Client,
+	j csrDecision, machine *clusterv1.Machine,
 ) error {
-	if j.ruling == ignore {
+	if j.action == ignore {
 		return nil
 	}
-	if j.ruling != hold {
+	if j.action != hold {
 		condition := certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "NovaMachine", Message: j.why,
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "NovaMachine", Message: j.reason,
 			LastUpdateTime: metav1.Now(),
 		}
-		if j.ruling == deny {
+		if j.action == deny {
 			condition.Type = certificatesv1.CertificateDenied
 		}
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = append(judged.Status.Conditions, condition)
 		// It uses a patch, because the cache does not keep the whole object.
-		err := tenant.SubResource("approval").Patch(ctx, judged, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
+		err := workloadClient.SubResource("approval").Patch(ctx, judged, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return nil // another approver was faster, and the watch reports it
 		}
@@ -416,29 +417,29 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 	return nil
 }
 
-// announce records an event for a judgement. A pending request gets one event per reason.
-func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) {
+// announce records an event for a decision. A pending request gets one event per reason.
+func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j csrDecision, machine *clusterv1.Machine) {
 	kind := kindOf(csr)
-	if why, ok := r.told.get(csr.UID); ok && j.ruling == hold && why == j.why {
+	if why, ok := r.reported.get(csr.UID); ok && j.action == hold && why == j.reason {
 		return
 	}
-	if j.ruling == hold {
-		r.told.set(csr.UID, j.why)
+	if j.action == hold {
+		r.reported.set(csr.UID, j.reason)
 	} else {
-		r.told.forget(csr.UID)
+		r.reported.forget(csr.UID)
 	}
-	judged.WithLabelValues(kind, strings.ToLower(string(j.ruling))).Inc()
-	ctrl.LoggerFrom(ctx).Info("Decided certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.ruling, "reason", j.why)
+	decisions.WithLabelValues(kind, strings.ToLower(string(j.action))).Inc()
+	ctrl.LoggerFrom(ctx).Info("Decided certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.action, "reason", j.reason)
 	if machine == nil {
 		return
 	}
-	switch j.ruling {
+	switch j.action {
 	case deny:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateDenied", string(deny), "Denied the certificate request %s: %s", csr.Name, j.why)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateDenied", string(deny), "Denied the certificate request %s: %s", csr.Name, j.reason)
 	case hold:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificatePending", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.why)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificatePending", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.reason)
 	default:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.why)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.reason)
 	}
 }
 

@@ -129,13 +129,13 @@ func ask(ctx context.Context, c client.Client, signer, node string, usage certif
 		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 	}}
 	Eventually(func() error { return c.Create(ctx, csr.DeepCopy()) }).Should(Succeed())
-	// The request is created again to get its name: the first one is judged in the same way.
+	// The request is created again to get its name: the first one is decided in the same way.
 	Expect(c.Create(ctx, csr)).To(Succeed())
 	return csr
 }
 
-// ruling polls the decision about a request: Approved, Denied or an empty string.
-func ruling(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
+// csrAction polls the decision about a request: Approved, Denied or an empty string.
+func csrAction(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
 	return func() (string, error) {
 		now := &certificatesv1.CertificateSigningRequest{}
 		if err := api.Client.Get(ctx, client.ObjectKeyFromObject(csr), now); err != nil || len(now.Status.Conditions) == 0 {
@@ -145,12 +145,12 @@ func ruling(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) 
 	}
 }
 
-// judged polls the decisions about a series of requests.
-func judged(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) func(Gomega) string {
+// decisions polls the decisions about a series of requests.
+func decisions(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) func(Gomega) string {
 	return func(g Gomega) string {
 		csr := ask(ctx, c, signer, node, usage, dns...)
-		g.Eventually(ruling(ctx, csr)).WithTimeout(5 * time.Second).ShouldNot(BeEmpty())
-		now, err := ruling(ctx, csr)()
+		g.Eventually(csrAction(ctx, csr)).WithTimeout(5 * time.Second).ShouldNot(BeEmpty())
+		now, err := csrAction(ctx, csr)()
 		g.Expect(err).NotTo(HaveOccurred())
 		return now
 	}
@@ -173,22 +173,22 @@ var _ = Describe("Certificate requests of nodes", func() {
 		own := as("nova:machine:"+string(machine.UID), group)
 
 		By("requesting a certificate for another machine's node")
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 
 		By("requesting with a credential that belongs to no machine")
 		stranger := as("nova:machine:ffffffff-0000-0000-0000-000000000000", group)
-		Eventually(ruling(ctx, ask(ctx, stranger, join, "w-1", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, stranger, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential belongs to no Machine of this cluster"))
 
 		By("requesting a certificate for its own node")
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
-		Eventually(ruling(ctx, first)).Should(HavePrefix("Approved"))
+		Eventually(csrAction(ctx, first)).Should(HavePrefix("Approved"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal CertificateApproved"))
 
 		By("requesting with another key, as a thief of the credential would")
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
 		By("requesting with another key after Kubernetes has deleted the request, as it does after an hour")
@@ -200,13 +200,13 @@ var _ = Describe("Certificate requests of nodes", func() {
 			}
 		}
 		Expect(apierrors.IsNotFound(api.Client.Get(ctx, client.ObjectKeyFromObject(first), first))).To(BeTrue())
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
 		By("requesting after the machine has joined")
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
 		// The reconciler sees the node a moment later.
-		Eventually(judged(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)).WithPolling(200 * time.Millisecond).
+		Eventually(decisions(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)).WithPolling(200 * time.Millisecond).
 			Should(Equal("Denied: Machine w-1 has joined already, and its credential is valid only once"))
 
 		By("requesting more usages than joining needs")
@@ -228,14 +228,14 @@ var _ = Describe("Certificate requests of nodes", func() {
 		b.cluster(ctx, "blue")
 		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
 		own := as("nova:machine:"+string(machine.UID), group)
-		// They cannot be judged yet.
+		// They cannot be decided yet.
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		second := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		b.connect(ctx, "blue")
 		var rulings []string
 		for _, csr := range []*certificatesv1.CertificateSigningRequest{first, second} {
-			Eventually(ruling(ctx, csr)).ShouldNot(BeEmpty())
-			now, err := ruling(ctx, csr)()
+			Eventually(csrAction(ctx, csr)).ShouldNot(BeEmpty())
+			now, err := csrAction(ctx, csr)()
 			Expect(err).NotTo(HaveOccurred())
 			rulings = append(rulings, now)
 		}
@@ -260,9 +260,9 @@ var _ = Describe("Certificate requests of nodes", func() {
 		Expect(err).NotTo(HaveOccurred())
 		expectOwnCertificate(ctx, b, cluster, refreshed, joiner)
 		b.connect(ctx, "blue")
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
 	It("cannot be decided if the API server does not serve them, which is reported once", func(ctx SpecContext) {
@@ -274,22 +274,22 @@ var _ = Describe("Certificate requests of nodes", func() {
 		b.connectTo(ctx, "blue", partial.URL, partial.ca)
 		Eventually(b.events(ctx, "blue")).Should(ContainElement("Warning CertificatesAPIUnavailable"))
 		By("not repeating the discovery")
-		asked := partial.refused.Load()
+		parsed := partial.refused.Load()
 		touch := func() {
 			before := cluster.DeepCopy()
 			cluster.Annotations = map[string]string{"example.com/touched": time.Now().String()}
 			Expect(b.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 		}
-		Consistently(partial.refused.Load).Should(BeNumerically("<=", asked+1))
+		Consistently(partial.refused.Load).Should(BeNumerically("<=", parsed+1))
 		touch()
-		Eventually(partial.refused.Load).Should(BeNumerically(">", asked))
+		Eventually(partial.refused.Load).Should(BeNumerically(">", parsed))
 		Expect(b.events(ctx, "blue")()).To(HaveExactElements("Warning CertificatesAPIUnavailable"))
 
 		By("serving them later")
 		partial.whole.Store(true)
 		touch()
 		own := as("nova:machine:"+string(machine.UID), group)
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
 	It("are ignored for machines of other providers", func(ctx SpecContext) {
@@ -301,8 +301,8 @@ var _ = Describe("Certificate requests of nodes", func() {
 		jane := as("jane", "system:masters")
 		csr := ask(ctx, jane, join, "w-1", certificatesv1.UsageClientAuth)
 		foreign := ask(ctx, jane, serving, "other", certificatesv1.UsageServerAuth, "other")
-		Consistently(ruling(ctx, csr)).WithTimeout(2 * time.Second).Should(BeEmpty())
-		Expect(ruling(ctx, foreign)()).To(BeEmpty())
+		Consistently(csrAction(ctx, csr)).WithTimeout(2 * time.Second).Should(BeEmpty())
+		Expect(csrAction(ctx, foreign)()).To(BeEmpty())
 	})
 
 	It("are approved for a kubelet's serving certificate if its names belong to the machine", func(ctx SpecContext) {
@@ -318,14 +318,14 @@ var _ = Describe("Certificate requests of nodes", func() {
 		b.connect(ctx, "blue")
 		node := as("system:node:w-1", "system:nodes")
 
-		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
+		Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
 			Should(Equal(`Denied: "kubernetes" is not a name of Machine w-1`))
-		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
+		Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
 		b.patchMachine(ctx, machine, func() {
 			machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"}
 			machine.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalDNS, Address: "w-1.corp"}}
 		})
-		Eventually(judged(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1.corp")).WithPolling(200 * time.Millisecond).
+		Eventually(decisions(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1.corp")).WithPolling(200 * time.Millisecond).
 			Should(HavePrefix("Approved"))
 	})
 
@@ -366,10 +366,10 @@ var _ = Describe("Certificate requests of nodes", func() {
 		Expect(b.Delete(ctx, gone)).To(Succeed())
 		Eventually(renewing).Should(ConsistOf("system:node:w-1"))
 		thief := as("system:node:w-2", "system:nodes")
-		Eventually(ruling(ctx, ask(ctx, thief, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(csrAction(ctx, ask(ctx, thief, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: Node w-2 belongs to no Machine of this cluster"))
 		living := ask(ctx, as("system:node:w-1", "system:nodes"), join, "w-1", certificatesv1.UsageClientAuth)
-		Consistently(ruling(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
+		Consistently(csrAction(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
 	})
 
 	It("are denied for a kubelet's serving certificate if its names belong to others", func(ctx SpecContext) {
@@ -402,7 +402,7 @@ var _ = Describe("Certificate requests of nodes", func() {
 			"10.0.0.7":          "Denied: 10.0.0.7 is an address of node " + orphan.Name + ", which belongs to no Machine",
 			"10.0.0.5":          "Approved: All names and addresses belong to Machine w-1",
 		} {
-			Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
+			Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
 		}
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 	})

@@ -29,11 +29,11 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	if restore.Name == "" {
 		return nil
 	}
-	waiting := &obstacle{
-		waiting: true,
-		again:   untold,
-		reason:  bootstrapv1.WaitingForControlPlaneReason,
-		message: fmt.Sprintf("Waiting for the snapshot of NovaEtcdRestore %s", restore.Name),
+	waiting := &blockedError{
+		waiting:      true,
+		requeueAfter: initLockRetry,
+		reason:       bootstrapv1.WaitingForControlPlaneReason,
+		message:      fmt.Sprintf("Waiting for the snapshot of NovaEtcdRestore %s", restore.Name),
 	}
 	if restore.Machine != s.machine.Name {
 		return waiting

@@ -70,7 +70,7 @@ func TestReadRestore(t *testing.T) {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 			}
 			err := (&Reconciler{Client: c, APIReader: c}).readRestore(t.Context(), s)
-			_, waits := errors.AsType[*obstacle](err)
+			_, waits := errors.AsType[*blockedError](err)
 			if err != nil && !waits {
 				t.Fatal(err)
 			}

@@ -23,13 +23,13 @@ type scope struct {
 
 	// secret is the current bootstrap data. It is nil if there is none.
 	secret *corev1.Secret
-	due    due
+	action dataAction
 
 	// controlPlane is nil with another control plane provider.
 	controlPlane *controlplanev1.NovaControlPlane
 	mode         bootstrap.Mode
 	spec         bootstrapv1.NodeConfigSpec
-	surroundings bootstrap.PlatformData
+	platformData bootstrap.PlatformData
 	// passwordHashes are the hashes of the spec's users, by user name.
 	passwordHashes map[string]string
 	pki            []bootstrap.File
@@ -46,30 +46,30 @@ type scope struct {
 	restoreExpires time.Time
 	data           []byte
 
-	// obstacle is the cause that a user or another controller must remove first.
-	obstacle *obstacle
+	// blocked is the cause that a user or another controller must remove first.
+	blocked *blockedError
 	// refreshed means that the data was replaced by data with a newer certificate.
 	refreshed bool
 }
 
-// obstacle ends a reconcile until a user or another controller acts.
-type obstacle struct {
+// blockedError ends a reconcile until a user or another controller acts.
+type blockedError struct {
 	reason, message string
-	// waiting means that the obstacle is a normal part of a cluster's life.
+	// waiting means that the cause is a normal part of a cluster's life.
 	waiting bool
-	// again is the delay until the next reconcile. 0 means that a watch triggers it.
-	again time.Duration
+	// requeueAfter is the delay until the next reconcile. 0 means that a watch triggers it.
+	requeueAfter time.Duration
 }
 
 // Error implements error.
-func (o *obstacle) Error() string { return o.message }
+func (o *blockedError) Error() string { return o.message }
 
 func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
 
 func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.machine) }
 
-// settled reports whether the machine has joined. Its data is not used any more.
-func (s *scope) settled() bool { return s.machine.Status.NodeRef.IsDefined() }
+// hasJoined reports whether the machine has joined. Its data is not used any more.
+func (s *scope) hasJoined() bool { return s.machine.Status.NodeRef.IsDefined() }
 
 // joiner returns the UID for which the machine's credential was issued. It stays the same when a move
 // changes the Machine's UID.
@@ -84,7 +84,7 @@ func (s *scope) joiner() types.UID {
 func (s *scope) observed(now time.Time) observed {
 	o := observed{
 		stored:         s.secret != nil,
-		settled:        s.settled(),
+		joined:         s.hasJoined(),
 		infrastructure: ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false),
 		endpoint:       s.cluster.Spec.ControlPlaneEndpoint.IsValid(),
 	}
@@ -107,7 +107,7 @@ func (s *scope) refreshTime() (at time.Time, expires bool) {
 // untilRefresh returns the time until the data is rendered again, or 0 if it never is.
 func (s *scope) untilRefresh(now time.Time) time.Duration {
 	at, expires := s.refreshTime()
-	if !expires || s.settled() {
+	if !expires || s.hasJoined() {
 		return 0
 	}
 	return max(at.Sub(now), time.Second)

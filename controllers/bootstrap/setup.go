@@ -37,7 +37,7 @@ const (
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.complete(mgr)
+	r.setDefaults(mgr)
 	if err := indexContent(ctx, mgr); err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("novaconfig").
 		For(&bootstrapv1.NovaConfig{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(fromMachine), builder.WithPredicates(machineMoved())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(clusterMoved())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(fromMachine), builder.WithPredicates(machineChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, &bootstrapv1.NovaConfigList{})),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind(content, metadata("Secret"), handler.TypedEnqueueRequestsFromMapFunc(r.fromSecret))).
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(r)
 }
 
-func (r *Reconciler) complete(mgr ctrl.Manager) {
+func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
 	}
@@ -151,7 +151,7 @@ func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
 // fromSecret returns the NovaConfigs that reference the Secret, own it, or wait for the certificates
 // in it.
 func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
-	requests := append(r.naming(ctx, secretIndex, o), r.fromPlatform(ctx, o, platformSecrets)...)
+	requests := append(r.referencing(ctx, secretIndex, o), r.fromPlatform(ctx, o, platformSecrets)...)
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "NovaConfig" {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: owner.Name}})
 	}
@@ -162,7 +162,7 @@ func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMeta
 }
 
 func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
-	return append(r.naming(ctx, configMapIndex, o), r.fromPlatform(ctx, o, platformConfigMaps)...)
+	return append(r.referencing(ctx, configMapIndex, o), r.fromPlatform(ctx, o, platformConfigMaps)...)
 }
 
 // fromPlatform returns the NovaConfigs of the clusters whose NovaControlPlane references the object in
@@ -183,7 +183,7 @@ func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMe
 	return requests
 }
 
-func (r *Reconciler) naming(ctx context.Context, index string, o client.Object) []reconcile.Request {
+func (r *Reconciler) referencing(ctx context.Context, index string, o client.Object) []reconcile.Request {
 	return r.list(ctx, o.GetNamespace(), client.MatchingFields{index: o.GetName()})
 }
 
@@ -195,8 +195,8 @@ func (r *Reconciler) list(ctx context.Context, namespace string, option client.L
 	return loop.Requests(found)
 }
 
-// machineMoved passes the changes of a Machine that change its need for data.
-func machineMoved() predicate.Predicate {
+// machineChanged passes the changes of a Machine that change its need for data.
+func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
 		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
@@ -207,8 +207,8 @@ func machineMoved() predicate.Predicate {
 	}}
 }
 
-// clusterMoved passes the changes of a Cluster that NovaConfigs wait for.
-func clusterMoved() predicate.Predicate {
+// clusterChanged passes the changes of a Cluster that NovaConfigs wait for.
+func clusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
 		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)

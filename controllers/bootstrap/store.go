@@ -108,9 +108,9 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 // usedNote replaces the data once the machine has joined.
 const usedNote = "The machine has joined with this bootstrap data, so it was removed.\n"
 
-// empty removes the data of a machine that has joined from its Secret. The Secret stays: the Machine
-// references it, and its annotations record how the machine became a node.
-func (r *Reconciler) empty(ctx context.Context, s *scope) error {
+// removeData removes the data of a machine that has joined from its Secret. The Secret stays: the
+// Machine references it, and its annotations record how the machine became a node.
+func (r *Reconciler) removeData(ctx context.Context, s *scope) error {
 	if s.secret == nil || string(s.secret.Data[dataKey]) == usedNote {
 		return nil
 	}

@@ -95,11 +95,11 @@ func (b *bed) run(ttl time.Duration) {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
-	tenants, err := bootstrap.SetupTenants(ctx, mgr, "test", mgr.GetClient(), bootstrap.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
+	workloadClusters, err := bootstrap.SetupWorkloadClusters(ctx, mgr, "test", mgr.GetClient(), bootstrap.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
 	Expect(err).NotTo(HaveOccurred())
-	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, Tenants: tenants, Fence: b.fence}
+	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, WorkloadClusters: workloadClusters, Fence: b.fence}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())
-	Expect((&bootstrap.RequestReconciler{Tenants: tenants, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
+	Expect((&bootstrap.RequestReconciler{WorkloadClusters: workloadClusters, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&bootstrap.TemplateReconciler{}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
@@ -107,7 +107,7 @@ func (b *bed) run(ttl time.Duration) {
 		cancel()
 		// The cache of workload clusters outlives a manager and blocks the shutdown of their API
 		// server.
-		if c, ok := tenants.(interface{ Shutdown() }); ok {
+		if c, ok := workloadClusters.(interface{ Shutdown() }); ok {
 			c.Shutdown()
 		}
 		Eventually(stopped).WithTimeout(time.Minute).Should(Receive(BeNil()))

@@ -24,7 +24,7 @@ import (
 )
 
 // TemplateReconciler allows workers to boot while their control plane is initialized for the first
-// time: it lifts the one preflight check of MachineSets that blocks them, and restores it once the
+// time: it skips the one preflight check of MachineSets that blocks them, and restores it once the
 // control plane is initialized.
 type TemplateReconciler struct {
 	// Client reads through the cache and writes. Defaults to the manager's client.
@@ -45,11 +45,11 @@ func (r *TemplateReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manage
 		WithOptions(loop.Options(options)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.fromCluster), builder.WithPredicates(controlPlaneMoved())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.fromCluster), builder.WithPredicates(controlPlaneChanged())).
 		Complete(r)
 }
 
-// Reconcile lifts the check for one template or restores it.
+// Reconcile skips the check for one template or restores it.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	template := &bootstrapv1.NovaConfigTemplate{}
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
@@ -69,7 +69,7 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	var up, around []bool
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
-		been, err := r.beenUp(ctx, cluster)
+		been, err := r.wasInitialized(ctx, cluster)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -81,7 +81,7 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	// The template of a ClusterClass is not used for machines directly: it is copied, with its
 	// annotations, into the templates that are.
 	base := util.HasOwner(template.OwnerReferences, clusterv1.GroupVersion.String(), []string{"ClusterClass"})
-	wanted, changed := annotate(template.Annotations, !base && lift(up, around))
+	wanted, changed := annotate(template.Annotations, !base && skipsCheck(up, around))
 	if !changed {
 		return ctrl.Result{}, nil
 	}
@@ -117,9 +117,9 @@ func (r *TemplateReconciler) users(ctx context.Context, template *bootstrapv1.No
 	return names, nil
 }
 
-// beenUp reports whether the cluster's control plane has ever been initialized. A move drops the
-// status, but keeps the init lock.
-func (r *TemplateReconciler) beenUp(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+// wasInitialized reports whether the cluster's control plane has ever been initialized. A move drops
+// the status, but keeps the init lock.
+func (r *TemplateReconciler) wasInitialized(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
 		return true, nil
 	}
@@ -168,8 +168,8 @@ func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) [
 	return loop.Requests(found)
 }
 
-// controlPlaneMoved passes Clusters that are created, deleted or initialized.
-func controlPlaneMoved() predicate.Predicate {
+// controlPlaneChanged passes Clusters that are created, deleted or initialized.
+func controlPlaneChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
 		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)

@@ -43,7 +43,7 @@ const (
 // provider may publish the certificate alone, or only the kubeconfig. It returns nil if there is
 // neither.
 func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
-	if s.controlPlane != nil || r.Tenants == nil {
+	if s.controlPlane != nil || r.WorkloadClusters == nil {
 		return nil, nil
 	}
 	published := &corev1.Secret{}
@@ -61,10 +61,10 @@ func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	}
 	config, err := workload.RESTConfig(published.Data[secret.KubeconfigDataName])
 	if err != nil {
-		return nil, &obstacle{
-			again:   time.Minute,
-			reason:  bootstrapv1.WaitingForAPIServerReason,
-			message: "Secret " + key.Name + " cannot be used: " + err.Error(),
+		return nil, &blockedError{
+			requeueAfter: time.Minute,
+			reason:       bootstrapv1.WaitingForAPIServerReason,
+			message:      "Secret " + key.Name + " cannot be used: " + err.Error(),
 		}
 	}
 	return certificates(config.CAData), nil
@@ -81,23 +81,23 @@ func certificates(pem []byte) []byte {
 // issueToken issues the machine's own bootstrap token, or extends its existing token: the data stays
 // as it is then, also on a machine that has booted.
 func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error {
-	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
+	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return &obstacle{
-			waiting: true,
-			again:   connectRetry,
-			reason:  bootstrapv1.WaitingForAPIServerReason,
-			message: "Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token",
+		return &blockedError{
+			waiting:      true,
+			requeueAfter: connectRetry,
+			reason:       bootstrapv1.WaitingForAPIServerReason,
+			message:      "Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token",
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
 	}
-	token, err := r.prolong(ctx, s, tenant)
+	token, err := r.extendToken(ctx, s, workloadClient)
 	if err == nil && token == nil {
 		token, err = newToken(s)
 		if err == nil {
-			err = tenant.Create(ctx, token)
+			err = workloadClient.Create(ctx, token)
 		}
 	}
 	if err != nil {
@@ -108,14 +108,14 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 	return nil
 }
 
-// prolong extends the machine's token, if it still exists.
-func (r *Reconciler) prolong(ctx context.Context, s *scope, tenant client.Client) (*corev1.Secret, error) {
+// extendToken extends the machine's token, if it still exists.
+func (r *Reconciler) extendToken(ctx context.Context, s *scope, workloadClient client.Client) (*corev1.Secret, error) {
 	id := storedToken(s.secret)
 	if id == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	token := &corev1.Secret{}
-	err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
+	err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
 	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.joiner()) {
 		return nil, nil //nolint:nilnil // it expired, or is somebody else's
 	}
@@ -123,17 +123,17 @@ func (r *Reconciler) prolong(ctx context.Context, s *scope, tenant client.Client
 		return nil, err
 	}
 	token.Data["expiration"] = expiration()
-	return token, tenant.Update(ctx, token)
+	return token, workloadClient.Update(ctx, token)
 }
 
 func expiration() []byte { return []byte(time.Now().Add(tokenTTL).UTC().Format(time.RFC3339)) }
 
 func newToken(s *scope) (*corev1.Secret, error) {
-	id, err := letters(6)
+	id, err := randomLetters(6)
 	if err != nil {
 		return nil, err
 	}
-	key, err := letters(16)
+	key, err := randomLetters(16)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func newToken(s *scope) (*corev1.Secret, error) {
 	}, nil
 }
 
-// letters returns random letters and digits.
-func letters(n int) (string, error) {
+// randomLetters returns random letters and digits.
+func randomLetters(n int) (string, error) {
 	out := make([]byte, n)
 	for i := range out {
 		at, err := rand.Int(rand.Reader, big.NewInt(int64(len(tokenLetters))))
@@ -173,13 +173,13 @@ func storedToken(data *corev1.Secret) string {
 	return data.Annotations[tokenAnnotation]
 }
 
-// revoke deletes the token of a machine that has joined from the workload cluster.
-func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) {
+// revokeToken deletes the token of a machine that has joined from the workload cluster.
+func (r *Reconciler) revokeToken(ctx context.Context, s *scope) (ctrl.Result, error) {
 	id := storedToken(s.secret)
-	if id == "" || r.Tenants == nil {
+	if id == "" || r.WorkloadClusters == nil {
 		return ctrl.Result{}, nil
 	}
-	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
+	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{RequeueAfter: loop.Net}, nil // the token also expires by itself
 	}
@@ -187,7 +187,7 @@ func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) 
 		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)
 	}
 	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}}
-	if err := tenant.Delete(ctx, token); client.IgnoreNotFound(err) != nil {
+	if err := workloadClient.Delete(ctx, token); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting bootstrap token: %w", err)
 	}
 	done := s.secret.DeepCopy()

@@ -15,7 +15,7 @@ import (
 
 var _ = Describe("The user of nova-bootstrap in a workload cluster", func() {
 	It("has the permissions that the manager uses and no others", func(ctx SpecContext) {
-		tenant, err := client.New(managerUser, client.Options{Scheme: api.Scheme})
+		workloadClient, err := client.New(managerUser, client.Options{Scheme: api.Scheme})
 		Expect(err).NotTo(HaveOccurred())
 
 		b := newBed(ctx)
@@ -26,22 +26,22 @@ var _ = Describe("The user of nova-bootstrap in a workload cluster", func() {
 		}
 		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, kubeadm))).To(Succeed())
 		r := &bootstrap.RequestReconciler{Client: api.Client}
-		Eventually(func() error { return r.Prepare(ctx, cluster, tenant) }).Should(Succeed())
+		Eventually(func() error { return r.Prepare(ctx, cluster, workloadClient) }).Should(Succeed())
 		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 
 		By("deciding requests")
 		csr := ask(ctx, as("nova:machine:x", "system:bootstrappers:nova"), certificatesv1.KubeAPIServerClientKubeletSignerName, "x", certificatesv1.UsageClientAuth)
-		Expect(tenant.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
+		Expect(workloadClient.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
 			{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test"},
 		}
-		Expect(tenant.SubResource("approval").Patch(ctx, judged, client.MergeFrom(csr))).To(Succeed())
-		Expect(tenant.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		Expect(tenant.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
-		Expect(tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
-		Expect(tenant.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
-		Expect(tenant.Create(ctx, &rbacv1.ClusterRoleBinding{
+		Expect(workloadClient.SubResource("approval").Patch(ctx, judged, client.MergeFrom(csr))).To(Succeed())
+		Expect(workloadClient.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Expect(workloadClient.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
+		Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
+		Expect(workloadClient.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "more"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: bootstrap.NewUser(nil).Name}},

@@ -218,7 +218,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		createPooled(ctx, rig, v4, v6)
 		open(v4, v6)
-		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameConflictReason, ContainSubstring("is not this machine's")))
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameConflictReason, ContainSubstring("does not belong to this machine")))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())

@@ -23,8 +23,8 @@ var (
 	servingUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
 )
 
-// asks returns a request as a kubelet sends it.
-func asks(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, change func(*x509.CertificateRequest)) request {
+// kubeletRequest returns a request as a kubelet sends it.
+func kubeletRequest(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, change func(*x509.CertificateRequest)) request {
 	t.Helper()
 	return read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		Username: user, Groups: []string{"system:nodes", "system:authenticated"}, Usages: usages, Request: newRequest(t, node, change),
@@ -61,45 +61,45 @@ func aMachine(name string, change ...func(*clusterv1.Machine)) *clusterv1.Machin
 	return m
 }
 
-func TestJudgeJoin(t *testing.T) {
+func TestDecideJoin(t *testing.T) {
 	joined := func(m *clusterv1.Machine) { m.Status.NodeRef.Name = m.Name }
 	going := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.Now()) }
-	good := asks(t, "nova:machine:1", "w-1", joinUsages, nil)
-	other := asks(t, "nova:machine:1", "w-1", joinUsages, nil)
+	good := kubeletRequest(t, "nova:machine:1", "w-1", joinUsages, nil)
+	other := kubeletRequest(t, "nova:machine:1", "w-1", joinUsages, nil)
 	broken := good
-	broken.asked = nil
+	broken.parsed = nil
 	for name, tc := range map[string]struct {
-		asked request
-		from  joiner
-		want  ruling
-		why   string
+		csr  request
+		from joiner
+		want csrAction
+		why  string
 	}{
 		"Own":          {good, joiner{machine: aMachine("w-1")}, approve, "First client certificate of Machine w-1"},
-		"RSA":          {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, approve, ""},
+		"RSA":          {kubeletRequest(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, approve, ""},
 		"SameKeyAgain": {good, joiner{machine: aMachine("w-1"), certified: good.keyHash()}, approve, ""},
 		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: other.keyHash()}, deny, "another key"},
 		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: "x"}, deny, "another key"},
 		"Nobodys":      {good, joiner{}, deny, "belongs to no Machine"},
-		"OtherNode":    {asks(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "valid only for node w-1"},
+		"OtherNode":    {kubeletRequest(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "valid only for node w-1"},
 		"Joined":       {good, joiner{machine: aMachine("w-1", joined)}, deny, "has joined already"},
 		"NodeIsThere":  {good, joiner{machine: aMachine("w-1"), node: true}, deny, "has joined already"},
 		"Going":        {good, joiner{machine: aMachine("w-1", going)}, hold, "is being deleted"},
 		"Broken":       {broken, joiner{machine: aMachine("w-1")}, deny, "not a PKCS #10 certificate request"},
-		"Admin": {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) {
+		"Admin": {kubeletRequest(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{"system:nodes", "system:masters"}
 		}), joiner{machine: aMachine("w-1")}, deny, "only for node w-1"},
-		"Server": {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, deny, "client authentication only"},
-		"Names":  {asks(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), joiner{machine: aMachine("w-1")}, deny, "must not have DNS names"},
+		"Server": {kubeletRequest(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, deny, "client authentication only"},
+		"Names":  {kubeletRequest(t, "u", "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), joiner{machine: aMachine("w-1")}, deny, "must not have DNS names"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judgeJoin(tc.asked, tc.from); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
-				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			if got := decideJoin(tc.csr, tc.from); got.action != tc.want || !strings.Contains(got.reason, tc.why) {
+				t.Errorf("decided %q, want %s because of %q", got, tc.want, tc.why)
 			}
 		})
 	}
 }
 
-func TestJudgeServing(t *testing.T) {
+func TestDecideServing(t *testing.T) {
 	names := func(dns []string, ips ...string) func(*x509.CertificateRequest) {
 		return func(r *x509.CertificateRequest) {
 			r.DNSNames = dns
@@ -109,32 +109,32 @@ func TestJudgeServing(t *testing.T) {
 		}
 	}
 	const user = "system:node:w-1"
-	stranger := asks(t, user, "w-1", servingUsages, names([]string{"w-1"}))
+	stranger := kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"}))
 	stranger.groups = []string{"system:authenticated"}
 	for name, tc := range map[string]struct {
-		asked   request
+		csr     request
 		machine *clusterv1.Machine
-		want    ruling
+		want    csrAction
 		why     string
 	}{
-		"Own":          {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "w-1.corp"}, "10.0.0.5", "fd00::5")), aMachine("w-1"), approve, ""},
-		"OtherAddress": {asks(t, user, "w-1", servingUsages, names([]string{"w-1"}, "10.0.0.5", "10.0.0.6")), aMachine("w-1"), hold, "10.0.0.6 is not an address that Machine w-1 has reported"},
-		"OtherName":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1", "kubernetes.default.svc"}, "10.0.0.5")), aMachine("w-1"), deny, `"kubernetes.default.svc" is not a name of Machine w-1`},
-		"Wildcard":     {asks(t, user, "w-1", servingUsages, names([]string{"*.corp"})), aMachine("w-1"), deny, "not a name"},
-		"Nothing":      {asks(t, user, "w-1", servingUsages, nil), aMachine("w-1"), deny, "at least one"},
-		"OtherNode":    {asks(t, user, "w-2", servingUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "for another node"},
-		"Client":       {asks(t, user, "w-1", joinUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "server authentication only"},
-		"Mail":         {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) { r.DNSNames, r.EmailAddresses = []string{"w-1"}, []string{"a@b"} }), aMachine("w-1"), deny, "no URIs"},
-		"URI": {asks(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) {
+		"Own":          {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1", "w-1.corp"}, "10.0.0.5", "fd00::5")), aMachine("w-1"), approve, ""},
+		"OtherAddress": {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"}, "10.0.0.5", "10.0.0.6")), aMachine("w-1"), hold, "10.0.0.6 is not an address that Machine w-1 has reported"},
+		"OtherName":    {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1", "kubernetes.default.svc"}, "10.0.0.5")), aMachine("w-1"), deny, `"kubernetes.default.svc" is not a name of Machine w-1`},
+		"Wildcard":     {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"*.corp"})), aMachine("w-1"), deny, "not a name"},
+		"Nothing":      {kubeletRequest(t, user, "w-1", servingUsages, nil), aMachine("w-1"), deny, "at least one"},
+		"OtherNode":    {kubeletRequest(t, user, "w-2", servingUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "for another node"},
+		"Client":       {kubeletRequest(t, user, "w-1", joinUsages, names([]string{"w-1"})), aMachine("w-1"), deny, "server authentication only"},
+		"Mail":         {kubeletRequest(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) { r.DNSNames, r.EmailAddresses = []string{"w-1"}, []string{"a@b"} }), aMachine("w-1"), deny, "no URIs"},
+		"URI": {kubeletRequest(t, user, "w-1", servingUsages, func(r *x509.CertificateRequest) {
 			r.DNSNames, r.URIs = []string{"w-1"}, []*url.URL{{Scheme: "spiffe", Host: "x"}}
 		}), aMachine("w-1"), deny, "no URIs"},
-		"NoMachine":    {asks(t, user, "w-1", servingUsages, names([]string{"w-1"})), nil, ignore, ""},
+		"NoMachine":    {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"})), nil, ignore, ""},
 		"NoNode":       {stranger, aMachine("w-1"), ignore, ""},
-		"SomebodyElse": {asks(t, "jane", "w-1", servingUsages, names([]string{"w-1"})), aMachine("w-1"), ignore, ""},
+		"SomebodyElse": {kubeletRequest(t, "jane", "w-1", servingUsages, names([]string{"w-1"})), aMachine("w-1"), ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judgeServing(tc.asked, tc.machine, network{}, nil); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
-				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			if got := decideServing(tc.csr, tc.machine, network{}, nil); got.action != tc.want || !strings.Contains(got.reason, tc.why) {
+				t.Errorf("decided %q, want %s because of %q", got, tc.want, tc.why)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestJudgeServing(t *testing.T) {
 
 // A worker may report false addresses, so no address of other machines or Services is certified for
 // it, in no spelling.
-func TestJudgeServingAddresses(t *testing.T) {
+func TestDecideServingAddresses(t *testing.T) {
 	machine := func(name string, controlPlane bool, addresses ...string) *clusterv1.Machine {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if controlPlane {
@@ -176,7 +176,7 @@ func TestJudgeServingAddresses(t *testing.T) {
 		machine *clusterv1.Machine
 		network network
 		san     string
-		want    ruling
+		want    csrAction
 		why     string
 	}{
 		"ClaimedByControlPlane": {worker, known, "10.0.0.5", deny, "is an address of Machine cp-1"},
@@ -210,7 +210,7 @@ func TestJudgeServingAddresses(t *testing.T) {
 		"ControlPlanePeer":     {peer, known, "10.0.0.2", hold, "reported by Machine cp-2 and by Machine cp-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := asks(t, "system:node:"+tc.machine.Name, tc.machine.Name, servingUsages, func(r *x509.CertificateRequest) {
+			parsed := kubeletRequest(t, "system:node:"+tc.machine.Name, tc.machine.Name, servingUsages, func(r *x509.CertificateRequest) {
 				text, isName := strings.CutPrefix(tc.san, "dns:")
 				if ip := net.ParseIP(text); ip != nil && !isName {
 					r.IPAddresses = []net.IP{ip}
@@ -218,24 +218,24 @@ func TestJudgeServingAddresses(t *testing.T) {
 					r.DNSNames = []string{text}
 				}
 			})
-			if got := judgeServing(asked, tc.machine, tc.network, machines); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
-				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			if got := decideServing(parsed, tc.machine, tc.network, machines); got.action != tc.want || !strings.Contains(got.reason, tc.why) {
+				t.Errorf("decided %q, want %s because of %q", got, tc.want, tc.why)
 			}
 		})
 	}
 }
 
-func TestJudgeRenewal(t *testing.T) {
+func TestDecideRenewal(t *testing.T) {
 	const user = "system:node:w-1"
-	good := asks(t, user, "w-1", joinUsages, nil)
+	good := kubeletRequest(t, user, "w-1", joinUsages, nil)
 	stranger := good
 	stranger.groups = []string{"system:authenticated"}
 	going := aMachine("w-1", func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.Now()) })
 	for name, tc := range map[string]struct {
-		asked     request
+		csr       request
 		machine   *clusterv1.Machine
 		renewable []string
-		want      ruling
+		want      csrAction
 		why       string
 	}{
 		"Living":        {good, aMachine("w-1"), []string{"w-1"}, ignore, ""},
@@ -243,14 +243,14 @@ func TestJudgeRenewal(t *testing.T) {
 		"Going":         {good, going, []string{}, hold, "Machine w-1 is being deleted"},
 		"OfMachinePool": {good, nil, []string{"w-1"}, ignore, ""},
 		"NotOurs":       {good, nil, nil, ignore, ""},
-		"OtherNode":     {asks(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "for another node"},
-		"Server":        {asks(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "client authentication only"},
-		"Names":         {asks(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "must not have DNS names"},
+		"OtherNode":     {kubeletRequest(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "for another node"},
+		"Server":        {kubeletRequest(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "client authentication only"},
+		"Names":         {kubeletRequest(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "must not have DNS names"},
 		"NoNode":        {stranger, nil, []string{}, ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judgeRenewal(tc.asked, tc.machine, tc.renewable); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
-				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			if got := decideRenewal(tc.csr, tc.machine, tc.renewable); got.action != tc.want || !strings.Contains(got.reason, tc.why) {
+				t.Errorf("decided %q, want %s because of %q", got, tc.want, tc.why)
 			}
 		})
 	}

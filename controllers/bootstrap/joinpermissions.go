@@ -10,8 +10,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// joinRights is the name of the role and binding that allow machines to join.
-const joinRights = "nova:join"
+// joinRole is the name of the role and binding that allow machines to join.
+const joinRole = "nova:join"
 
 // joinRules are the permissions of a machine that has not joined yet.
 func joinRules() []rbacv1.PolicyRule {
@@ -29,13 +29,13 @@ func joinSystemRules() []rbacv1.PolicyRule {
 	}}
 }
 
-// grant allows machines to join a workload cluster: before it has joined, a machine may request a
+// allowJoin allows machines to join a workload cluster: before it has joined, a machine may request a
 // certificate and read the objects that kubeadm reads. kubeadm grants the same to its own group, whose
-// requests are approved for any node; the requests of our group are judged. Changes by others are
+// requests are approved for any node; the requests of our group are checked. Changes by others are
 // reverted.
-func grant(ctx context.Context, tenant client.Client) error {
+func allowJoin(ctx context.Context, workloadClient client.Client) error {
 	machines := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: joinGroup}
-	_, err := workload.Permissions{Cluster: joinRules(), System: joinSystemRules()}.WriteFor(ctx, joinRights, machines, tenant)
+	_, err := workload.Permissions{Cluster: joinRules(), System: joinSystemRules()}.WriteFor(ctx, joinRole, machines, workloadClient)
 	if err != nil {
 		return fmt.Errorf("allowing machines to join: %w", err)
 	}

@@ -12,10 +12,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// refuseFormer waits while the cluster's certificates still belong to a former cluster of the same
-// name. The garbage collector deletes them a little later; a machine that booted with them would never
-// join.
-func (r *Reconciler) refuseFormer(ctx context.Context, s *scope) error {
+// waitForFormerSecrets waits while the cluster's certificates still belong to a former cluster of the
+// same name. The garbage collector deletes them a little later; a machine that booted with them would
+// never join.
+func (r *Reconciler) waitForFormerSecrets(ctx context.Context, s *scope) error {
 	if s.controlPlane == nil {
 		return nil
 	}
@@ -25,8 +25,8 @@ func (r *Reconciler) refuseFormer(ctx context.Context, s *scope) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if err == nil && s.formers(found.OwnerReferences) {
-		return &obstacle{
+	if err == nil && s.ownedByFormer(found.OwnerReferences) {
+		return &blockedError{
 			waiting: true,
 			reason:  bootstrapv1.WaitingForCertificatesReason,
 			message: fmt.Sprintf("Waiting for the certificates of a former cluster in Secret %s to be deleted with it", name),
@@ -35,9 +35,9 @@ func (r *Reconciler) refuseFormer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// formers reports whether an owner has the name of the cluster's control plane or of the Cluster, but
-// is another object.
-func (s *scope) formers(owners []metav1.OwnerReference) bool {
+// ownedByFormer reports whether an owner has the name of the cluster's control plane or of the
+// Cluster, but is another object.
+func (s *scope) ownedByFormer(owners []metav1.OwnerReference) bool {
 	for _, owner := range owners {
 		switch {
 		case owner.Kind == "NovaControlPlane" && owner.UID != s.controlPlane.UID,

@@ -12,17 +12,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// readSurroundings reads the Secrets and ConfigMaps in the cluster's namespace that the platform
+// readPlatformData reads the Secrets and ConfigMaps in the cluster's namespace that the platform
 // settings reference.
-func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
+func (r *Reconciler) readPlatformData(ctx context.Context, s *scope) error {
 	p := platform(s.config, s.controlPlane)
 	for _, authority := range []struct {
 		by   string
 		from bootstrapv1.FileSource
 		into *[]byte
 	}{
-		{"platform.proxy.trustedCAFrom", p.Proxy.TrustedCAFrom, &s.surroundings.ProxyCA},
-		{"platform.mirrorTrustedCAFrom", p.MirrorTrustedCAFrom, &s.surroundings.MirrorCA},
+		{"platform.proxy.trustedCAFrom", p.Proxy.TrustedCAFrom, &s.platformData.ProxyCA},
+		{"platform.mirrorTrustedCAFrom", p.MirrorTrustedCAFrom, &s.platformData.MirrorCA},
 	} {
 		if isZero(authority.from) {
 			continue
@@ -33,20 +33,20 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 		}
 		*authority.into = content
 	}
-	for _, login := range []struct {
+	for _, credentials := range []struct {
 		by     string
 		ref    bootstrapv1.SecretReference
 		tokens bool
 		into   *bootstrap.ServerCredentials
 	}{
-		{"platform.proxy.credentialsSecretRef", p.Proxy.CredentialsSecretRef, false, &s.surroundings.ProxyCredentials},
-		{"platform.mirrorCredentialsSecretRef", p.MirrorCredentialsSecretRef, true, &s.surroundings.MirrorCredentials},
+		{"platform.proxy.credentialsSecretRef", p.Proxy.CredentialsSecretRef, false, &s.platformData.ProxyCredentials},
+		{"platform.mirrorCredentialsSecretRef", p.MirrorCredentialsSecretRef, true, &s.platformData.MirrorCredentials},
 	} {
-		if login.ref.Name == "" {
+		if credentials.ref.Name == "" {
 			continue
 		}
 		var err error
-		if *login.into, err = r.readLogin(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: login.ref.Name}, login.by, login.tokens); err != nil {
+		if *credentials.into, err = r.readLogin(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: credentials.ref.Name}, credentials.by, credentials.tokens); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		return bootstrap.ServerCredentials{}, &obstacle{
+		return bootstrap.ServerCredentials{}, &blockedError{
 			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("Secret %s, which %s names, does not exist", key.Name, by),
 		}
@@ -67,23 +67,23 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 		return bootstrap.ServerCredentials{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
 	if private(secret) {
-		return bootstrap.ServerCredentials{}, refusePrivate(secret, by)
+		return bootstrap.ServerCredentials{}, rejectPrivate(secret, by)
 	}
-	login := bootstrap.ServerCredentials{
+	credentials := bootstrap.ServerCredentials{
 		Username: string(secret.Data[bootstrapv1.LoginUsernameKey]),
 		Password: string(secret.Data[bootstrapv1.LoginPasswordKey]),
 	}
 	if tokens {
-		login.Token = string(secret.Data[bootstrapv1.LoginTokenKey])
+		credentials.Token = string(secret.Data[bootstrapv1.LoginTokenKey])
 	}
-	if login.Token != "" || login.Username != "" && login.Password != "" {
-		return login, nil
+	if credentials.Token != "" || credentials.Username != "" && credentials.Password != "" {
+		return credentials, nil
 	}
 	keys := "username and password"
 	if tokens {
 		keys = "token, or username and password"
 	}
-	return bootstrap.ServerCredentials{}, &obstacle{
+	return bootstrap.ServerCredentials{}, &blockedError{
 		reason:  bootstrapv1.SourceNotFoundReason,
 		message: fmt.Sprintf("Secret %s, which %s names, lacks %s", key.Name, by, keys),
 	}

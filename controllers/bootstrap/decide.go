@@ -21,39 +21,41 @@ const (
 	nodesGroup     = "system:nodes"
 )
 
-// ruling is the decision about a certificate request.
-type ruling string
+// csrAction is the action for a certificate request.
+type csrAction string
 
 const (
 	// ignore leaves the request to another approver.
-	ignore ruling = "Ignore"
+	ignore csrAction = "Ignore"
 	// hold leaves the request pending, because it may turn out to be correct later.
-	hold ruling = "Hold"
+	hold csrAction = "Hold"
 	// approve approves the request.
-	approve ruling = "Approve"
+	approve csrAction = "Approve"
 	// deny denies the request permanently.
-	deny ruling = "Deny"
+	deny csrAction = "Deny"
 )
 
-// judgement is a ruling with its reason for the user.
-type judgement struct {
-	ruling ruling
-	why    string
+// csrDecision is a action with its reason for the user.
+type csrDecision struct {
+	action csrAction
+	reason string
 }
 
-func denied(format string, args ...any) judgement {
-	return judgement{deny, fmt.Sprintf(format, args...)}
+func denied(format string, args ...any) csrDecision {
+	return csrDecision{deny, fmt.Sprintf(format, args...)}
 }
 
-func held(format string, args ...any) judgement { return judgement{hold, fmt.Sprintf(format, args...)} }
+func pending(format string, args ...any) csrDecision {
+	return csrDecision{hold, fmt.Sprintf(format, args...)}
+}
 
 // request is a certificate request of a node.
 type request struct {
 	username string
 	groups   []string
 	usages   []certificatesv1.KeyUsage
-	// asked is nil if it cannot be parsed.
-	asked *x509.CertificateRequest
+	// parsed is nil if it cannot be parsed.
+	parsed *x509.CertificateRequest
 }
 
 // read parses a certificate request.
@@ -63,30 +65,30 @@ func read(csr *certificatesv1.CertificateSigningRequest) request {
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
 		return r
 	}
-	if asked, err := x509.ParseCertificateRequest(block.Bytes); err == nil && asked.CheckSignature() == nil {
-		r.asked = asked
+	if parsed, err := x509.ParseCertificateRequest(block.Bytes); err == nil && parsed.CheckSignature() == nil {
+		r.parsed = parsed
 	}
 	return r
 }
 
 // names returns the names and addresses in the requested certificate.
 func (r request) names() (dns []string, ips []netip.Addr, others bool) {
-	for _, ip := range r.asked.IPAddresses {
+	for _, ip := range r.parsed.IPAddresses {
 		addr, ok := netip.AddrFromSlice(ip)
 		others = others || !ok
 		ips = append(ips, addr.Unmap())
 	}
-	return r.asked.DNSNames, ips, others || len(r.asked.EmailAddresses) > 0 || len(r.asked.URIs) > 0
+	return r.parsed.DNSNames, ips, others || len(r.parsed.EmailAddresses) > 0 || len(r.parsed.URIs) > 0
 }
 
 // keyHash returns the hash that identifies the requested public key.
 func (r request) keyHash() string {
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(r.asked.RawSubjectPublicKeyInfo))
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(r.parsed.RawSubjectPublicKeyInfo))
 }
 
 // isFor reports whether the subject is exactly the node.
 func (r request) isFor(node string) bool {
-	return r.asked.Subject.CommonName == nodeUserPrefix+node && slices.Equal(r.asked.Subject.Organization, []string{nodesGroup})
+	return r.parsed.Subject.CommonName == nodeUserPrefix+node && slices.Equal(r.parsed.Subject.Organization, []string{nodesGroup})
 }
 
 // uses reports whether the requested key usages are exactly the wanted usage. Kubelets request key
@@ -111,13 +113,13 @@ type joiner struct {
 	certified string
 }
 
-// judgeJoin judges a request for a kubelet's first client certificate. A machine's credential is valid
-// for its own node, once: a copy of the credential is useless after the machine has joined.
-func judgeJoin(r request, from joiner) judgement {
+// decideJoin decides a request for a kubelet's first client certificate. A machine's credential is
+// valid for its own node, once: a copy of the credential is useless after the machine has joined.
+func decideJoin(r request, from joiner) csrDecision {
 	switch m := from.machine; {
 	case m == nil:
 		return denied("The credential belongs to no Machine of this cluster")
-	case r.asked == nil:
+	case r.parsed == nil:
 		return denied("The request is not a PKCS #10 certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(m.Name):
 		return denied("The credential of Machine %s is valid only for node %s", m.Name, m.Name)
@@ -128,11 +130,11 @@ func judgeJoin(r request, from joiner) judgement {
 	case m.Status.NodeRef.IsDefined() || from.node:
 		return denied("Machine %s has joined already, and its credential is valid only once", m.Name)
 	case !m.DeletionTimestamp.IsZero():
-		return held("Machine %s is being deleted", m.Name)
+		return pending("Machine %s is being deleted", m.Name)
 	case from.certified != "" && from.certified != r.keyHash():
 		return denied("A certificate for another key of Machine %s was approved before", m.Name)
 	}
-	return judgement{approve, "First client certificate of Machine " + from.machine.Name + "'s node"}
+	return csrDecision{approve, "First client certificate of Machine " + from.machine.Name + "'s node"}
 }
 
 func hasNames(r request) bool {
@@ -140,36 +142,36 @@ func hasNames(r request) bool {
 	return len(dns) > 0 || len(ips) > 0 || others
 }
 
-// judgeRenewal judges a request for the next client certificate of a kubelet that has joined.
+// decideRenewal decides a request for the next client certificate of a kubelet that has joined.
 // renewable lists the nodes whose renewals kube-controller-manager approves. It is nil if all are
 // approved.
-func judgeRenewal(r request, m *clusterv1.Machine, renewable []string) judgement {
+func decideRenewal(r request, m *clusterv1.Machine, renewable []string) csrDecision {
 	node := strings.TrimPrefix(r.username, nodeUserPrefix)
 	switch {
 	case node == r.username || !slices.Contains(r.groups, nodesGroup) || renewable == nil:
-		return judgement{ruling: ignore}
-	case r.asked == nil:
+		return csrDecision{action: ignore}
+	case r.parsed == nil:
 		return denied("The request is not a PKCS #10 certificate request")
 	case !r.isFor(node):
 		return denied("Node %s requests a certificate for another node", node)
 	case !r.uses(certificatesv1.UsageClientAuth) || hasNames(r):
 		return denied("A node's client certificate must be for client authentication only and must not have DNS names, addresses or URIs")
 	case slices.Contains(renewable, node):
-		return judgement{ruling: ignore} // kube-controller-manager approves it
+		return csrDecision{action: ignore} // kube-controller-manager approves it
 	case m == nil:
 		return denied("Node %s belongs to no Machine of this cluster", node)
 	}
-	return held("Machine %s is being deleted", m.Name)
+	return pending("Machine %s is being deleted", m.Name)
 }
 
-// judgeServing judges a request for a kubelet's serving certificate. The certificate may contain only
+// decideServing decides a request for a kubelet's serving certificate. The certificate may contain only
 // the machine's own names and addresses, and no address of other parts of the cluster.
-func judgeServing(r request, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
+func decideServing(r request, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) csrDecision {
 	node := strings.TrimPrefix(r.username, nodeUserPrefix)
 	switch {
 	case !servesNode(r, m):
-		return judgement{ruling: ignore}
-	case r.asked == nil:
+		return csrDecision{action: ignore}
+	case r.parsed == nil:
 		return denied("The request is not a PKCS #10 certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(node):
 		return denied("Node %s requests a certificate for another node", node)
@@ -186,7 +188,7 @@ func judgeServing(r request, m *clusterv1.Machine, net network, machines []*clus
 			return denied("%q is not a name of Machine %s", name, m.Name)
 		}
 	}
-	return judgeAddresses(ips, m, net, machines)
+	return decideAddresses(ips, m, net, machines)
 }
 
 // servesNode reports whether the request was made by the node of a machine.
@@ -194,25 +196,25 @@ func servesNode(r request, m *clusterv1.Machine) bool {
 	return m != nil && strings.HasPrefix(r.username, nodeUserPrefix) && slices.Contains(r.groups, nodesGroup)
 }
 
-// judgeAddresses judges the addresses of a serving certificate. A denial takes precedence over a
+// decideAddresses decides the addresses of a serving certificate. A denial takes precedence over a
 // reason to wait.
-func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
-	verdict := judgement{approve, "All names and addresses belong to Machine " + m.Name}
+func decideAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) csrDecision {
+	decision := csrDecision{approve, "All names and addresses belong to Machine " + m.Name}
 	for _, ip := range ips {
-		refusal := net.refusal(ip, m, machines)
+		forAddress := net.decideAddress(ip, m, machines)
 		switch {
-		case refusal.ruling == deny:
-			return refusal
-		case refusal.ruling == hold:
-			verdict = refusal
+		case forAddress.action == deny:
+			return forAddress
+		case forAddress.action == hold:
+			decision = forAddress
 		case !slices.Contains(addressesOf(m), ip):
 			// The hypervisor may report the address later.
-			verdict = held("%s is not an address that Machine %s has reported", ip, m.Name)
-		case net.unresolved != "" && verdict.ruling == approve && !util.IsControlPlaneMachine(m):
-			verdict = held("%s", net.unresolved)
+			decision = pending("%s is not an address that Machine %s has reported", ip, m.Name)
+		case net.unresolved != "" && decision.action == approve && !util.IsControlPlaneMachine(m):
+			decision = pending("%s", net.unresolved)
 		}
 	}
-	return verdict
+	return decision
 }
 
 // ownNames returns the DNS names of a machine, without addresses.

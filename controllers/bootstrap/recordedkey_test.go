@@ -34,7 +34,7 @@ func joinRequest(t *testing.T, name, machine string) *certificatesv1.Certificate
 
 // At most one key of a machine is approved, however old the cache is and whatever the result of the
 // approval was.
-func TestJudgeOpenApprovesOneKey(t *testing.T) {
+func TestDecideOpenApprovesOneKey(t *testing.T) {
 	const approved, denied = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied
 	for name, tc := range map[string]struct {
 		reason string
@@ -43,33 +43,33 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 		late, gone bool
 		// noted is the key that was certified earlier.
 		noted string
-		// fails is the error of writing the first judgement.
+		// fails is the error of writing the first decision.
 		fails error
 		again time.Duration
 		want  map[string]certificatesv1.RequestConditionType
 	}{
 		"BothOpen": {
-			reason: "the second is decided with the result of the first", again: granted,
+			reason: "the second is decided with the result of the first", again: permissionsTTL,
 			want: map[string]certificatesv1.RequestConditionType{"first": approved, "second": denied},
 		},
 		"Before": {
-			reason: "the request of the key may have been deleted long ago", noted: "sha256:00", again: granted,
+			reason: "the request of the key may have been deleted long ago", noted: "sha256:00", again: permissionsTTL,
 			want: map[string]certificatesv1.RequestConditionType{"first": denied, "second": denied},
 		},
 		"LateCache": {
-			reason: "the second waits for the cache", late: true, again: noteAgain,
+			reason: "the second waits for the cache", late: true, again: staleCacheRetry,
 			want: map[string]certificatesv1.RequestConditionType{"first": approved},
 		},
 		"Unsure": {
-			reason: "the first may have been approved anyway", fails: errors.New("timeout"), again: granted,
+			reason: "the first may have been approved anyway", fails: errors.New("timeout"), again: permissionsTTL,
 			want: map[string]certificatesv1.RequestConditionType{"second": denied},
 		},
-		"NoConfig": {reason: "the key cannot be recorded", gone: true, again: holdAgain},
+		"NoConfig": {reason: "the key cannot be recorded", gone: true, again: pendingRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			open := []*certificatesv1.CertificateSigningRequest{joinRequest(t, "first", "w-1"), joinRequest(t, "second", "w-1")}
 			writes, ruled := 0, map[string]certificatesv1.RequestConditionType(nil)
-			tenant := clientfake.NewClientBuilder().WithObjects(open[0].DeepCopy(), open[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+			workloadClient := clientfake.NewClientBuilder().WithObjects(open[0].DeepCopy(), open[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 					if writes++; writes == 1 && tc.fails != nil {
 						return tc.fails
@@ -84,7 +84,7 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 			machine := aMachine("w-1")
 			machine.UID, machine.Namespace, machine.Spec.Bootstrap.ConfigRef.Name = "w-1", "ns", "w-1"
 			r := &RequestReconciler{Recorder: events.NewFakeRecorder(10), Client: noting(t, tc.noted, tc.late, tc.gone)}
-			result, err := r.judgeOpen(t.Context(), open, &clusterFacts{tenant: tenant, ours: []*clusterv1.Machine{machine}})
+			result, err := r.decideOpen(t.Context(), open, &clusterFacts{workload: workloadClient, ours: []*clusterv1.Machine{machine}})
 			if !errors.Is(err, tc.fails) || result.RequeueAfter != tc.again {
 				t.Errorf("%s: err = %v, again after %s, want %s", tc.reason, err, result.RequeueAfter, tc.again)
 			}

@@ -63,16 +63,16 @@ func TestForgetsHeldRequests(t *testing.T) {
 	blue, cluster, machine := blueWithMachine()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
-	tenant := clientfake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()
+	workloadClient := clientfake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()
 	recorder := events.NewFakeRecorder(100)
 	r := &RequestReconciler{
 		Client:   clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
-		Recorder: recorder, Tenants: clustercache.NewFakeClusterCache(tenant, blue, "novaconfig-requests"),
+		Recorder: recorder, WorkloadClusters: clustercache.NewFakeClusterCache(workloadClient, blue, "novaconfig-requests"),
 	}
 	reconcile := func(told int) {
 		t.Helper()
 		// A pass is followed by a rest, which this test skips.
-		r.rests.forget(blue)
+		r.pausedUntil.forget(blue)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
@@ -82,13 +82,13 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 	known := func(want int) {
 		t.Helper()
-		if got := len(r.told.known); got != want {
+		if got := len(r.reported.known); got != want {
 			t.Errorf("%d requests are remembered, want %d", got, want)
 		}
 	}
 	for i, name := range []string{"first", "second", "third"} {
 		csr := heldRequest(t, name)
-		if err := tenant.Create(t.Context(), csr); err != nil {
+		if err := workloadClient.Create(t.Context(), csr); err != nil {
 			t.Fatal(err)
 		}
 		reconcile(i + 1)
@@ -97,7 +97,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 		if name == "third" {
 			break
 		}
-		if err := tenant.Delete(t.Context(), csr); err != nil {
+		if err := workloadClient.Delete(t.Context(), csr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,18 +123,18 @@ func TestRestEnds(t *testing.T) {
 	blue, cluster, machine := blueWithMachine()
 	judged := errors.New("a pass was made")
 	r := &RequestReconciler{
-		Client:  clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
-		Tenants: &unreachable{err: judged},
+		Client:           clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
+		WorkloadClusters: &unreachable{err: judged},
 	}
 	for range 3000 {
 		// The rest ends at about the time of the check.
 		began := time.Now()
-		r.rests.set(blue, began.Add(time.Second))
+		r.pausedUntil.set(blue, began.Add(time.Second))
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
-		r.rests.set(blue, time.Now().Add(took))
+		r.pausedUntil.set(blue, time.Now().Add(took))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue})
 		if !errors.Is(err, judged) && result.RequeueAfter <= 0 {
 			t.Fatalf("the cluster is not requeued: %v, %v", result, err)

@@ -32,16 +32,16 @@ import (
 // wait for it.
 const connectRetry = 3 * time.Second
 
-// SetupTenants adds a cluster cache to mgr. It connects as user and caches only the certificate
-// requests of a workload cluster.
-func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, user *workload.User, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
+// SetupWorkloadClusters adds a cluster cache to mgr. It connects as user and caches only the
+// certificate requests of a workload cluster.
+func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, user *workload.User, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
 	return connections.Setup(ctx, mgr, clustercache.Options{
 		SecretClient:     workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novaconfig")),
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		// The transform is not set by object: a cache that names a kind cannot be created if the API
 		// server does not serve that kind. A field selector would select one signer, but two are
-		// judged.
+		// decided.
 		Cache: clustercache.CacheOptions{DefaultTransform: keepRequest},
 	}, options, connectRetry)
 }
@@ -64,7 +64,7 @@ func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(loop.Options(options)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(machineNamed())).
-		WatchesRawSource(r.Tenants.GetClusterSource(name, own)).
+		WatchesRawSource(r.WorkloadClusters.GetClusterSource(name, own)).
 		Build(r)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager
 
 // watch adds a watch for certificate requests. The cluster cache adds it only once per connection.
 func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey) error {
-	err := r.Tenants.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
+	err := r.WorkloadClusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name: "novaconfig-requests", Watcher: r.watcher, Kind: &certificatesv1.CertificateSigningRequest{},
 		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: cluster}}
@@ -88,11 +88,11 @@ func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey)
 	return nil
 }
 
-// open passes requests that have not been judged yet.
+// open passes requests that have not been decided yet.
 func open() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && isOpen(csr) && csr.DeletionTimestamp.IsZero() && slices.Contains(judgedSigners, csr.Spec.SignerName)
+		return ok && isOpen(csr) && csr.DeletionTimestamp.IsZero() && slices.Contains(kubeletSigners, csr.Spec.SignerName)
 	})
 }
 
@@ -119,12 +119,12 @@ func machineNamed() predicate.Predicate {
 
 // joinerOf returns the UID of the machine whose credential was used for a request. ours is false if
 // the request was made with other credentials.
-func joinerOf(ctx context.Context, live client.Client, asked request) (uid types.UID, ours bool, err error) {
-	if uid, found := strings.CutPrefix(asked.username, joinUserPrefix); found {
+func joinerOf(ctx context.Context, live client.Client, parsed request) (uid types.UID, ours bool, err error) {
+	if uid, found := strings.CutPrefix(parsed.username, joinUserPrefix); found {
 		return types.UID(uid), true, nil
 	}
-	id, found := strings.CutPrefix(asked.username, tokenUserPrefix)
-	if !found || !slices.Contains(asked.groups, joinGroup) {
+	id, found := strings.CutPrefix(parsed.username, tokenUserPrefix)
+	if !found || !slices.Contains(parsed.groups, joinGroup) {
 		return "", false, nil
 	}
 	token := &corev1.Secret{}

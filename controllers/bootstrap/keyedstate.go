@@ -2,21 +2,21 @@ package bootstrap
 
 import "sync"
 
-// memory stores values for as long as the process lives. The zero value is ready to use; it is safe
+// keyedState stores values for as long as the process lives. The zero value is ready to use; it is safe
 // for concurrent use.
-type memory[K comparable, V any] struct {
+type keyedState[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]V
 }
 
-func (m *memory[K, V]) get(key K) (V, bool) {
+func (m *keyedState[K, V]) get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.known[key]
 	return v, ok
 }
 
-func (m *memory[K, V]) set(key K, value V) {
+func (m *keyedState[K, V]) set(key K, value V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
@@ -25,7 +25,7 @@ func (m *memory[K, V]) set(key K, value V) {
 	m.known[key] = value
 }
 
-func (m *memory[K, V]) forget(key K) {
+func (m *keyedState[K, V]) forget(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.known, key)
