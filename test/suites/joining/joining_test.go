@@ -237,7 +237,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
 		thief := as(joining)
 		Expect(ask(ctx, thief, tenant, signer, "thief", certificatesv1.UsageClientAuth)).
-			To(Equal("Denied: The credential of Machine " + machine.Name + " is for node " + machine.Name + " and no other"))
+			To(Equal("Denied: The credential of Machine " + machine.Name + " is valid only for node " + machine.Name))
 		Expect(ask(ctx, thief, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
 			To(Equal("Denied: Machine " + machine.Name + " has joined already, and its credential is valid only once"))
 		Expect(thief.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("forbidden")))
