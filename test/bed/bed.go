@@ -160,13 +160,13 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		hypervisors: options.Hypervisors, layout: layout(options.Dir), log: options.Log, progress: options.Progress,
 	}
 	if _, err := b.simulations(); err != nil {
-		return nil, fmt.Errorf("starting bed %s: %w", b.Name, err)
+		return nil, fmt.Errorf("starting test environment %s: %w", b.Name, err)
 	}
 	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors, Unmanaged: b.unmanaged}); err != nil {
 		return nil, err
 	}
 	if err := b.start(ctx, options); err != nil {
-		return nil, fmt.Errorf("starting bed %s (logs in %s): %w", b.Name, b.layout.logs(), errors.Join(err, b.halt(context.WithoutCancel(ctx))))
+		return nil, fmt.Errorf("starting test environment %s (logs in %s): %w", b.Name, b.layout.logs(), errors.Join(err, b.halt(context.WithoutCancel(ctx))))
 	}
 	return b, nil
 }
@@ -225,7 +225,7 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	})
 	if !options.Bodiless {
 		group.Go(func() error {
-			return b.step("Preparing what hosts boot from", func() error {
+			return b.step("Preparing the images of the hosts", func() error {
 				assets, err := host.Prepare(groupCtx, options.Log, options.Versions...)
 				if err == nil && options.Ignition {
 					assets.Ignition, err = host.PrepareIgnition(groupCtx, options.Log)
@@ -299,7 +299,7 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	maps.Copy(p.programs, own)
 	// The documentation names this file, so it must exist as long as the bed.
 	if err := link(p.programs["kubectl"], b.Program("kubectl")); err != nil {
-		return fmt.Errorf("keeping kubectl: %w", err)
+		return fmt.Errorf("copying kubectl: %w", err)
 	}
 	return nil
 }
@@ -470,7 +470,7 @@ func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 func (b *Bed) connect() error {
 	config, err := clientcmd.BuildConfigFromFlags("", b.layout.kubeconfig("admin"))
 	if err != nil {
-		return fmt.Errorf("reading kubeconfig of bed %s: %w", b.Name, err)
+		return fmt.Errorf("reading kubeconfig of test environment %s: %w", b.Name, err)
 	}
 	config.QPS, config.Burst = -1, -1
 	b.direct(config)
@@ -558,7 +558,7 @@ func Down(ctx context.Context, name string) error {
 	}
 	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
 	if err := b.halt(ctx); err != nil {
-		return fmt.Errorf("taking bed %s away: %w", name, err)
+		return fmt.Errorf("deleting test environment %s: %w", name, err)
 	}
 	return b.layout.clear()
 }

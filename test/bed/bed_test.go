@@ -98,7 +98,7 @@ func TestDownAfterACrash(t *testing.T) {
 		_, err := os.Stat(path)
 		g.Expect(errors.Is(err, fs.ErrNotExist)).To(BeTrue(), path)
 	}
-	g.Expect(Down(t.Context(), b.Name)).To(Succeed(), "a bed that is gone")
+	g.Expect(Down(t.Context(), b.Name)).To(Succeed(), "a deleted test environment")
 }
 
 // parentOf returns the process ID of a process's parent.

@@ -66,7 +66,7 @@ func (c *certificates) issue(ctx context.Context, certificate *unstructured.Unst
 	}
 	secret.Data = map[string][]byte{"tls.crt": issued.cert, "tls.key": issued.key, "ca.crt": c.cluster.ca.bundle()}
 	if err := c.cluster.Client.Create(ctx, secret); err != nil {
-		return fmt.Errorf("making Secret %s: %w", name, err)
+		return fmt.Errorf("creating Secret %s: %w", name, err)
 	}
 	return nil
 }

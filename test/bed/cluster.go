@@ -111,12 +111,12 @@ func (b *Bed) Credentials(ctx context.Context, c Cluster) error {
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace
 	if err := b.Client.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making namespace %s: %w", c.Namespace, err)
+		return fmt.Errorf("creating namespace %s: %w", c.Namespace, err)
 	}
 	secret := &corev1.Secret{StringData: credentials}
 	secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
 	if err := b.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making Secret %s: %w", secret.Name, err)
+		return fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 			err = suitTopology(object)
 		}
 		if err != nil {
-			return fmt.Errorf("suiting %s %s to hosts: %w", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("adapting %s %s to the hosts: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func (b *Bed) EndpointCheck(ctx context.Context, c Cluster) (func(context.Contex
 	}
 	settings, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", c.Name, err)
+		return nil, fmt.Errorf("reading kubeconfig of workload cluster %s: %w", c.Name, err)
 	}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", http.NoBody)
@@ -46,7 +46,7 @@ func (b *Bed) EndpointCheck(ctx context.Context, c Cluster) (func(context.Contex
 		}
 		defer func() { _ = response.Body.Close() }()
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", request.URL, response.Status)
+			return fmt.Errorf("%s responds with %s", request.URL, response.Status)
 		}
 		return nil
 	}, nil
@@ -63,7 +63,7 @@ func (b *Bed) EndpointHolder(ctx context.Context, c Cluster) (string, error) {
 		return "", fmt.Errorf("finding holder of the endpoint of %s: %w", c.Name, err)
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return "", fmt.Errorf("nobody holds the endpoint of %s", c.Name)
+		return "", fmt.Errorf("no machine holds the endpoint of %s", c.Name)
 	}
 	return *lease.Spec.HolderIdentity, nil
 }

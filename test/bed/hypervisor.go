@@ -131,7 +131,7 @@ func (b *Bed) Hypervisor(name string) (Hypervisor, error) {
 		name = b.hypervisors[0]
 	}
 	if !slices.Contains(b.hypervisors, name) {
-		return nil, fmt.Errorf("bed %s has no hypervisor %q: it has %v", b.Name, name, b.hypervisors)
+		return nil, fmt.Errorf("test environment %s has no hypervisor %q: it has %v", b.Name, name, b.hypervisors)
 	}
 	return b.simulation(name)
 }

@@ -78,7 +78,7 @@ func newInfra[T any](b *Bed, h Hypervisor, kind string) (T, error) {
 	}
 	object, ok := made.(T)
 	if !ok {
-		return none, fmt.Errorf("making object: %T is none", made)
+		return none, fmt.Errorf("making object: %T is not a client.Object", made)
 	}
 	return object, nil
 }

@@ -46,7 +46,7 @@ func inNamespace(name string, do func() error) error {
 // them would leave the thread that is in the bed's namespace.
 func (b *Bed) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {
-		return nil, fmt.Errorf("dialling in bed %s: %w", b.Name, err)
+		return nil, fmt.Errorf("dialing in test environment %s: %w", b.Name, err)
 	}
 	var conn net.Conn
 	err := inNamespace(b.network().Netns(), func() (err error) {

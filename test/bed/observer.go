@@ -148,7 +148,7 @@ func (o *observer) note(kind string, u *unstructured.Unstructured, state any) er
 	}
 	o.seen[u.GetUID()] = sum
 	if _, err := fmt.Fprintf(o.log, "%s %s/%s %s\n", kind, u.GetNamespace(), u.GetName(), text); err != nil {
-		return fmt.Errorf("noting %s %s: %w", kind, u.GetName(), err)
+		return fmt.Errorf("recording %s %s: %w", kind, u.GetName(), err)
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (b *Bed) keepMetrics(ctx context.Context) error {
 func (b *Bed) Metrics(ctx context.Context, name string) ([]byte, error) {
 	at := slices.IndexFunc(b.managers, func(m manager) bool { return m.name == name })
 	if at < 0 {
-		return nil, fmt.Errorf("reading metrics: the bed has no manager %s", name)
+		return nil, fmt.Errorf("reading metrics: the test environment has no manager %s", name)
 	}
 	objects, err := parse([]byte(scraper))
 	if err != nil {
@@ -291,7 +291,7 @@ func (b *Bed) get(ctx context.Context, url, token string) ([]byte, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", url, response.Status)
+		return nil, fmt.Errorf("%s responds with %s", url, response.Status)
 	}
 	return io.ReadAll(response.Body)
 }

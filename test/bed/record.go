@@ -16,7 +16,7 @@ import (
 const records = "/run/nova-beds"
 
 // ErrExists is returned by Start for the name of a bed that was not ended.
-var ErrExists = errors.New("exists already: end it first (make quickstart-down, or novabed down --name)")
+var ErrExists = errors.New("exists already: stop it first (make quickstart-down, or novabed down --name)")
 
 // record contains the data of a bed for Down and Open.
 type record struct {
@@ -35,25 +35,25 @@ func recordPath(name string) string { return filepath.Join(records, name+".json"
 // claim takes a name for a bed. It fails when there is such a bed already.
 func claim(r record) error {
 	if !validName.MatchString(r.Name) {
-		return fmt.Errorf("bed name %q must be at most 15 lower-case letters, digits and dashes", r.Name)
+		return fmt.Errorf("name %q of the test environment must be at most 15 lower-case letters, digits and dashes", r.Name)
 	}
 	if err := os.MkdirAll(records, 0o755); err != nil {
-		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+		return fmt.Errorf("claiming test environment %s: %w", r.Name, err)
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+		return fmt.Errorf("claiming test environment %s: %w", r.Name, err)
 	}
 	file, err := os.OpenFile(recordPath(r.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("bed %s %w", r.Name, ErrExists)
+		return fmt.Errorf("test environment %s %w", r.Name, ErrExists)
 	}
 	if err != nil {
-		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+		return fmt.Errorf("claiming test environment %s: %w", r.Name, err)
 	}
 	_, err = file.Write(data)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+		return fmt.Errorf("claiming test environment %s: %w", r.Name, err)
 	}
 	return nil
 }
@@ -63,10 +63,10 @@ func recorded(name string) (record, error) {
 	var r record
 	data, err := os.ReadFile(recordPath(name))
 	if err != nil {
-		return r, fmt.Errorf("finding bed %s: %w", name, err)
+		return r, fmt.Errorf("finding test environment %s: %w", name, err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("finding bed %s: %w", name, err)
+		return r, fmt.Errorf("finding test environment %s: %w", name, err)
 	}
 	return r, nil
 }
@@ -79,7 +79,7 @@ func release(name string) error {
 	}
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("releasing bed %s: %w", name, err)
+			return fmt.Errorf("releasing test environment %s: %w", name, err)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (b *Bed) controlPlaneSettled(ctx context.Context, c Cluster) error {
 	}
 	want := int32(c.ControlPlanes)
 	if cp.Status.ObservedGeneration != cp.Generation {
-		return errors.New("the control plane was not looked at since it changed")
+		return errors.New("the control plane was not reconciled since its last change")
 	}
 	for what, count := range map[string]*int32{
 		"in all": cp.Status.Replicas, "ready": cp.Status.ReadyReplicas, "available": cp.Status.AvailableReplicas, "up to date": cp.Status.UpToDateReplicas,
@@ -167,7 +167,7 @@ func (b *Bed) etcdSettled(ctx context.Context, c Cluster, machines []clusterv1.M
 	}
 	health, err := members.Health(ctx)
 	if err != nil {
-		return fmt.Errorf("asking etcd of %s: %w", c.Name, err)
+		return fmt.Errorf("reading status of etcd of %s: %w", c.Name, err)
 	}
 	if len(health.Members) != len(machines) {
 		return fmt.Errorf("etcd has %d members, not %d", len(health.Members), len(machines))
@@ -177,9 +177,9 @@ func (b *Bed) etcdSettled(ctx context.Context, c Cluster, machines []clusterv1.M
 		case !slices.ContainsFunc(machines, func(m clusterv1.Machine) bool { return m.Name == member.Name }):
 			return fmt.Errorf("etcd member %q has no machine", member.Name)
 		case member.Learner:
-			return fmt.Errorf("etcd member %s does not vote", member.Name)
+			return fmt.Errorf("etcd member %s is not a voter", member.Name)
 		case !member.Answers:
-			return fmt.Errorf("etcd member %s does not answer", member.Name)
+			return fmt.Errorf("etcd member %s does not respond", member.Name)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (b *Bed) TenantKubeconfig(ctx context.Context, cluster client.ObjectKey) ([
 	s := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 	if err := b.Client.Get(ctx, key, s); err != nil {
-		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
+		return nil, fmt.Errorf("reading kubeconfig of workload cluster %s: %w", cluster.Name, err)
 	}
 	return s.Data[secret.KubeconfigDataName], nil
 }
@@ -45,7 +45,7 @@ func (b *Bed) WriteTenantKubeconfig(ctx context.Context, cluster client.ObjectKe
 	}
 	path := b.layout.kubeconfig("tenant-" + cluster.Namespace + "-" + cluster.Name)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return "", fmt.Errorf("writing kubeconfig of tenant %s: %w", cluster.Name, err)
+		return "", fmt.Errorf("writing kubeconfig of workload cluster %s: %w", cluster.Name, err)
 	}
 	return path, nil
 }
@@ -58,7 +58,7 @@ func (b *Bed) TenantConfig(ctx context.Context, cluster client.ObjectKey) (*rest
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(data)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
+		return nil, fmt.Errorf("reading kubeconfig of workload cluster %s: %w", cluster.Name, err)
 	}
 	b.direct(config)
 	return config, nil
@@ -72,7 +72,7 @@ func (b *Bed) TenantClient(ctx context.Context, cluster client.ObjectKey) (clien
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: env.Scheme()})
 	if err != nil {
-		return nil, fmt.Errorf("making client of tenant %s: %w", cluster.Name, err)
+		return nil, fmt.Errorf("creating client of workload cluster %s: %w", cluster.Name, err)
 	}
 	return c, nil
 }

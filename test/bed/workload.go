@@ -156,7 +156,7 @@ func (w *Workload) ask(ctx context.Context, node string) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+		return fmt.Errorf("%s responds with %s", url, response.Status)
 	}
 	return nil
 }

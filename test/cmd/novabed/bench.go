@@ -37,18 +37,18 @@ func benchCommand() *cobra.Command {
 	n := bench{cluster: bed.Cluster{Name: "bench", Namespace: "bench", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10"}}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Count the requests that machines cost a vCenter, and how soon a change outside is noticed",
+		Short: "Count the requests that machines cost a vCenter, and measure how soon an external change is noticed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n.out = cmd.OutOrStdout()
 			return n.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&n.name, "name", "bench", "name of the bed")
+	cmd.Flags().StringVar(&n.name, "name", "bench", "name of the test environment")
 	cmd.Flags().IntVar(&n.machines, "machines", 2, "number of machines to create and delete; none if 0")
-	cmd.Flags().DurationVar(&n.pause, "pause", time.Minute, "how long to count those at rest")
-	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of machines to count at rest; none if 0")
-	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "how long to count the idle ones at rest")
+	cmd.Flags().DurationVar(&n.pause, "pause", time.Minute, "duration of the measurement of idle machines")
+	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of idle machines to measure; none if 0")
+	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "duration of the measurement with idle machines")
 	cmd.Flags().BoolVar(&n.late, "late", true, "vCenter reports changes 2 s late, and data of guests 10 s late")
 	return cmd
 }
@@ -203,7 +203,7 @@ func (n *bench) dressWorkers(ctx context.Context) error {
 	all.Namespace, all.Name, all.Labels = plain.Namespace, plain.Name+"-all", plain.Labels
 	dress(&all.Spec.Template.Spec)
 	if err := n.bed.Client.Create(ctx, all); err != nil {
-		return fmt.Errorf("making machine template: %w", err)
+		return fmt.Errorf("creating machine template: %w", err)
 	}
 	before := md.DeepCopy()
 	md.Spec.Template.Spec.InfrastructureRef.Name = all.Name

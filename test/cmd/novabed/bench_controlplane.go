@@ -47,13 +47,13 @@ func benchControlPlaneCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&n.name, "name", "bench-plane", "name of the bed")
+	flags.StringVar(&n.name, "name", "bench-plane", "name of the test environment")
 	flags.StringVar(&n.artifacts, "artifacts", "", "directory that keeps the logs of all programs and hosts of each cluster")
 	flags.IntVar(&n.controlPlanes, "control-planes", 3, "number of control plane machines")
 	flags.IntVar(&n.workers, "workers", 3, "number of workers")
-	flags.DurationVar(&n.clone, "clone", time.Minute, "how long vCenter takes to clone a VM")
-	flags.DurationVar(&n.timeout, "timeout", 20*time.Minute, "how long a cluster may take")
-	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "what to measure, in this order")
+	flags.DurationVar(&n.clone, "clone", time.Minute, "duration of a clone in vCenter")
+	flags.DurationVar(&n.timeout, "timeout", 20*time.Minute, "timeout for one cluster")
+	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "control plane providers to measure, in this order")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func (n *planeBench) run(ctx context.Context) (err error) {
 // keep keeps what tells why a cluster did not come up.
 func (n *planeBench) keep(ctx context.Context) error {
 	dir := filepath.Join(tools.Root(), "_artifacts", n.name)
-	fmt.Fprintf(n.out, "what the bed was like: %s\n", dir)
+	fmt.Fprintf(n.out, "load of the test environment: %s\n", dir)
 	return n.bed.CollectArtifacts(ctx, dir)
 }
 
@@ -173,7 +173,7 @@ func (n *planeBench) powered(ctx context.Context) (map[string]bool, error) {
 
 // remove deletes a cluster and waits until it is gone, with its VMs.
 func (n *planeBench) remove(ctx context.Context, c bed.Cluster) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("%s: not gone within %s", c.Name, n.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("%s: not deleted within %s", c.Name, n.timeout))
 	defer cancel()
 	cluster := &clusterv1.Cluster{}
 	cluster.Namespace, cluster.Name = c.Namespace, c.Name
@@ -200,7 +200,7 @@ func (n *planeBench) remove(ctx context.Context, c bed.Cluster) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(n.out, "%s: gone after %.1f s\n", c.Name, time.Since(started).Seconds())
+	fmt.Fprintf(n.out, "%s: deleted after %.1f s\n", c.Name, time.Since(started).Seconds())
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace
 	if err := n.bed.Client.Delete(ctx, ns); err != nil {

@@ -52,7 +52,7 @@ func benchFleetCommand() *cobra.Command {
 	n := fleetBench{}
 	cmd := &cobra.Command{
 		Use:   "bench-fleet",
-		Short: "Measure many control planes of this project and of Cluster API, on pretended machines",
+		Short: "Measure many control planes of this project and of Cluster API, on simulated machines",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n.out = cmd.OutOrStdout()
@@ -60,15 +60,15 @@ func benchFleetCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&n.name, "name", "bench-fleet", "name of the bed")
+	flags.StringVar(&n.name, "name", "bench-fleet", "name of the test environment")
 	flags.IntVar(&n.clusters, "clusters", 200, "number of control planes")
 	flags.IntVar(&n.replicas, "replicas", 3, "machines of each control plane")
-	flags.DurationVar(&n.rest, "rest", time.Minute, "how long to measure at rest")
-	flags.DurationVar(&n.timeout, "timeout", 40*time.Minute, "how long a fleet may take")
-	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "what to measure, in this order")
+	flags.DurationVar(&n.rest, "rest", time.Minute, "duration of the idle measurement")
+	flags.DurationVar(&n.timeout, "timeout", 40*time.Minute, "timeout for one set of control planes")
+	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "control plane providers to measure, in this order")
 	flags.StringVar(&n.holes, "black-holes", "",
-		"share of further workload clusters that accept connections and never answer, such as 5%: measures the others with and without them")
-	flags.IntVar(&n.rounds, "rounds", 3, "how often to measure with and without --black-holes, in turns")
+		"share of additional workload clusters that accept connections and never respond, such as 5%: measures the other clusters with and without them")
+	flags.IntVar(&n.rounds, "rounds", 3, "number of alternating measurements with and without --black-holes")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func (n *fleetBench) run(ctx context.Context) (err error) {
 // keep keeps what tells why a fleet did not come up.
 func (n *fleetBench) keep(ctx context.Context) error {
 	dir := filepath.Join(tools.Root(), "_artifacts", n.name)
-	fmt.Fprintf(n.out, "what the bed was like: %s\n", dir)
+	fmt.Fprintf(n.out, "load of the test environment: %s\n", dir)
 	return n.bed.CollectArtifacts(ctx, dir)
 }
 
@@ -158,12 +158,12 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	if err := f.Remove(ctx); err != nil {
 		return cost, err
 	}
-	err = n.await(ctx, which+": not all clusters are gone", func() (bool, error) { return f.Gone(ctx) })
+	err = n.await(ctx, which+": not all clusters are deleted", func() (bool, error) { return f.Gone(ctx) })
 	if err != nil {
 		return cost, errors.Join(err, f.Tell(context.WithoutCancel(ctx), n.out))
 	}
 	cost.removal = time.Since(started)
-	fmt.Fprintf(n.out, "%s: all gone after %.1f s\n", which, cost.removal.Seconds())
+	fmt.Fprintf(n.out, "%s: all deleted after %.1f s\n", which, cost.removal.Seconds())
 	return cost, nil
 }
 

@@ -27,7 +27,7 @@ type holesRun struct {
 func (n *fleetBench) compareHoles(ctx context.Context) error {
 	share, err := strconv.ParseFloat(strings.TrimSuffix(n.holes, "%"), 64)
 	if err != nil || share <= 0 || share >= 100 {
-		return fmt.Errorf("--black-holes=%s is no share such as 5%%", n.holes)
+		return fmt.Errorf("--black-holes=%s is not a share such as 5%%", n.holes)
 	}
 	// The share is of all clusters, those that never answer included.
 	count := int(math.Ceil(float64(n.clusters) * share / (100 - share)))
@@ -87,8 +87,8 @@ func (n *fleetBench) measureBesideHoles(ctx context.Context, count, round int) (
 	if err := holes.Apply(ctx); err != nil {
 		return run, 0, err
 	}
-	fmt.Fprintf(n.out, "applied %d clusters that never answer\n", count)
-	err = n.await(ctx, "no manager connects to the clusters that never answer", func() (bool, error) { return holes.Accepted() >= count, nil })
+	fmt.Fprintf(n.out, "applied %d clusters that never respond\n", count)
+	err = n.await(ctx, "no manager connects to the clusters that never respond", func() (bool, error) { return holes.Accepted() >= count, nil })
 	if err != nil {
 		return run, 0, err
 	}
@@ -99,7 +99,7 @@ func (n *fleetBench) measureBesideHoles(ctx context.Context, count, round int) (
 	if err := holes.Remove(ctx); err != nil {
 		return run, 0, err
 	}
-	return run, connections, n.await(ctx, "the clusters that never answer are not gone", func() (bool, error) { return holes.Gone(ctx) })
+	return run, connections, n.await(ctx, "the clusters that never respond are not deleted", func() (bool, error) { return holes.Gone(ctx) })
 }
 
 // median returns the middle of a figure of runs, or the mean of the two in the

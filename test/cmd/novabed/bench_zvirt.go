@@ -42,17 +42,17 @@ func benchZVirtCommand() *cobra.Command {
 	n := zvirtBench{}
 	cmd := &cobra.Command{
 		Use:   "bench-zvirt",
-		Short: "Count what machines cost an oVirt engine, and how soon a change outside is noticed",
+		Short: "Count the requests that machines cost an oVirt engine, and measure how soon an external change is noticed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n.out = cmd.OutOrStdout()
 			return n.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&n.name, "name", "bench-zvirt", "name of the bed")
+	cmd.Flags().StringVar(&n.name, "name", "bench-zvirt", "name of the test environment")
 	cmd.Flags().IntVar(&n.machines, "machines", 2, "number of machines to create and delete")
-	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of machines to count at rest")
-	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "how long to count at rest")
+	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of idle machines to measure")
+	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "duration of the measurement of idle machines")
 	return cmd
 }
 
@@ -191,7 +191,7 @@ func noticePowerOff(ctx context.Context, b *bed.Bed, h bed.Hypervisor, namespace
 	if err := h.PowerOff(ctx, victim); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("nobody noticed that %s was powered off", victim))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("no controller noticed that %s was powered off", victim))
 	defer cancel()
 	for {
 		machines, err := b.ListInfra(ctx, h, "Machine", namespace)

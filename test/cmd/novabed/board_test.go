@@ -59,8 +59,8 @@ func TestFit(t *testing.T) {
 		want   string
 	}{
 		{"all fit", 4, "abcd"},
-		{"the oldest that is done goes first", 3, "bcd"},
-		{"all that is done goes", 2, "bd"},
+		{"the oldest finished line is dropped first", 3, "bcd"},
+		{"all finished lines are dropped", 2, "bd"},
 		{"then the oldest", 1, "d"},
 		{"something is always shown", 0, "d"},
 	}

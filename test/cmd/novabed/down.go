@@ -15,7 +15,7 @@ func downCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Take a bed away with all that runs in it, also after a crash",
+		Short: "Delete a test environment and all its processes, also after a crash",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := bed.Supported(); err != nil {
@@ -24,10 +24,10 @@ func downCommand() *cobra.Command {
 			if err := bed.Down(cmd.Context(), name); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "bed %s is gone\n", name)
+			fmt.Fprintf(cmd.OutOrStdout(), "test environment %s was deleted\n", name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", defaultName, "name of the bed")
+	cmd.Flags().StringVar(&name, "name", defaultName, "name of the test environment")
 	return cmd
 }

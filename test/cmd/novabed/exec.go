@@ -16,7 +16,7 @@ func execCommand() *cobra.Command {
 	var name, namespace, tenant string
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program inside a bed, with KUBECONFIG set",
+		Short: "Run a program in a test environment, with KUBECONFIG set",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := bed.Open(cmd.Context(), name)
@@ -43,8 +43,8 @@ func execCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&name, "name", defaultName, "name of the bed")
-	flags.StringVar(&tenant, "tenant", "", "tenant cluster to reach, the management cluster when not said")
-	flags.StringVar(&namespace, "namespace", "tenants", "namespace of the tenant cluster")
+	flags.StringVar(&name, "name", defaultName, "name of the test environment")
+	flags.StringVar(&tenant, "tenant", "", "workload cluster to connect to; defaults to the management cluster")
+	flags.StringVar(&namespace, "namespace", "tenants", "namespace of the workload cluster")
 	return cmd
 }

@@ -10,17 +10,17 @@ import (
 
 // vcenterCommand is the process of a bed's vCenter.
 func vcenterCommand() *cobra.Command {
-	return serverCommand("vcenter", "Run the vCenter of a bed", bed.RunVCenter)
+	return serverCommand("vcenter", "Run the vCenter of a test environment", bed.RunVCenter)
 }
 
 // engineCommand is the process of a bed's oVirt engine.
 func engineCommand() *cobra.Command {
-	return serverCommand("engine", "Run the oVirt engine of a bed", bed.RunEngine)
+	return serverCommand("engine", "Run the oVirt engine of a test environment", bed.RunEngine)
 }
 
 // sourcesCommand is the process that serves what Flux delivers in a bed.
 func sourcesCommand() *cobra.Command {
-	return serverCommand("sources", "Serve the Git repositories and charts of a bed", bed.RunSources)
+	return serverCommand("sources", "Serve the Git repositories and charts of a test environment", bed.RunSources)
 }
 
 func serverCommand(name, short string, run func(ctx context.Context, path string) error) *cobra.Command {

@@ -185,7 +185,7 @@ func makeIdleCluster(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cl
 	secret.Namespace, secret.Name = c.Namespace, bootstrapSecret
 	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: c.Name}
 	if err := b.Client.Create(ctx, secret); err != nil {
-		return nil, fmt.Errorf("making user data: %w", err)
+		return nil, fmt.Errorf("creating user data: %w", err)
 	}
 	return spec, bed.Apply(ctx, b.Client, wanted...)
 }
@@ -211,7 +211,7 @@ func makeIdleMachine(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cl
 	}}
 	for _, object := range []client.Object{infra, machine} {
 		if err := b.Client.Create(ctx, object); err != nil {
-			return fmt.Errorf("making machine %s: %w", meta.Name, err)
+			return fmt.Errorf("creating machine %s: %w", meta.Name, err)
 		}
 	}
 	return nil

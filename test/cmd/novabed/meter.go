@@ -59,7 +59,7 @@ func (m *meter) end() (usage, error) {
 	for i, name := range m.names {
 		pid, err := m.bed.Pid(name)
 		if err == nil && pid != m.pids[i] {
-			err = errors.New("it was started anew meanwhile, see its log")
+			err = errors.New("it was restarted meanwhile, see its log")
 		}
 		if err != nil {
 			return usage{}, fmt.Errorf("measuring %s: %w", name, err)

@@ -37,23 +37,23 @@ func quickstartCommand() *cobra.Command {
 	q := quickstart{}
 	cmd := &cobra.Command{
 		Use:   "quickstart",
-		Short: "Start a bed and bring a tenant cluster up in it",
+		Short: "Start a test environment and create a workload cluster in it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return q.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.options.Name, "name", defaultName, "name of the bed")
-	flags.StringVar(&q.options.Dir, "dir", "", "directory of the bed's files, a folder of the cache when not said")
-	flags.StringVar(&q.cluster.Hypervisor, "hypervisor", bed.VSphere, "what the machines run on: "+strings.Join(bed.Hypervisors(), " or "))
-	flags.StringVar(&q.cluster.Name, "cluster", "demo", "name of the tenant cluster")
-	flags.StringVar(&q.cluster.Namespace, "namespace", "tenants", "namespace of the tenant cluster")
-	flags.StringVar(&q.cluster.Endpoint, "endpoint", "10.77.0.10", "address of the tenant's API server")
+	flags.StringVar(&q.options.Name, "name", defaultName, "name of the test environment")
+	flags.StringVar(&q.options.Dir, "dir", "", "directory for the files of the test environment; defaults to a folder in the cache")
+	flags.StringVar(&q.cluster.Hypervisor, "hypervisor", bed.VSphere, "hypervisor of the machines: "+strings.Join(bed.Hypervisors(), " or "))
+	flags.StringVar(&q.cluster.Name, "cluster", "demo", "name of the workload cluster")
+	flags.StringVar(&q.cluster.Namespace, "namespace", "tenants", "namespace of the workload cluster")
+	flags.StringVar(&q.cluster.Endpoint, "endpoint", "10.77.0.10", "address of the workload cluster's API server")
 	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
-	flags.BoolVar(&q.modules, "modules", true, "run Flux and bring modules to the tenant")
-	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "how long the tenant may take")
+	flags.BoolVar(&q.modules, "modules", true, "run Flux and install modules in the workload cluster")
+	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the workload cluster")
 	return cmd
 }
 
@@ -179,11 +179,11 @@ func modulesReady(s snapshot) bool {
 func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	fmt.Fprintln(os.Stderr, "\nWhat waits for what:")
+	fmt.Fprintln(os.Stderr, "\nConditions that are not met:")
 	err := diagnose(ctx, os.Stderr, b, q.cluster)
 	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
 		"Consoles of the hosts: %s\n"+
-		"The bed goes on; end it with: %s\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), stopCommand(b.Name))
+		"The test environment keeps running; stop it with: %s\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), stopCommand(b.Name))
 	return err
 }
 
@@ -213,7 +213,7 @@ func nodeTable(s snapshot) string {
 func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
 	enter := "nsenter --net=/run/netns/nova-" + b.Name + " " + b.Program("kubectl") + " --kubeconfig "
 	fmt.Fprintf(out, "Management cluster:\n  %s%s -n %s get clusters,machines\n", enter, b.Kubeconfig(), c.Namespace)
-	fmt.Fprintf(out, "Tenant cluster:\n  %s%s get nodes,pods -A\n", enter, tenant)
+	fmt.Fprintf(out, "Workload cluster:\n  %s%s get nodes,pods -A\n", enter, tenant)
 	fmt.Fprintf(out, "Stop:\n  %s\n\n", stopCommand(b.Name))
 }
 

@@ -12,7 +12,7 @@ import (
 func runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "run PLAN",
-		Short:  "Keep the programs of a bed running",
+		Short:  "Supervise the programs of a test environment",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

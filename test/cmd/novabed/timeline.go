@@ -105,11 +105,11 @@ func (t *timeline) phases() []phase {
 	planes, workers := t.sorted(true), t.sorted(false)
 	if len(planes) > 0 {
 		first := planes[0]
-		add("make the first machine", first.at[pointMade])
+		add("create the first machine", first.at[pointMade])
 		add("clone it", first.at[pointOn])
 		add("boot it until its address is known", first.at[pointAddress])
 	}
-	add("initialise the control plane", t.initialised)
+	add("initialize the control plane", t.initialised)
 	for i, p := range planes {
 		add(fmt.Sprintf("control plane node %d Ready", i+1), p.at[pointReady])
 	}
@@ -148,7 +148,7 @@ func (t *timeline) print(out io.Writer, who string) {
 		fmt.Fprintln(table)
 	}
 	_ = table.Flush()
-	fmt.Fprintf(out, "%s, where the time went:\n", who)
+	fmt.Fprintf(out, "%s, duration of each step:\n", who)
 	for _, p := range t.phases() {
 		fmt.Fprintf(out, "  %6.1f s  %s\n", p.seconds, p.name)
 	}

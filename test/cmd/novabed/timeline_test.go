@@ -48,10 +48,10 @@ func TestTimelineDividesTheWhole(t *testing.T) {
 	line.note(s, on, 200*time.Second)
 
 	g.Expect(line.phases()).To(Equal([]phase{
-		{"make the first machine", 1},
+		{"create the first machine", 1},
 		{"clone it", 60},
 		{"boot it until its address is known", 9},
-		{"initialise the control plane", 20},
+		{"initialize the control plane", 20},
 		{"control plane node 1 Ready", 5},
 		{"worker node 1 Ready", 65},
 	}))

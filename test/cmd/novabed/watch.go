@@ -64,7 +64,7 @@ func (w *watcher) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	}
 	nodes := &corev1.NodeList{}
 	if err := w.tenant.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing nodes of the tenant: %w", err)
+		return nil, fmt.Errorf("listing nodes of the workload cluster: %w", err)
 	}
 	return nodes.Items, nil
 }
@@ -89,7 +89,7 @@ func milestones(hypervisor string, nodes int) []milestone {
 				return ptrTrue(m.Status.Initialization.InfrastructureProvisioned)
 			})
 		}},
-		{name: "Initialising the control plane", reached: initialized},
+		{name: "Initializing the control plane", reached: initialized},
 		{name: "Waiting for all nodes to be Ready", reached: func(s snapshot) bool { return readyNodes(s) >= nodes }, nodes: true},
 	}
 }

@@ -67,7 +67,7 @@ func command() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Machines, "machines", 100, "number of machines to create")
-	flags.DurationVar(&o.Clone, "clone", 10*time.Second, "how long vCenter takes to clone a VM")
+	flags.DurationVar(&o.Clone, "clone", 10*time.Second, "duration of a clone in vCenter")
 	flags.DurationVar(&o.Task, "task", time.Second, "how long vCenter takes for every other task")
 	flags.DurationVar(&o.Boot, "boot", 0, "how long a guest takes from power-on until it reports its address")
 	flags.DurationVar(&o.Latency, "latency", 20*time.Millisecond, "what each request to vCenter takes beside its work")
