@@ -35,7 +35,7 @@ func usesDHCP(interfaces []*infrav1.InterfaceAddressing, ipv4 bool) bool {
 }
 
 // onlyAssigned drops the addresses that are neither static nor pooled, except
-// those of a family that an interface asks DHCP for. It drops none if no address
+// those of a family that an interface configures with DHCP. It drops none if no address
 // is assigned.
 func onlyAssigned(reported []clusterv1.MachineAddress, interfaces []*infrav1.InterfaceAddressing, assigned []netip.Addr) []clusterv1.MachineAddress {
 	if len(assigned) == 0 {
