@@ -383,7 +383,7 @@ rm -f /run/nova/proxy.yaml
 // proxyServer converts a proxy's address to the fields of the Proxy object.
 func proxyServer(address string) (map[string]any, error) {
 	if address == "" {
-		return nil, nil //nolint:nilnil // Without an address there is no server, and no error.
+		return nil, nil //nolint:nilnil // a missing address is not an error
 	}
 	u, err := url.Parse(address)
 	if err != nil {

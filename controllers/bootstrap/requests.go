@@ -384,7 +384,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 			return m, nil
 		}
 	}
-	return nil, nil //nolint:nilnil // the credential is of no machine
+	return nil, nil //nolint:nilnil // nil means that the credential belongs to no machine
 }
 
 // writeDecision writes a decision to the request and records an event.

@@ -72,7 +72,7 @@ func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) 
 	restore := &controlplanev1.NovaEtcdRestore{}
 	err := r.APIReader.Get(ctx, key, restore)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // Not yet is no failure.
+		return nil, nil //nolint:nilnil // a Secret that does not exist yet is not an error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading NovaEtcdRestore %s: %w", key.Name, err)
@@ -80,13 +80,13 @@ func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) 
 	secret := &corev1.Secret{}
 	err = r.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // Not yet is no failure.
+		return nil, nil //nolint:nilnil // a Secret that does not exist yet is not an error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot of restore %s: %w", key.Name, err)
 	}
 	if secret.Type != controlplanev1.EtcdRestoreSecretType || !metav1.IsControlledBy(secret, restore) {
-		return nil, nil //nolint:nilnil // Not yet is no failure.
+		return nil, nil //nolint:nilnil // a Secret that does not exist yet is not an error
 	}
 	return secret, nil
 }

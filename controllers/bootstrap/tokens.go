@@ -57,7 +57,7 @@ func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	}
 	key.Name = secret.Name(s.cluster.Name, secret.Kubeconfig)
 	if err := r.Client.Get(ctx, key, published); err != nil {
-		return nil, nil //nolint:nilerr // without it there is no authority here
+		return nil, nil //nolint:nilerr // without a kubeconfig no CA is known, which is not an error
 	}
 	config, err := workload.RESTConfig(published.Data[secret.KubeconfigDataName])
 	if err != nil {
@@ -112,12 +112,12 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 func (r *Reconciler) extendToken(ctx context.Context, s *scope, workloadClient client.Client) (*corev1.Secret, error) {
 	id := storedToken(s.secret)
 	if id == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the data has no token
 	}
 	token := &corev1.Secret{}
 	err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
 	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.joiner()) {
-		return nil, nil //nolint:nilnil // it expired, or is somebody else's
+		return nil, nil //nolint:nilnil // the token expired, or belongs to another machine
 	}
 	if err != nil {
 		return nil, err

@@ -308,7 +308,7 @@ func (p *healthProbe) connect(ctx context.Context, last *connection) (*connectio
 	}
 	raw := string(s.Data[secret.KubeconfigDataName])
 	if last != nil && raw == last.kubeconfig && (last.renew.IsZero() || time.Now().Before(last.renew)) {
-		return nil, nil //nolint:nilnil // the last one stays
+		return nil, nil //nolint:nilnil // nil keeps the last result
 	}
 	config, renew, err := p.user.RESTConfig(ctx, p.cluster, []byte(raw))
 	if _, refused := errors.AsType[*workload.RefusedError](err); err != nil && !refused {

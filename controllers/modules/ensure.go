@@ -133,7 +133,7 @@ func (r *ClusterReconciler) observed(ctx context.Context, o client.Object) (clie
 	}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), existing)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // no object is an answer here, and the one that callers hand on
+		return nil, nil //nolint:nilnil // nil means that the object does not exist
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", o.GetName(), err)
