@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// bench counts what machines cost a vCenter.
+// bench counts the requests that machines cost a vCenter.
 type bench struct {
 	name           string
 	machines, idle int
@@ -83,9 +83,9 @@ func (n *bench) inBed(ctx context.Context, options bed.Options, do func() error)
 	return errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx)))
 }
 
-// lives counts at the server, first plain machines and then ones with all
-// options. The cluster has come up before, so that what machines share (login,
-// the stream, finding template and placement) is paid. It returns the figures.
+// lives counts the requests at the server, first for plain machines and then for machines with all
+// options. The cluster exists before, so that the requests that machines share (login, the stream,
+// finding template and placement) are not counted. It returns the figures.
 func (n *bench) lives(ctx context.Context) (string, error) {
 	if err := n.bed.Create(ctx, n.cluster); err != nil {
 		return "", err
@@ -118,8 +118,8 @@ func (n *bench) lives(ctx context.Context) (string, error) {
 		each(createAll), restAll, each(removeAll), each(create), rest, each(remove), notice.Seconds()), nil
 }
 
-// life counts what machines cost from nothing to Ready, at rest, and to the
-// end.
+// life counts the requests for machines from their creation to Ready, while they are idle, and for
+// their deletion.
 func (n *bench) life(ctx context.Context, which string) (create, remove, rest int, err error) {
 	scale := func(workers int) func() error {
 		return func() error {
@@ -190,8 +190,8 @@ func (n *bench) awaitSettled(ctx context.Context) error {
 	})
 }
 
-// dressWorkers gives the workers all options, by a template of its own as
-// people would, and waits until the one there is was replaced.
+// dressWorkers sets all options of the workers with a template of their own, as a user would, and
+// waits until the existing worker was replaced.
 func (n *bench) dressWorkers(ctx context.Context) error {
 	key := client.ObjectKey{Namespace: n.cluster.Namespace, Name: n.cluster.Name + "-worker"}
 	plain := &infrav1.NovaVSphereMachineTemplate{}
@@ -268,35 +268,35 @@ func (n *bench) idles(ctx context.Context) error {
 	return nil
 }
 
-// dressIdle is what idle machines have: a thousand boot disks of 40 GiB have no
-// room in the simulated datastore.
+// dressIdle returns the options of idle machines: the simulated datastore has no space for a
+// thousand boot disks of 40 GiB.
 func dressIdle(spec *infrav1.NovaVSphereMachineSpec) {
 	dress(spec)
 	spec.Disks = infrav1.NovaVSphereDisks{}
 }
 
 // reportAddresses gives each VM that is up an address, once.
-func (n *bench) reportAddresses(ctx context.Context, told map[string]bool) error {
+func (n *bench) reportAddresses(ctx context.Context, reported map[string]bool) error {
 	vms, err := n.bed.Control().VMs(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range vms {
 		vm := &vms[i]
-		if !vm.PoweredOn || told[vm.Ref] || len(vm.NICs) == 0 {
+		if !vm.PoweredOn || reported[vm.Ref] || len(vm.NICs) == 0 {
 			continue
 		}
-		address := netip.AddrFrom4([4]byte{10, 99, byte(len(told) / 250), byte(1 + len(told)%250)})
+		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
 		nic := vcenter.GuestNIC{MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
 		if err := n.bed.Control().SetGuestAddresses(ctx, vm.Ref, []vcenter.GuestNIC{nic}); err != nil {
 			return err
 		}
-		told[vm.Ref] = true
+		reported[vm.Ref] = true
 	}
 	return nil
 }
 
-// poll asks until the answer is yes.
+// poll repeats a check until it succeeds.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		ok, err := done()

@@ -83,7 +83,7 @@ func (n *planeBench) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// keep keeps what tells why a cluster did not come up.
+// keep stores the logs that show why a cluster did not become ready.
 func (n *planeBench) keep(ctx context.Context) error {
 	dir := filepath.Join(tools.Root(), "_artifacts", n.name)
 	fmt.Fprintf(n.out, "load of the test environment: %s\n", dir)
@@ -171,7 +171,7 @@ func (n *planeBench) powered(ctx context.Context) (map[string]bool, error) {
 	return on, nil
 }
 
-// remove deletes a cluster and waits until it is gone, with its VMs.
+// remove deletes a cluster and waits until the cluster and its VMs are deleted.
 func (n *planeBench) remove(ctx context.Context, c bed.Cluster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("%s: not deleted within %s", c.Name, n.timeout))
 	defer cancel()

@@ -16,9 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// fleetBench measures what many control planes cost this project's managers,
-// and Cluster API's own. Their machines are pretended by Cluster API's
-// in-memory infrastructure.
+// fleetBench measures the costs of many control planes for the managers of this project, and of
+// Cluster API. Their machines are simulated by Cluster API's in-memory infrastructure.
 type fleetBench struct {
 	name               string
 	clusters, replicas int
@@ -35,14 +34,13 @@ type fleetBench struct {
 	fleets int
 }
 
-// fleetCost is what a fleet cost.
+// fleetCost holds the costs of a fleet.
 type fleetCost struct {
 	// seconds is how long it took until all control planes were ready, and
 	// removal until all were gone.
 	seconds, removal time.Duration
-	// managers is what the managers of control planes and of bootstrap data
-	// used on the way there, all together, and rest what they used afterwards
-	// while nothing changed.
+	// managers is the usage of all managers of control planes and of bootstrap data until the fleet
+	// was ready. rest is their usage afterwards, while nothing changed.
 	managers, rest time.Duration
 	// peak is the most memory that these managers had, all together, in MiB.
 	peak int
@@ -108,7 +106,7 @@ func (n *fleetBench) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// keep keeps what tells why a fleet did not come up.
+// keep stores the logs that show why a fleet did not become ready.
 func (n *fleetBench) keep(ctx context.Context) error {
 	dir := filepath.Join(tools.Root(), "_artifacts", n.name)
 	fmt.Fprintf(n.out, "load of the test environment: %s\n", dir)
@@ -175,16 +173,15 @@ func kindOf(which string) string {
 	return fleet.Nova
 }
 
-// allReady tells whether all control planes are ready, and says on the way how
-// many.
+// allReady reports whether all control planes are ready, and prints how many are ready meanwhile.
 func (n *fleetBench) allReady(ctx context.Context, f *fleet.Fleet, started time.Time) func() (bool, error) {
-	told, step := 0, max(n.clusters/5, 1)
+	reported, step := 0, max(n.clusters/5, 1)
 	return func() (bool, error) {
 		ready, err := f.Ready(ctx)
-		if ready/step > told/step {
+		if ready/step > reported/step {
 			fmt.Fprintf(n.out, "%s: %d ready after %.1f s\n", f.Name, ready, time.Since(started).Seconds())
 		}
-		told = ready
+		reported = ready
 		return ready == n.clusters, err
 	}
 }

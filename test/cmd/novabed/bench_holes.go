@@ -76,8 +76,8 @@ func (n *fleetBench) measureRun(ctx context.Context) (holesRun, error) {
 	return holesRun{cost, after.since(before).mean()}, err
 }
 
-// measureBesideHoles measures one fleet beside clusters that never answer, and
-// returns how many connections these were asked for.
+// measureBesideHoles measures one fleet in addition to clusters that never respond, and returns the
+// number of connections to these clusters.
 func (n *fleetBench) measureBesideHoles(ctx context.Context, count, round int) (run holesRun, connections int, err error) {
 	holes := &fleet.Holes{
 		Fleet:  fleet.Fleet{Client: n.bed.Client, Name: fmt.Sprintf("holes-%d", round), Clusters: count},

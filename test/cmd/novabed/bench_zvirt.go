@@ -24,7 +24,7 @@ import (
 // are. They are shown, and count for no machine.
 var shared = []string{"GET /vms", "GET /clusters/{}/affinitygroups"}
 
-// zvirtBench counts what machines cost an oVirt engine.
+// zvirtBench counts the requests that machines cost an oVirt engine.
 type zvirtBench struct {
 	name           string
 	machines, idle int
@@ -32,7 +32,7 @@ type zvirtBench struct {
 	out            io.Writer
 }
 
-// cost is what a machine costs.
+// cost holds the requests for one machine.
 type cost struct {
 	create, rest, remove float64
 	notice               time.Duration
@@ -86,8 +86,8 @@ func (n *zvirtBench) inBed(ctx context.Context, options bed.Options, do func(*be
 	return errors.Join(err, b.Stop(context.WithoutCancel(ctx)))
 }
 
-// lives counts from create to a node that is Ready, and to the end. The cluster
-// has come up before, so that what machines share is paid.
+// lives counts the requests from the creation to a Ready node, and for the deletion. The cluster
+// exists before, so that the requests that machines share are not counted.
 func (n *zvirtBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
 	tenant := bed.Cluster{Name: "bench", Namespace: "bench", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10"}
 	if err := b.Create(ctx, tenant); err != nil {
@@ -140,8 +140,7 @@ func (n *zvirtBench) count(ctx context.Context, h bed.Hypervisor, what string, m
 	return float64(own) / float64(machines), nil
 }
 
-// awaitNodes waits until a cluster has exactly the machines it asks for and
-// their nodes are Ready.
+// awaitNodes waits until a cluster has exactly the desired machines and their nodes are Ready.
 func awaitNodes(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) error {
 	return poll(ctx, func() (bool, error) {
 		infra, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
@@ -163,8 +162,7 @@ func awaitNodes(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster
 	})
 }
 
-// scaleWorkers gives a cluster as many workers as it says and waits until no
-// other is left.
+// scaleWorkers scales the workers of a cluster and waits until all other workers are deleted.
 func scaleWorkers(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) error {
 	md := &clusterv1.MachineDeployment{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md); err != nil {
@@ -179,8 +177,8 @@ func scaleWorkers(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Clust
 	return awaitNodes(ctx, b, h, c)
 }
 
-// noticePowerOff powers a VM off behind the provider's back and returns how
-// long it takes until its machine says so, from the order on.
+// noticePowerOff powers off a VM directly in the hypervisor and returns the time until its machine
+// reports it.
 func noticePowerOff(ctx context.Context, b *bed.Bed, h bed.Hypervisor, namespace string) (time.Duration, error) {
 	machines, err := b.ListInfra(ctx, h, "Machine", namespace)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// redraw is how often a terminal is drawn anew.
+// redraw is the interval at which a terminal is redrawn.
 const redraw = 200 * time.Millisecond
 
 // longest is how much of a note is shown.
@@ -31,14 +31,14 @@ const (
 type line struct {
 	name  string
 	phase string
-	// note is what the line waits for.
+	// note is the reason why the line waits.
 	note         string
 	state        state
 	began, ended time.Time
 }
 
-// board shows how far things are: drawn anew all the time on a terminal, and
-// elsewhere as one plain line for each thing that changes.
+// board shows the progress: redrawn continuously on a terminal, and elsewhere as one plain line for
+// each change.
 type board struct {
 	out   io.Writer
 	area  *pterm.AreaPrinter
@@ -129,8 +129,7 @@ func (b *board) show(name, phase, note string, s state) {
 	}
 }
 
-// Write takes lines of what a step is doing: a note on a terminal, plain lines
-// elsewhere.
+// Write receives the output of a step: it becomes a note on a terminal, and plain lines elsewhere.
 func (b *board) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,8 +168,8 @@ func (b *board) render() string {
 	return text.String()
 }
 
-// fit leaves lines out until there are no more than said, the oldest of those
-// that are done first: a terminal cannot redraw what it has scrolled away.
+// fit drops lines until at most rows lines remain, the oldest finished lines first: a terminal
+// cannot redraw lines that it has scrolled away.
 func fit(lines []*line, rows int) []*line {
 	excess := len(lines) - max(rows, 1)
 	var kept []*line
@@ -184,7 +183,7 @@ func fit(lines []*line, rows int) []*line {
 	return kept[max(excess, 0):]
 }
 
-// mark says by one sign how far the line is.
+// mark returns a sign for the progress of the line.
 func (l *line) mark() string {
 	switch l.state {
 	case done:
@@ -213,7 +212,7 @@ func (l *line) text(now time.Time) string {
 	return text + "  " + string(note)
 }
 
-// word says how far the line is.
+// word returns a word for the progress of the line.
 func (l *line) word() string {
 	switch {
 	case l.phase != "":
@@ -227,7 +226,7 @@ func (l *line) word() string {
 	}
 }
 
-// times returns what each step took.
+// times returns the duration of each step.
 func (b *board) times() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,7 +28,7 @@ var negative = map[string]bool{
 	clusterv1.RemediatingCondition: true,
 }
 
-// diagnose says which objects of a namespace wait for what.
+// diagnose lists the conditions of the objects of a namespace that are not met.
 func diagnose(ctx context.Context, out io.Writer, b *bed.Bed, c bed.Cluster) error {
 	objects, err := everything(ctx, b, c)
 	if err != nil {
@@ -42,7 +42,7 @@ func diagnose(ctx context.Context, out io.Writer, b *bed.Bed, c bed.Cluster) err
 	return nil
 }
 
-// troubles says what an object waits for.
+// troubles returns the conditions of an object that are not met.
 func troubles(object bed.Infra) []string {
 	gvk := strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1beta2.")
 	var found []string
@@ -60,7 +60,7 @@ func troubles(object bed.Infra) []string {
 	return found
 }
 
-// everything lists the objects of all tenants in a cluster's namespace.
+// everything lists the objects of all clusters in a cluster's namespace.
 func everything(ctx context.Context, b *bed.Bed, c bed.Cluster) ([]bed.Infra, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Command novabed starts and ends test beds: quickstart is the way for people,
-// run and vcenter are the programs a bed is made of.
+// Command novabed starts and stops test environments: users run quickstart, and a test environment
+// consists of processes such as run and vcenter.
 package main

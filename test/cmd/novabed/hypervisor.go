@@ -18,7 +18,7 @@ func engineCommand() *cobra.Command {
 	return serverCommand("engine", "Run the oVirt engine of a test environment", bed.RunEngine)
 }
 
-// sourcesCommand is the process that serves what Flux delivers in a bed.
+// sourcesCommand is the process that serves the sources of Flux in a test environment.
 func sourcesCommand() *cobra.Command {
 	return serverCommand("sources", "Serve the Git repositories and charts of a test environment", bed.RunSources)
 }

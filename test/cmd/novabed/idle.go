@@ -43,20 +43,19 @@ type crowd struct {
 	bed        *bed.Bed
 	hypervisor bed.Hypervisor
 	number     int
-	// report gives each VM that is up an address, once: told has those that
-	// have one.
-	report func(ctx context.Context, told map[string]bool) error
+	// report sets an address for each running VM, once. reported holds the VMs that have one.
+	report func(ctx context.Context, reported map[string]bool) error
 	// dress changes the spec of vSphere machines, if it is not nil.
 	dress func(spec *infrav1.NovaVSphereMachineSpec)
 }
 
-// use is what a manager used while somebody looked.
+// use is the resource usage of a manager during a measurement.
 type use struct {
 	processor time.Duration
 	memory    string
 }
 
-// during returns what the provider's manager used while do ran.
+// during returns the resource usage of the provider's manager while do runs.
 func (c *crowd) during(do func() error) (use, error) {
 	pid, err := c.bed.Pid(c.hypervisor.Facts().Provider)
 	if err != nil {
@@ -80,8 +79,8 @@ func (c *crowd) during(do func() error) (use, error) {
 // idles counts at rest.
 func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
 	began := time.Now()
-	idle := &crowd{bed: b, hypervisor: h, number: n.idle, report: func(ctx context.Context, told map[string]bool) error {
-		return reportAddresses(ctx, b.Engine(), told)
+	idle := &crowd{bed: b, hypervisor: h, number: n.idle, report: func(ctx context.Context, reported map[string]bool) error {
+		return reportAddresses(ctx, b.Engine(), reported)
 	}}
 	if err := idle.gather(ctx); err != nil {
 		return err
@@ -132,9 +131,9 @@ func (c *crowd) gather(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	return poll(ctx, func() (bool, error) {
-		if err := c.report(ctx, told); err != nil {
+		if err := c.report(ctx, reported); err != nil {
 			return false, err
 		}
 		machines, err := c.bed.ListInfra(ctx, c.hypervisor, "Machine", tenant.Namespace)
@@ -151,16 +150,16 @@ func (c *crowd) gather(ctx context.Context) error {
 	})
 }
 
-// isSettled reports that a machine is ready and nothing is left to do around
-// its VM, but what waits for a node, which VMs without hosts never become.
+// isSettled reports whether a machine is ready and its VM is in sync, except for steps that wait
+// for a node: VMs without hosts never become nodes.
 func isSettled(machine bed.Infra) bool {
 	return conditions.IsTrue(machine, clusterv1.ReadyCondition) &&
 		(!conditions.IsFalse(machine, infrav1.VirtualMachineSyncedCondition) ||
 			conditions.GetReason(machine, infrav1.VirtualMachineSyncedCondition) == infrav1.WaitingForNodeReason)
 }
 
-// makeIdleCluster makes a cluster without control plane, from the template that
-// people use, and returns the spec of its workers' VMs.
+// makeIdleCluster creates a cluster without control plane from the template for users, and returns
+// the spec of its workers' VMs.
 func makeIdleCluster(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) (map[string]any, error) {
 	objects, err := b.Generate(ctx, c)
 	if err != nil {
@@ -218,27 +217,27 @@ func makeIdleMachine(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cl
 }
 
 // reportAddresses gives each VM that is up an address, once.
-func reportAddresses(ctx context.Context, engine *ovirtsim.Control, told map[string]bool) error {
+func reportAddresses(ctx context.Context, engine *ovirtsim.Control, reported map[string]bool) error {
 	vms, err := engine.VMs(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range vms {
 		vm := &vms[i]
-		if vm.Status != "up" || told[vm.ID] || len(vm.NICs) == 0 {
+		if vm.Status != "up" || reported[vm.ID] || len(vm.NICs) == 0 {
 			continue
 		}
-		address := netip.AddrFrom4([4]byte{10, 99, byte(len(told) / 250), byte(1 + len(told)%250)})
+		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
 		nic := ovirtsim.GuestNIC{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
 		if err := engine.SetGuestAddresses(ctx, vm.ID, []ovirtsim.GuestNIC{nic}); err != nil {
 			return err
 		}
-		told[vm.ID] = true
+		reported[vm.ID] = true
 	}
 	return nil
 }
 
-// processorTime is what a process has used so far.
+// processorTime returns the processor time that a process has used so far.
 func processorTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -257,7 +256,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(used) * time.Second / ticks, nil
 }
 
-// residentMemory is what a process has in memory, for people.
+// residentMemory returns the resident memory of a process as text.
 func residentMemory(pid int) (string, error) {
 	mib, err := memoryOf(pid, "VmRSS:")
 	return fmt.Sprintf("%d MiB", mib), err

@@ -21,13 +21,13 @@ type meter struct {
 	before []time.Duration
 }
 
-// usage is what programs used while a meter ran.
+// usage is the resource usage of programs during a measurement.
 type usage struct {
 	processor time.Duration
 	text      string
 }
 
-// String is a line for people.
+// String returns a line for the output.
 func (u usage) String() string { return u.text }
 
 // begin starts to measure. The most memory is counted from here on.
@@ -51,8 +51,8 @@ func (m *meter) begin() error {
 	return nil
 }
 
-// end is what was used since begin. A program that was started anew since then
-// makes it an error, since what the former one used is lost.
+// end returns the usage since begin. A program that was restarted since then is an error, because
+// the usage of its former process is lost.
 func (m *meter) end() (usage, error) {
 	var total usage
 	parts := make([]string, len(m.names))

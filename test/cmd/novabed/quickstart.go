@@ -19,15 +19,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// glance is how often the tenant is looked at.
+// glance is the interval at which the workload cluster is read.
 const glance = 500 * time.Millisecond
 
-// quickstart is what the command was asked for.
+// quickstart holds the flags of the command.
 type quickstart struct {
 	options bed.Options
 	cluster bed.Cluster
 	timeout time.Duration
-	// modules brings modules to the tenant too.
+	// modules installs modules in the workload cluster.
 	modules bool
 	// nodesAt is when all nodes were Ready.
 	nodesAt time.Time
@@ -57,8 +57,8 @@ func quickstartCommand() *cobra.Command {
 	return cmd
 }
 
-// run does it all. The bed goes on when it returns, also after a failure, so
-// that people can look into it.
+// run performs all steps. The test environment keeps running when it returns, also after a failure,
+// so that the user can inspect it.
 func (q *quickstart) run(ctx context.Context) error {
 	began := time.Now()
 	if err := bed.Supported(); err != nil {
@@ -79,7 +79,7 @@ func (q *quickstart) run(ctx context.Context) error {
 		board.close()
 		return err
 	}
-	last, err := q.tenant(ctx, b, board, facts.Title)
+	last, err := q.createCluster(ctx, b, board, facts.Title)
 	board.close()
 	if err != nil {
 		return errors.Join(err, q.explain(context.WithoutCancel(ctx), b))
@@ -99,8 +99,8 @@ func (q *quickstart) run(ctx context.Context) error {
 	return nil
 }
 
-// tenant brings the tenant cluster up and returns how it was seen last.
-func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hypervisor string) (snapshot, error) {
+// createCluster creates the workload cluster and returns its last snapshot.
+func (q *quickstart) createCluster(ctx context.Context, b *bed.Bed, board *board, hypervisor string) (snapshot, error) {
 	ended := board.step("Generating and applying the cluster")
 	err := b.Create(ctx, q.cluster)
 	if err == nil && q.modules {
@@ -150,11 +150,11 @@ func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hyper
 	return last, nil
 }
 
-// baseDomain is what Nova DNS serves on the tenant.
+// baseDomain is the domain that Nova DNS serves in the workload cluster.
 const baseDomain = "demo.nova.test"
 
-// addModules publishes the modules of the catalogue that run on hosts, and the
-// set that brings them to the tenant.
+// addModules publishes the modules of the catalogue that run on hosts, and creates the set that
+// installs them in the workload cluster.
 func (q *quickstart) addModules(ctx context.Context, b *bed.Bed) error {
 	const tag = "v1"
 	if err := b.PublishCatalogue(ctx, tag); err != nil {
@@ -170,12 +170,12 @@ func (q *quickstart) addModules(ctx context.Context, b *bed.Bed) error {
 	return nil
 }
 
-// modulesReady reports whether all modules of the tenant are ready.
+// modulesReady reports whether all modules of the workload cluster are ready.
 func modulesReady(s snapshot) bool {
 	return conditions.IsTrue(&s.cluster, addonsv1.ClusterCondition(catalogue.Base))
 }
 
-// explain says what the objects of the tenant wait for and where to look.
+// explain prints the conditions that are not met, and the location of the logs.
 func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -187,7 +187,7 @@ func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	return err
 }
 
-// nodeTable lists the nodes for people.
+// nodeTable lists the nodes as a table.
 func nodeTable(s snapshot) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
@@ -209,7 +209,7 @@ func nodeTable(s snapshot) string {
 	return text.String()
 }
 
-// reach says how to reach both clusters and how to end it all.
+// reach prints how to connect to both clusters and how to stop the test environment.
 func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
 	enter := "nsenter --net=/run/netns/nova-" + b.Name + " " + b.Program("kubectl") + " --kubeconfig "
 	fmt.Fprintf(out, "Management cluster:\n  %s%s -n %s get clusters,machines\n", enter, b.Kubeconfig(), c.Namespace)
@@ -217,7 +217,7 @@ func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
 	fmt.Fprintf(out, "Stop:\n  %s\n\n", stopCommand(b.Name))
 }
 
-// stopCommand is what ends a bed.
+// stopCommand returns the command that stops a test environment.
 func stopCommand(name string) string {
 	if name == defaultName {
 		return "make quickstart-down"

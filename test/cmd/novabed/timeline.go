@@ -30,8 +30,8 @@ func points() []string { return []string{pointMade, pointOn, pointAddress, point
 type timeline struct {
 	// machines are in the order in which they were seen.
 	machines []*passage
-	// initialised is when the control plane was.
-	initialised time.Duration
+	// initialized is the time at which the control plane was initialized.
+	initialized time.Duration
 }
 
 // passage is one machine's way.
@@ -43,8 +43,8 @@ type passage struct {
 
 // note takes a snapshot into account. powered are the names of VMs that are on.
 func (t *timeline) note(s snapshot, powered map[string]bool, now time.Duration) {
-	if t.initialised == 0 && initialized(s) {
-		t.initialised = now
+	if t.initialized == 0 && initialized(s) {
+		t.initialized = now
 	}
 	for i := range s.machines {
 		m := &s.machines[i]
@@ -75,8 +75,8 @@ func (p *passage) pass(point string, reached bool, now time.Duration) {
 	}
 }
 
-// nodeOf is a machine's node. Nodes carry the machine's name here, before
-// anybody has said so.
+// nodeOf returns a machine's node. Nodes have the machine's name here, so a node is found before the
+// Machine references it.
 func nodeOf(nodes []corev1.Node, m *clusterv1.Machine) *corev1.Node {
 	i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == m.Name || n.Name == m.Spec.InfrastructureRef.Name })
 	if i < 0 {
@@ -109,7 +109,7 @@ func (t *timeline) phases() []phase {
 		add("clone it", first.at[pointOn])
 		add("boot it until its address is known", first.at[pointAddress])
 	}
-	add("initialize the control plane", t.initialised)
+	add("initialize the control plane", t.initialized)
 	for i, p := range planes {
 		add(fmt.Sprintf("control plane node %d Ready", i+1), p.at[pointReady])
 	}
@@ -131,9 +131,9 @@ func (t *timeline) sorted(controlPlane bool) []*passage {
 	return out
 }
 
-// print writes what is known, in seconds from the start.
+// print writes the known times, in seconds from the start.
 func (t *timeline) print(out io.Writer, who string) {
-	fmt.Fprintf(out, "%s, seconds from apply (control plane %s at %.1f):\n", who, initialisedAt, t.initialised.Seconds())
+	fmt.Fprintf(out, "%s, seconds from apply (control plane %s at %.1f):\n", who, initialisedAt, t.initialized.Seconds())
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "  machine\t%s\n", strings.Join(points(), "\t"))
 	for _, p := range append(t.sorted(true), t.sorted(false)...) {

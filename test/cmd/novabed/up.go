@@ -9,7 +9,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// upCommand starts a bed without a tenant.
+// upCommand starts a test environment without a workload cluster.
 func upCommand() *cobra.Command {
 	options := bed.Options{}
 	cmd := &cobra.Command{

@@ -15,24 +15,24 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// snapshot is what is known of a tenant cluster at one moment.
+// snapshot is the state of a workload cluster at one moment.
 type snapshot struct {
 	cluster  clusterv1.Cluster
 	machines []clusterv1.Machine
 	nodes    []corev1.Node
-	// trouble is why the nodes are not known. It is no failure as long as
-	// there is time: the tenant's API server may be coming up.
+	// trouble is the reason why the nodes are not known. It is not a failure before the timeout:
+	// the API server of the workload cluster may be starting.
 	trouble error
 }
 
-// watcher looks at one tenant cluster.
+// watcher reads one workload cluster.
 type watcher struct {
 	bed     *bed.Bed
 	cluster client.ObjectKey
 	tenant  client.Client
 }
 
-// look takes a snapshot. A tenant that does not answer yet has no nodes.
+// look takes a snapshot. A workload cluster that does not respond yet has no nodes.
 func (w *watcher) look(ctx context.Context) (snapshot, error) {
 	var s snapshot
 	if err := w.bed.Client.Get(ctx, w.cluster, &s.cluster); err != nil {
@@ -69,7 +69,7 @@ func (w *watcher) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	return nodes.Items, nil
 }
 
-// milestone is a point on the way of a tenant cluster.
+// milestone is a step in the creation of a workload cluster.
 type milestone struct {
 	name    string
 	reached func(snapshot) bool
