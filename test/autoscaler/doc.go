@@ -1,12 +1,10 @@
-// Package autoscaler does to the API of a management cluster what
-// cluster-autoscaler's provider for Cluster API does: it finds node groups,
-// tells what a node of a group without nodes would have, scales groups up, and
-// marks the machines that are to go. It runs with the rights of the
-// autoscaler's ServiceAccount, so a rule that is missing shows.
+// Package autoscaler performs the requests of cluster-autoscaler's provider for Cluster API: it
+// finds node groups, predicts the nodes of a group without nodes, scales groups up, and marks the
+// machines to delete. It runs with the permissions of the autoscaler's ServiceAccount, so a missing
+// rule is noticed.
 //
-// The autoscaler itself cannot be had as a Go module. Where its versions
-// differ the package reads what all of them read: labels and taints come from
-// annotations alone.
+// The autoscaler itself is not available as a Go module. If its versions differ, the package reads
+// only the data that all of them read: labels and taints come from annotations alone.
 //
-// The package refuses to decide when to scale: tests do.
+// The package does not decide when to scale: tests do.
 package autoscaler

@@ -26,8 +26,8 @@ import (
 // group is Cluster API's.
 const group = "cluster.x-k8s.io"
 
-// syncTimeout is how long a watch may take to begin. The autoscaler waits
-// without an end, so what it may not watch stops it silently.
+// syncTimeout is the time for a watch to start. The autoscaler waits indefinitely, so a resource
+// that it has no permission to watch stops it without an error.
 const syncTimeout = 20 * time.Second
 
 // As returns a configuration with the rights of a ServiceAccount.
@@ -40,7 +40,7 @@ func As(config *rest.Config, namespace, account string) *rest.Config {
 	return config
 }
 
-// Driver is one autoscaler, for one tenant.
+// Driver is one autoscaler for one workload cluster.
 type Driver struct {
 	namespace, cluster string
 	objects            dynamic.Interface
@@ -51,9 +51,8 @@ type Driver struct {
 	stop               chan struct{}
 }
 
-// New starts to watch what the autoscaler watches, as
-// --node-group-auto-discovery=clusterapi:namespace=NAMESPACE,clusterName=CLUSTER
-// asks for.
+// New starts the watches of the autoscaler for
+// --node-group-auto-discovery=clusterapi:namespace=NAMESPACE,clusterName=CLUSTER.
 func New(ctx context.Context, management *rest.Config, namespace, cluster string) (*Driver, error) {
 	d := &Driver{namespace: namespace, cluster: cluster, stop: make(chan struct{})}
 	var err error
@@ -105,7 +104,7 @@ func (d *Driver) preferred(name string) (string, error) {
 	return "", fmt.Errorf("group %q is not served", name)
 }
 
-// lister returns what is known of a resource, once it is watched.
+// lister returns the cached objects of a resource, once it is watched.
 func (d *Driver) lister(ctx context.Context, resource schema.GroupVersionResource) (cache.GenericNamespaceLister, error) {
 	informer := d.informers.ForResource(resource)
 	informed := informer.Informer()
@@ -162,7 +161,7 @@ func (d *Driver) Groups(ctx context.Context) ([]*Group, error) {
 	return groups, nil
 }
 
-// GroupOf returns the node group of a Node, if it has one. It goes from the
+// GroupOf returns the node group of a Node, if it has one. It follows the references from the
 // provider ID to the Machine, its MachineSet and its MachineDeployment.
 func (d *Driver) GroupOf(ctx context.Context, node *corev1.Node) (*Group, bool, error) {
 	machine, found, err := d.machineOf(ctx, node.Spec.ProviderID)
@@ -198,9 +197,8 @@ func (d *Driver) owner(ctx context.Context, of *unstructured.Unstructured, kind,
 	return nil, false, nil
 }
 
-// machineOf returns the Machine of an instance, if there is one: by what
-// follows the last slash of its provider ID, or by the name in the ID of one
-// that is no node.
+// machineOf returns the Machine of an instance, if there is one: by the part after the last slash
+// of its provider ID, or by the name in the ID of an instance without a node.
 func (d *Driver) machineOf(ctx context.Context, id string) (*unstructured.Unstructured, bool, error) {
 	machines, err := d.list(ctx, "machines", labels.Everything())
 	if err != nil {

@@ -25,8 +25,8 @@ func Repository(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Flavor returns what clusterctl makes of the flavor with the autoscaler in a
-// release, for an infrastructure provider.
+// Flavor returns the output of clusterctl for the flavor with the autoscaler in a release, for an
+// infrastructure provider.
 func Flavor(ctx context.Context, log io.Writer, dir, provider string, variables map[string]string) ([]byte, error) {
 	return Generate(ctx, log, filepath.Join(dir, "infrastructure-"+provider, release, "cluster-template-autoscaled.yaml"), variables)
 }
@@ -36,7 +36,7 @@ func Alone() string {
 	return filepath.Join(tools.Root(), "templates", "flavors", "autoscaled", "autoscaler.yaml")
 }
 
-// Generate returns what clusterctl makes of a template.
+// Generate returns the output of clusterctl for a template.
 func Generate(ctx context.Context, log io.Writer, template string, variables map[string]string) ([]byte, error) {
 	programs, err := tools.Paths(ctx, log, "clusterctl")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What the autoscaler writes and reads beside a group's bounds.
+// Annotations that the autoscaler writes and reads in addition to a group's bounds.
 const (
 	minSize       = group + "/cluster-api-autoscaler-node-group-min-size"
 	maxSize       = group + "/cluster-api-autoscaler-node-group-max-size"
@@ -39,7 +39,7 @@ const (
 	Deleting State = "Deleting"
 )
 
-// Instance is what a group has or will have.
+// Instance is an existing or future instance of a group.
 type Instance struct {
 	// ID is the provider ID of a Node, or a made-up one before there is one
 	// and after it.
@@ -56,7 +56,7 @@ type Group struct {
 	object *unstructured.Unstructured
 }
 
-// group reads a MachineDeployment, and says whether it is a group.
+// group reads a MachineDeployment, and reports whether it is a group.
 func (d *Driver) group(ctx context.Context, u *unstructured.Unstructured) (*Group, bool, error) {
 	if _, paused := u.GetAnnotations()[pausedMark]; paused {
 		return nil, false, nil
@@ -97,7 +97,7 @@ func (g *Group) ID() string {
 	return path.Join(g.object.GetKind(), g.object.GetNamespace(), g.object.GetName())
 }
 
-// Size returns how many nodes are asked for.
+// Size returns the desired number of nodes.
 func (g *Group) Size(ctx context.Context) (int32, error) {
 	s, err := g.driver.scales.Scales(g.object.GetNamespace()).
 		Get(ctx, g.driver.resource("machinedeployments").GroupResource(), g.object.GetName(), metav1.GetOptions{})
@@ -107,7 +107,7 @@ func (g *Group) Size(ctx context.Context) (int32, error) {
 	return s.Spec.Replicas, nil
 }
 
-// Increase asks for more nodes.
+// Increase raises the desired number of nodes.
 func (g *Group) Increase(ctx context.Context, by int32) error {
 	size, err := g.Size(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (g *Group) Increase(ctx context.Context, by int32) error {
 	return g.setSize(ctx, size+by)
 }
 
-// Decrease asks for fewer nodes than are asked for and not there yet.
+// Decrease lowers the desired number of nodes by nodes that do not exist yet.
 func (g *Group) Decrease(ctx context.Context, by int32) error {
 	size, err := g.Size(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (g *Group) Delete(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// mark asks Cluster API to choose this Machine when a group shrinks.
+// mark sets the annotation by which Cluster API chooses this Machine when a group shrinks.
 func (g *Group) mark(ctx context.Context, name string) error {
 	machines := g.driver.objects.Resource(g.driver.resource("machines")).Namespace(g.object.GetNamespace())
 	machine, err := machines.Get(ctx, name, metav1.GetOptions{})
@@ -205,7 +205,7 @@ func (g *Group) mark(ctx context.Context, name string) error {
 	return nil
 }
 
-// Instances returns what the group has, by the MachineDeployment's selector.
+// Instances returns the instances of the group, by the MachineDeployment's selector.
 func (g *Group) Instances(ctx context.Context) ([]Instance, error) {
 	raw, _, err := unstructured.NestedMap(g.object.Object, "spec", "selector")
 	if err != nil {
@@ -274,8 +274,8 @@ func (g *Group) RollingOut(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Known reports whether the Node says which Machine it is, as the autoscaler
-// asks before it takes a Node for gone.
+// Known reports whether the Node names its Machine. The autoscaler checks this before it treats a
+// Node as deleted.
 func (d *Driver) Known(ctx context.Context, node *corev1.Node) (bool, error) {
 	machines, err := d.list(ctx, "machines", labels.Everything())
 	if err != nil {

@@ -33,13 +33,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// clusterName is the tenant's.
+// clusterName is the name of the workload cluster.
 const clusterName = "demo"
 
 // platform is a kind of hypervisor.
 type platform struct {
 	name, kinds, provider string
-	// start starts a simulator and returns what a cluster template asks for.
+	// start starts a simulator and returns the variables of a cluster template.
 	start func(ctx context.Context) (variables, credentials map[string]string)
 	// setup starts the reconcilers of clusters and of machine templates.
 	setup func(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
@@ -129,9 +129,9 @@ func setupZVirt(ctx context.Context, mgr ctrl.Manager, options controller.Option
 	}).SetupWithManager(ctx, mgr, options)
 }
 
-// rig is a tenant of a flavor in a namespace of its own, and an autoscaler
-// with the rights that the flavor gives it. The API server is the tenant's
-// too: its Nodes are what a spec makes.
+// rig is a workload cluster of a flavor in its own namespace, and an autoscaler with the
+// permissions that the flavor grants. The API server also serves the workload cluster: each spec
+// creates its Nodes.
 type rig struct {
 	client.Client
 
@@ -186,8 +186,8 @@ func (r *rig) run() {
 	})
 }
 
-// apply creates what clusterctl generated, and adds what Cluster API's webhooks
-// and reconcilers would: labels, owners and the number to begin with.
+// apply creates the objects that clusterctl generated, and adds the values that Cluster API's
+// webhooks and reconcilers would add: labels, owners and the initial number of replicas.
 func (r *rig) apply(ctx context.Context, manifest []byte) {
 	GinkgoHelper()
 	objects, err := bed.Suit(manifest, bed.Cluster{})

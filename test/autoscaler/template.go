@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Annotations that say what a node will have. They win over the template.
+// Annotations that describe the properties of a future node. They take precedence over the
+// template.
 const (
 	capacity     = "capacity.cluster-autoscaler.kubernetes.io/"
 	usualMaxPods = 110
@@ -28,8 +29,8 @@ var quantities = map[string]corev1.ResourceName{
 	capacity + "ephemeral-disk": corev1.ResourceEphemeralStorage,
 }
 
-// Template returns what a new node of the group will be like, without any
-// being there: what the autoscaler places pending pods on in its mind.
+// Template returns the predicted new node of the group while the group has no node. The autoscaler
+// simulates the scheduling of pending pods on it.
 func (g *Group) Template(ctx context.Context) (*corev1.Node, error) {
 	infra, found, err := g.infrastructure(ctx)
 	if err != nil {
@@ -51,8 +52,8 @@ func (g *Group) Template(ctx context.Context) (*corev1.Node, error) {
 		corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", corev1.LabelHostname: name,
 	}
 	if found {
-		// What a template that is there does not say overwrites these with
-		// nothing, and no pod that asks for an architecture fits.
+		// An existing template without these values overwrites them with empty values, and then no
+		// pod that requires an architecture fits.
 		info, _, _ := unstructured.NestedStringMap(infra.Object, "status", "nodeInfo")
 		node.Status.NodeInfo.Architecture, node.Status.NodeInfo.OperatingSystem = info["architecture"], info["operatingSystem"]
 		node.Labels[corev1.LabelArchStable], node.Labels[corev1.LabelOSStable] = info["architecture"], info["operatingSystem"]
@@ -143,8 +144,8 @@ func (g *Group) labels() map[string]string {
 	return found
 }
 
-// taints returns a node's taints, each key[=value]:effect. One that is
-// malformed is an error here; the autoscaler goes on without it.
+// taints returns a node's taints, each key[=value]:effect. A malformed taint is an error here; the
+// autoscaler ignores it.
 func (g *Group) taints() ([]corev1.Taint, error) {
 	text := g.object.GetAnnotations()[capacity+"taints"]
 	if text == "" {

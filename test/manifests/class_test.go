@@ -28,8 +28,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// said are values for every variable of a class.
-const said = `
+// allValues are values for every variable of a class.
+const allValues = `
 controlPlaneEndpoint: {host: 192.0.2.10}
 endpointProvider: External
 server: hypervisor.example
@@ -45,20 +45,19 @@ controlPlaneConfig: {preKubeadmCommands: ["true"]}
 nodeConfig: {taints: [{key: example, effect: NoSchedule}], format: cloud-config}
 `
 
-// asks are values for those that a class asks for.
-const asks = lent + `
+// requiredValues are values for the required variables of a class.
+const requiredValues = identityValues + `
 server: hypervisor.example
 `
 
-// lent are values for those that a class asks for with an identity, which has
-// its own server.
-const lent = `
+// identityValues are values for the required variables of a class with an identity, which has its own server.
+const identityValues = `
 controlPlaneEndpoint: {host: 192.0.2.10}
 template: image-<version>
 `
 
 var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, own string) {
-	cluster := topology(provider, said+own)
+	cluster := topology(provider, allValues+own)
 	cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = []clusterv1.ClusterVariable{{
 		Name: "nodeSize", Value: apiextensionsv1.JSON{Raw: []byte(`{"cpus":8,"memoryMiB":16384}`)},
 	}}
@@ -91,7 +90,7 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Entry("nova-zvirt", "nova-zvirt", "network: tenants/tenants\ndeviceName: enp1s0\nplacement: {computeCluster: Default, storageDomain: data}\n"),
 )
 
-// Somebody's own class: a copy whose templates say more than those of a release.
+// A user's own class: a copy whose templates set more fields than those of a release.
 const (
 	ownVSphere = `
 NovaVSphereClusterTemplate:
@@ -125,7 +124,7 @@ NovaConfigTemplate:
 )
 
 var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecContext, provider, own, variables string, want map[string]string) {
-	desired := desire(ctx, topology(provider, lent+variables), class(provider, own))
+	desired := desire(ctx, topology(provider, identityValues+variables), class(provider, own))
 	worker := desired.MachineDeployments["infra-a"]
 	controlPlane := map[string]any{}
 	for _, name := range []string{"endpoint", "platform", "config"} {
@@ -220,7 +219,7 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	}
 	Expect(known).To(BeEmpty())
 
-	cluster := topology(provider, asks+map[string]string{
+	cluster := topology(provider, requiredValues+map[string]string{
 		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
 	}[provider]+"nodeConfig: {roles: [ingress]}\n")
 	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()).
@@ -230,14 +229,14 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	Entry("nova-zvirt", "nova-zvirt"),
 )
 
-// What a class lets through is what the API server takes: else a Cluster would be
-// admitted and nothing come of it.
+// The API server accepts every value that a class accepts. Otherwise a Cluster would be admitted,
+// but never be created.
 var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContext, provider, variable string, takes, refuses map[string]string) {
 	refused := func(value string) error {
 		own := map[string]string{
 			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
 		}[provider]
-		cluster := topology(provider, replaced(asks+own, variable, value))
+		cluster := topology(provider, replaced(requiredValues+own, variable, value))
 		err := (&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()
 		if err == nil {
 			desire(ctx, cluster, class(provider))
@@ -308,7 +307,7 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 		map[string]string{"long": "{host: " + strings.Repeat("a", 512) + "}"}, map[string]string{"{host: " + strings.Repeat("a", 513) + "}": "512"}),
 )
 
-// What both hypervisors' classes take, and do not.
+// The values that the classes of both hypervisors accept and reject.
 var (
 	aThumbprint = strings.Repeat("AB:", 31) + "ab"
 	trusts      = map[string]string{
@@ -344,8 +343,7 @@ func replaced(variables, name, value string) string {
 	return string(out)
 }
 
-// class are the objects of a provider's class, with templates as somebody
-// edited their own copies.
+// class returns the objects of a provider's class, with templates that a user edited in a copy.
 func class(provider string, edits ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file, err := os.ReadFile(filepath.Join(tools.Root(), "templates", provider, "clusterclass-"+provider+".yaml"))
@@ -384,8 +382,8 @@ func split(objects []*unstructured.Unstructured) (map[string]*unstructured.Unstr
 	return named, class
 }
 
-// desire is what the core makes of a Cluster, which its webhooks and the API
-// server take.
+// desire returns the objects that the core renders for a Cluster, and which its webhooks and the
+// API server accept.
 func desire(ctx context.Context, cluster *clusterv1.Cluster, objects []*unstructured.Unstructured) *scope.ClusterState {
 	GinkgoHelper()
 	s := scope.New(cluster)
@@ -495,7 +493,7 @@ func blueprint(objects []*unstructured.Unstructured, cluster *clusterv1.Cluster)
 	return b
 }
 
-// field is what an object says, nil if nothing.
+// field returns the value of a field, or nil if it is not set.
 func field(object *unstructured.Unstructured, path ...string) any {
 	value, _, err := unstructured.NestedFieldCopy(object.Object, path...)
 	Expect(err).NotTo(HaveOccurred())

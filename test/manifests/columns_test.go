@@ -82,8 +82,8 @@ func TestColumnNamesAreOneWord(t *testing.T) {
 	}
 }
 
-// TestTablesAnswerTheFirstQuestion looks for how old an object is and, where
-// it has conditions, for what it waits.
+// TestTablesAnswerTheFirstQuestion requires columns with the age of an object and, if it has
+// conditions, with the reason why it waits.
 func TestTablesAnswerTheFirstQuestion(t *testing.T) {
 	for kind, version := range tables(t) {
 		var names []string
@@ -107,8 +107,7 @@ func TestTablesAnswerTheFirstQuestion(t *testing.T) {
 	}
 }
 
-// element is one part of a column's path: a field, and what chooses among the
-// items of a list.
+// element is one part of a column's path: a field, and the filter of the items of a list.
 var element = regexp.MustCompile(`\.((?:[A-Za-z]|-)+)(\[\?\([^)]*\)\])?`)
 
 // TestColumnsShowFieldsThatThereAre follows each path through the schema.
@@ -137,7 +136,7 @@ func TestColumnsShowFieldsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestHypervisorsHaveTheSameTables compares those of both, but for what only
+// TestHypervisorsHaveTheSameTables compares the columns of both hypervisors, except those that only
 // one of them has.
 func TestHypervisorsHaveTheSameTables(t *testing.T) {
 	only := []string{"Domain", "InstanceType"}

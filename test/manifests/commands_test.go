@@ -43,14 +43,13 @@ func blocksIn(text string) []block {
 	return blocks
 }
 
-// script is a document whose commands are run as they are written and in their
-// order, on a real API server with all definitions, rules and policies. What
-// managers make of it is for suites with hosts.
+// script is a document whose commands are run unchanged and in their order, on a real API server
+// with all definitions, rules and policies. Suites with hosts test the reactions of the managers.
 type script struct {
 	file string
-	// demo says that the cluster demo is there.
+	// demo means that the cluster demo exists.
 	demo bool
-	// before makes what the document's reader has.
+	// before creates the objects that the document expects.
 	before string
 }
 
@@ -127,8 +126,8 @@ func runsElsewhere(file, text string) (string, bool) {
 	return "", false
 }
 
-// meanwhile stands in for what people and managers do between two commands, and
-// ends what a person would interrupt.
+// meanwhile performs the actions of users and managers between two commands, and ends commands that
+// a user would interrupt.
 var meanwhile = strings.NewReplacer(
 	// A person edits the file.
 	"# In next.yaml: another name and template, and no uid, resourceVersion, ownerReferences and status.",
@@ -137,7 +136,7 @@ var meanwhile = strings.NewReplacer(
 	"sed -i -e 's/^  name: demo-worker$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
 	// The flavor has given it bounds.
 	"kubectl annotate machinedeployment demo-worker -n", "kubectl annotate --overwrite machinedeployment demo-worker -n",
-	// Nobody watches.
+	// No user watches the output.
 	" -w\n", "\n",
 	// The control plane provider writes a new one.
 	"delete secret demo-kubeconfig\n", "delete secret demo-kubeconfig --dry-run=server\n",
@@ -199,8 +198,8 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 	})
 })
 
-// installDefinitions adds those of Flux and clusterctl to what the API server
-// has. It may be called again.
+// installDefinitions adds the definitions of Flux and clusterctl to the API server. It can be
+// called again.
 func installDefinitions(ctx context.Context) {
 	GinkgoHelper()
 	var definitions []string
@@ -226,7 +225,7 @@ func runs(s script, repository *string) {
 		dir = GinkgoT().TempDir()
 		Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
 		env = prepareCommands(ctx, dir, *repository)
-		for name, value := range asked {
+		for name, value := range flavorValues {
 			env = append(env, name+"="+value)
 		}
 		env = append(env, "NAMESPACE="+namespace)
@@ -256,13 +255,13 @@ func runs(s script, repository *string) {
 	}
 }
 
-// applies lets the API server judge what is whole in a manifest, and puts it
-// where the commands that follow look for it.
+// applies has the API server validate the complete manifests, and writes them to the files that the
+// following commands read.
 func applies(ctx SpecContext, dir string, env []string, namespace, text string) {
 	GinkgoHelper()
 	objects, err := Objects([]byte(text))
 	if err != nil {
-		return // a part of something that goes on
+		return // a part of a longer file
 	}
 	for _, object := range objects {
 		group := object.GroupVersionKind().Group
@@ -326,8 +325,8 @@ func makesFirstCluster(ctx SpecContext, repository, document, provider, host str
 	Expect(string(manifest)).To(MatchRegexp(`(?m)thumbprint: "?([0-9A-F]{2}:){31}[0-9A-F]{2}"?$`), "openssl says it as it is wanted")
 }
 
-// noteProviders notes what clusterctl init notes, so that clusterctl knows
-// which releases are installed.
+// noteProviders creates the inventory of clusterctl init, so that clusterctl knows the installed
+// releases.
 func noteProviders(ctx context.Context) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "inventory"}}
@@ -343,9 +342,8 @@ func noteProviders(ctx context.Context) {
 	}
 }
 
-// prepareCommands returns an environment in which kubectl and clusterctl are on
-// the path, reach the API server and know the release in a repository. What the
-// API server warns of fails.
+// prepareCommands returns an environment in which kubectl and clusterctl are on the path, reach the
+// API server and know the release in a repository. Warnings of the API server are failures.
 func prepareCommands(ctx context.Context, dir, repository string) []string {
 	GinkgoHelper()
 	paths, err := tools.Paths(ctx, GinkgoWriter, "kubectl", "clusterctl")
@@ -393,7 +391,7 @@ func makeDemo(ctx context.Context, dir string, env []string, namespace string) {
 	}
 }
 
-// shell runs a script in a folder, and fails with what it said.
+// shell runs a script in a folder, and fails with its output.
 func shell(ctx context.Context, dir string, env []string, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package manifests renders what config/ installs and applies it to a real API
-// server: that it is accepted, that clusterctl takes it, that the managers may
-// do what they do and no more, and that the admission policies hold.
+// Package manifests renders the manifests in config/ and applies them to a real API server. It
+// verifies that the API server and clusterctl accept them, that the managers have exactly the
+// permissions that they need, and that the admission policies are enforced.
 //
-// It refuses to run managers: a suite that needs them uses the test bed.
+// It runs no managers: a suite that needs them uses the test environment.
 package manifests

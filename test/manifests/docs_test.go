@@ -30,8 +30,7 @@ func TestGuidesListTheTemplatesVariables(t *testing.T) {
 	}
 }
 
-// TestGuideListsTheFlavorsVariables reads what the default templates do not
-// have already.
+// TestGuideListsTheFlavorsVariables reads the variables that the default templates lack.
 func TestGuideListsTheFlavorsVariables(t *testing.T) {
 	var known []string
 	for _, guide := range guides {
@@ -62,7 +61,7 @@ func variablesIn(t *testing.T, pattern ...string) []string {
 	return slices.Compact(used)
 }
 
-// found returns what the only group of re matches in a file, each once.
+// found returns the distinct matches of the only group of re in a file.
 func found(t *testing.T, file string, re *regexp.Regexp) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

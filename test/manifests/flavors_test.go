@@ -15,11 +15,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// flavors are what each hypervisor's release has beside the default template.
+// flavors are the flavors of each hypervisor's release in addition to the default template.
 var flavors = []string{"", "-ha", "-external-loadbalancer", "-air-gapped", "-autoscaled", "-etcd-snapshots", "-ignition", "-topology"}
 
-// asked are values for all variables that have no default.
-var asked = map[string]string{
+// flavorValues are values for all variables that have no default.
+var flavorValues = map[string]string{
 	"CLUSTER_NAME": "demo", "NAMESPACE": "flavors", "KUBERNETES_VERSION": "v1.36.3",
 	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.10",
 	"VSPHERE_SERVER": "vcenter.example", "VSPHERE_TLS_THUMBPRINT": thumbprint, "VSPHERE_DATACENTER": "dc",
@@ -41,7 +41,7 @@ var _ = Describe("a release", Ordered, func() {
 		repository = GinkgoT().TempDir()
 		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
-		Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: asked["NAMESPACE"]}})).To(Succeed())
+		Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: flavorValues["NAMESPACE"]}})).To(Succeed())
 	})
 
 	It("has no version that its metadata does not know", func(ctx SpecContext) {
@@ -73,7 +73,7 @@ var _ = Describe("a release", Ordered, func() {
 				file := filepath.Join(repository, "infrastructure-"+hypervisor, version, "cluster-template"+flavor+".yaml")
 				cmd := exec.CommandContext(ctx, paths["clusterctl"], "generate", "yaml", "--from", file)
 				cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+repository)
-				for name, value := range asked {
+				for name, value := range flavorValues {
 					cmd.Env = append(cmd.Env, name+"="+value)
 				}
 				cmd.Stderr = GinkgoWriter
@@ -99,7 +99,7 @@ func expectTaken(ctx SpecContext, manifest []byte) {
 	Expect(objects).NotTo(BeEmpty())
 	for _, object := range objects {
 		if object.GetKind() != "Namespace" && !strings.HasSuffix(object.GetKind(), "Identity") {
-			object.SetNamespace(asked["NAMESPACE"])
+			object.SetNamespace(flavorValues["NAMESPACE"])
 		}
 		Expect(server.Client.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
 			To(Succeed(), "%s %s", object.GetKind(), object.GetName())

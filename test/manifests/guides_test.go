@@ -101,8 +101,8 @@ func anchorsIn(t *testing.T, file string) []string {
 	return anchors
 }
 
-// TestEveryDocumentIsLinked: what the table of documents does not have, nobody
-// finds.
+// TestEveryDocumentIsLinked requires that the table of documents has every document. Otherwise
+// readers would not find it.
 func TestEveryDocumentIsLinked(t *testing.T) {
 	for folder, pattern := range map[string]string{"docs": "[^R]*.md", "docs/adr": "0*.md"} {
 		dir := filepath.Join(tools.Root(), filepath.FromSlash(folder))

@@ -31,7 +31,7 @@ func replaces(check *clusterv1.MachineHealthCheck, unhealthy, all int) bool {
 }
 
 var _ = DescribeTable("a pool of the class", func(ctx SpecContext, provider, role, own string) {
-	cluster := topology(provider, asks+own)
+	cluster := topology(provider, requiredValues+own)
 	cluster.Spec.Topology.Workers.MachineDeployments[0].Class = role
 	pool := desire(ctx, cluster, class(provider)).MachineDeployments["infra-a"]
 	for all := 1; all <= 20; all++ {
@@ -94,7 +94,7 @@ func expectControlPlaneCheck(check *clusterv1.MachineHealthCheck) {
 }
 
 var _ = DescribeTable("the control plane of the class", func(ctx SpecContext, provider, own string) {
-	expectControlPlaneCheck(desire(ctx, topology(provider, asks+own), class(provider)).ControlPlane.MachineHealthCheck)
+	expectControlPlaneCheck(desire(ctx, topology(provider, requiredValues+own), class(provider)).ControlPlane.MachineHealthCheck)
 },
 	func(provider, _ string) string { return "of " + provider + " replaces one machine that is broken" },
 	Entry(nil, "nova-vsphere", "network: tenants\n"),

@@ -29,11 +29,10 @@ var inline = regexp.MustCompile("`((?:kubectl|clusterctl|make) [^`]*)`")
 // begins finds the program of a part of a script.
 var begins = regexp.MustCompile(`^(?:(?:until|while|do|if|then|!|[A-Z_]+=\S*)\s+)*((?:kubectl|clusterctl|make) .*)$`)
 
-// unsaid stands for what a reader fills in.
-var unsaid = strings.NewReplacer("…", "", `\|`, "|", "<", "", ">", "")
+// placeholders replaces a placeholder that the reader fills in.
+var placeholders = strings.NewReplacer("…", "", `\|`, "|", "<", "", ">", "")
 
-// commandsOf returns what a document has kubectl, clusterctl and make do, each
-// once.
+// commandsOf returns the distinct commands of a document for kubectl, clusterctl and make.
 func commandsOf(text string) []string {
 	var found []string
 	for _, b := range blocksIn(text) {
@@ -42,7 +41,7 @@ func commandsOf(text string) []string {
 		}
 	}
 	for _, match := range inline.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
-		found = append(found, simple(unsaid.Replace(match[1]))...)
+		found = append(found, simple(placeholders.Replace(match[1]))...)
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
@@ -94,7 +93,7 @@ var _ = Describe("what documents say of commands and fields", Ordered, ContinueO
 
 	It("is understood by their programs", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		env := askForHelp(ctx, dir)
+		env := helpEnvironment(ctx, dir)
 		var refused []string
 		tried := map[string]bool{}
 		for file, text := range texts {
@@ -148,7 +147,7 @@ var _ = Describe("what documents say of commands and fields", Ordered, ContinueO
 		var missing []string
 		for file, text := range texts {
 			if strings.HasPrefix(file, "docs/adr/") {
-				continue // a decision may speak of what it decided against
+				continue // a decision may name rejected alternatives
 			}
 			for _, match := range field.FindAllStringSubmatch(text, -1) {
 				found := slices.Contains(others[file], match[2])
@@ -168,13 +167,13 @@ var _ = Describe("what documents say of commands and fields", Ordered, ContinueO
 
 // others are fields of kinds that the management cluster does not have.
 var others = map[string][]string{
-	"docs/bootstrap.md": {"spec.credentials"}, // of the tenant's Proxy
+	"docs/bootstrap.md": {"spec.credentials"}, // of the workload cluster's Proxy
 }
 
-// askForHelp returns an environment in which programs read their arguments and
-// do nothing: they explain them, and fail where they do not understand them. An
-// empty word stands for what a sentence leaves out.
-func askForHelp(ctx context.Context, dir string) []string {
+// helpEnvironment returns an environment in which programs parse their arguments and do nothing: they
+// print their help, and fail if an argument is invalid. An empty word stands for an omitted
+// argument.
+func helpEnvironment(ctx context.Context, dir string) []string {
 	GinkgoHelper()
 	paths, err := tools.Paths(ctx, GinkgoWriter, "kubectl", "clusterctl")
 	Expect(err).NotTo(HaveOccurred())
@@ -191,7 +190,7 @@ func askForHelp(ctx context.Context, dir string) []string {
 	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG=/dev/null", "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 }
 
-// kinds are the names by which kubectl knows what the API server has.
+// kinds are the names by which kubectl knows the resources of the API server.
 func kinds() map[string]bool {
 	GinkgoHelper()
 	asker, err := discovery.NewDiscoveryClientForConfig(server.Config)
@@ -269,7 +268,7 @@ func pathsIn(command string) []string {
 	return found
 }
 
-// step is one part of a path, with what chooses among the items of a list.
+// step is one part of a path, with the filter of the items of a list.
 var step = regexp.MustCompile(`\.([A-Za-z][\w-]*)(\[[^\]]*\])?`)
 
 // follows reports whether a path leads to a field in any version of a kind.

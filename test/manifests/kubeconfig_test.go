@@ -45,7 +45,7 @@ var _ = Describe("a Secret with a kubeconfig", Ordered, func() {
 		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kubeconfigs-"}}
 		Expect(server.Client.Create(ctx, made)).To(Succeed())
 		namespace = made.Name
-		// All of Cluster API's kinds, as a tenant may have them.
+		// All of Cluster API's kinds, as a customer may have them.
 		grant(ctx, tenant, secrets, rbacv1.PolicyRule{
 			APIGroups: []string{clusterGroup, controlPlaneGroup, infraGroup}, Resources: []string{"*"}, Verbs: []string{"*"},
 		})

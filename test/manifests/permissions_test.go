@@ -54,7 +54,7 @@ var permissions = map[string]map[string]string{
 		// Policies bound these writes.
 		"secrets": "get list watch create update delete", "configmaps": "get create update",
 		"namespaces=kube-system": "get",
-		// No such resource exists: a policy asks for the permission.
+		// No such resource exists: a policy checks this permission.
 		"kubeconfigs.nova-platform.io":                               "write",
 		"*.infrastructure.cluster.x-k8s.io":                          "get list watch create patch delete",
 		"customresourcedefinitions.apiextensions.k8s.io":             "get list watch",
@@ -269,8 +269,8 @@ var _ = Describe("the permissions of a manager", Ordered, ContinueOnFailure, fun
 		Expect(slices.Collect(maps.Keys(granted))).To(ConsistOf(slices.Collect(maps.Keys(expected))))
 	}, entries())
 
-	// One set of reconcilers serves every hypervisor, so what one of their
-	// managers lacks it lacks by mistake.
+	// The managers of all hypervisors run the same reconcilers, so a permission that only one of
+	// them lacks is missing by mistake.
 	It("are the same on every hypervisor", func() {
 		rules := func(dir, kinds string) []rbacv1.PolicyRule {
 			for _, p := range Providers() {

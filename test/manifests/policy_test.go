@@ -57,8 +57,8 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-"}}
 	Expect(server.Client.Create(ctx, namespace)).To(Succeed())
 
-	// A policy is enforced a moment after it was applied. Each try takes a new
-	// template, because until then the change goes through.
+	// A policy is enforced a moment after it was applied. Each attempt uses a new template, because
+	// until then the change is accepted.
 	Eventually(func(g Gomega) {
 		c := newChange()
 		c.template.SetNamespace(namespace.Name)

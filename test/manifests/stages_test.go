@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// What Flux takes a Cluster for.
+// The statuses that Flux computes for a Cluster.
 const (
 	current    = "Current"
 	inProgress = "InProgress"
@@ -56,8 +56,8 @@ func evaluates(expression string, objects map[string]any) (bool, error) {
 	return value.Value().(bool), nil
 }
 
-// judge takes a Cluster for what Flux' StatusEvaluator does.
-func judge(check kustomize.HealthCheckExpressions, cluster *clusterv1.Cluster) string {
+// fluxStatus computes the status of a Cluster like Flux' StatusEvaluator.
+func fluxStatus(check kustomize.HealthCheckExpressions, cluster *clusterv1.Cluster) string {
 	GinkgoHelper()
 	if observed := cluster.Status.ObservedGeneration; observed != 0 && observed != cluster.Generation {
 		return inProgress
@@ -95,7 +95,7 @@ var _ = DescribeTable("a stage of the management repository", func(became func(*
 		Expect(k.Spec.HealthCheckExprs).To(HaveLen(1))
 		Expect(k.Spec.HealthCheckExprs[0].APIVersion).To(Equal(clusterv1.GroupVersion.String()))
 		Expect(k.Spec.HealthCheckExprs[0].Kind).To(Equal("Cluster"))
-		Expect(judge(k.Spec.HealthCheckExprs[0].HealthCheckExpressions, cluster)).To(Equal(want), name)
+		Expect(fluxStatus(k.Spec.HealthCheckExprs[0].HealthCheckExpressions, cluster)).To(Equal(want), name)
 	}
 },
 	Entry("is ready with a cluster in which all has arrived", func(*clusterv1.Cluster) {}, current),

@@ -36,7 +36,7 @@ func newNamespace(ctx context.Context) string {
 	return namespace.Name
 }
 
-// everything is a machine that says all that can be said.
+// everything is a machine with all fields set.
 func everything(m *infrav1.NovaVSphereMachine) {
 	m.Spec.CloneMode, m.Spec.Template.Snapshot = infrav1.CloneLinkedOrFull, "base"
 	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 60}
