@@ -1,8 +1,7 @@
-// Package autoscaler scales a tenant's workers from zero and back on hosts, by
-// what cluster-autoscaler does to the API and with its rights. It runs with
-// NOVA_SUITES=full; the contract itself is checked without hosts in
-// test/autoscaler. The suite needs root and Linux.
+// Package autoscaler scales the workers of a workload cluster from zero and back on hosts, with the
+// requests and permissions of cluster-autoscaler. It runs with NOVA_SUITES=full; test/autoscaler
+// tests the contract itself without hosts. The suite needs root and Linux.
 //
-// Hosts of a bed have as many processors and as much memory as the machine
-// that they run on, so what a Node reports of these is not compared.
+// Hosts of a test environment have the processors and the memory of the machine that they run on,
+// so the capacity that a Node reports is not compared.
 package autoscaler

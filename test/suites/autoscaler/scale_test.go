@@ -19,7 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// scene is a tenant without workers and its autoscaler.
+// scene is a workload cluster without workers and its autoscaler.
 type scene struct {
 	cluster bed.Cluster
 	tenant  client.Client
@@ -42,8 +42,8 @@ var _ = Describe("Workers of a role", func() {
 	}
 })
 
-// create makes the tenant of the flavor. Its workers get the role infra and a
-// taint and a label of their own.
+// create creates the workload cluster of the flavor. Its workers get the role infra, a taint and a
+// label.
 func (s *scene) create(ctx context.Context) {
 	GinkgoHelper()
 	c := s.cluster
@@ -132,8 +132,8 @@ func pod() *corev1.Pod {
 	}
 }
 
-// followsAPod scales up for a pod that finds no place, as the template says
-// that a new node would take it, and compares the nodes that come with it.
+// followsAPod scales up for an unschedulable pod that fits the predicted node, and compares the new
+// nodes with the prediction.
 func (s *scene) followsAPod(ctx context.Context) {
 	GinkgoHelper()
 	group := s.group(ctx)

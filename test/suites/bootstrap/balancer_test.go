@@ -29,7 +29,7 @@ func internalIP(node *corev1.Node) string {
 	return ""
 }
 
-// servers are the API servers that a worker's balancer was told of.
+// servers are the API servers in the configuration of a worker's load balancer.
 func servers(ctx context.Context, worker string) func() ([]string, error) {
 	return func() ([]string, error) {
 		out, err := b.Exec(ctx, worker, "sed", "-n", `s/^  server api-[0-9]* //p`, "/etc/nova/api-balancer/haproxy.cfg")
@@ -37,7 +37,7 @@ func servers(ctx context.Context, worker string) func() ([]string, error) {
 	}
 }
 
-// through asks the API server as the worker's kubelet does.
+// through requests the API server in the way of the worker's kubelet.
 func through(ctx context.Context, worker string) func() (string, error) {
 	return func() (string, error) {
 		return b.Exec(ctx, worker, "kubectl", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--request-timeout", "5s", "get", "--raw", "/readyz")
@@ -55,8 +55,8 @@ func pastEndpoint(ctx context.Context, c bed.Cluster, address string) client.Cli
 	return tenant
 }
 
-// describeBalancer goes on with a cluster whose workers have balancers. It
-// ends with the cluster's endpoint dead.
+// describeBalancer continues with a cluster whose workers have load balancers. At its end the
+// cluster's endpoint is unreachable.
 func describeBalancer(c bed.Cluster) {
 	It("has the worker's kubelet and kube-proxy ask the balancer beside it", func(ctx context.Context) {
 		masters, workers := awaitNodes(ctx, c, 1, 1)
@@ -107,8 +107,8 @@ func replaceControlPlane(ctx context.Context, c bed.Cluster) {
 	Eventually(servers(ctx, workers[0].Name)).WithTimeout(podTimeout).Should(ConsistOf(internalIP(&fresh) + ":6443"))
 }
 
-// loseEndpoint takes the endpoint's address away and has the worker do what
-// takes an API server.
+// loseEndpoint removes the endpoint's address and performs actions on the worker that need an API
+// server.
 func loseEndpoint(ctx context.Context, c bed.Cluster) {
 	masters, workers := awaitNodes(ctx, c, 1, 1)
 	worker := workers[0].Name

@@ -1,6 +1,5 @@
-// Package bootstrap boots hosts from NovaConfigs that say all there is to say,
-// and looks on the hosts and in the tenant for what was said. Machines that fail
-// have to tell why, by their hypervisor. Proxy and
-// registry are servers of the suite. It refuses to look at documents: those
-// are judged where they are rendered.
+// Package bootstrap boots hosts from NovaConfigs with all fields set, and verifies the settings on
+// the hosts and in the workload cluster. Machines that fail must report the cause through their
+// hypervisor. Proxy and registry are servers of the suite. It does not read the rendered documents:
+// the unit tests of package bootstrap do.
 package bootstrap

@@ -43,7 +43,7 @@ func secrets(namespace string) []client.Object {
 	}
 }
 
-// platform is what the tenant's surroundings are.
+// platform holds the platform settings of the workload cluster.
 func platform() bootstrapv1.PlatformSpec {
 	proxy := "http://" + address(proxyPort)
 	authorities := bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "authorities", Key: "ca.crt"}}
@@ -70,7 +70,7 @@ func platform() bootstrapv1.PlatformSpec {
 	}
 }
 
-// equip adds all that a NovaConfig says of a machine to one that suits hosts.
+// equip sets all machine fields of a NovaConfig in one that is suitable for hosts.
 func equip(spec *bootstrapv1.NodeConfigSpec) {
 	GinkgoHelper()
 	spec.Users = []bootstrapv1.User{
@@ -104,9 +104,9 @@ func equip(spec *bootstrapv1.NodeConfigSpec) {
 	spec.PostKubeadmCommands = append(spec.PostKubeadmCommands, `[ -e /etc/kubernetes/kubelet.conf ] && echo "after $NODE_NAME" >/etc/suite/after`)
 }
 
-// bootLoader gives the machine a boot loader: a host has none. What it passes
-// on the kernel "has" from the next boot on, like the arguments that a real one
-// passes. All else of starting once more is real.
+// bootLoader adds a simulated boot loader to the machine, because a host has none. The kernel "has"
+// its arguments from the next boot on, like the arguments of a real boot loader. All other parts of
+// the restart are real.
 func bootLoader(spec *bootstrapv1.NodeConfigSpec) {
 	spec.Kernel.Arguments = []string{"suite.argument=1", "suite.other"}
 	spec.Files = append(spec.Files,
@@ -150,7 +150,7 @@ func change[T any](object *unstructured.Unstructured, do func(*T), fields ...str
 		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(part, spec)).To(Succeed())
 	}
 	do(spec)
-	// Through JSON, which knows what is left out when it is empty.
+	// The conversion through JSON omits empty fields.
 	data, err := json.Marshal(spec)
 	Expect(err).NotTo(HaveOccurred())
 	part = map[string]any{}

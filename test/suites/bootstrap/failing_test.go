@@ -18,10 +18,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// failing is a command that tells more than it should.
+// failing is a command whose output contains a secret.
 const failing = `echo "password: hunter22"; echo "the data disk is too small" >&2; exit 3`
 
-// reportTimeout is how long a hypervisor may take to pass on what a node says.
+// reportTimeout is the time for a hypervisor to deliver the report of a node.
 const reportTimeout = 3 * time.Minute
 
 // sick is a cluster whose first machine fails.
@@ -107,7 +107,7 @@ var _ = Describe("A machine that fails", func() {
 				g.Expect(log).To(HaveSuffix("waiting for an end"))
 			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
 
-			// Nothing ends in order, and nobody is told: the call breaks off, too.
+			// The host stops without a shutdown and without a report: the call is aborted, too.
 			_, _ = b.Exec(ctx, vm, "systemctl", "reboot", "--force", "--force")
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
 				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was restarted before it became a node; end of its log: "),

@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	// b is the bed that all specs share, and u what lies beyond its network.
+	// b is the test environment that all specs share, and u are the servers outside of its network.
 	b *bed.Bed
 	u *universe
 )
@@ -72,7 +72,7 @@ func on(ctx context.Context, vm string, args ...string) string {
 	return out
 }
 
-// ready returns the tenant's nodes that are Ready.
+// ready returns the Ready nodes of the workload cluster.
 func ready(ctx context.Context, c bed.Cluster) ([]corev1.Node, error) {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {

@@ -99,7 +99,7 @@ func startUniverse(ctx context.Context, balancer string, listen func(ctx context
 	return u, nil
 }
 
-// guard lets only those in who have the token, and remembers what they took.
+// guard accepts only requests with the token, and records their paths.
 func (u *universe) guard(images http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -166,14 +166,14 @@ func tunnel(w http.ResponseWriter, address string) error {
 	return nil
 }
 
-// connections are the hosts that were asked for with the login, each once.
+// connections are the distinct hosts that were requested with the credentials.
 func (u *universe) connections() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Compact(slices.Sorted(slices.Values(u.asked)))
 }
 
-// pulls are the paths that were asked for with the token.
+// pulls are the paths that were requested with the token.
 func (u *universe) pulls() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -219,7 +219,7 @@ func fill(ctx context.Context, images http.Handler, balancer string) error {
 	if err != nil {
 		return err
 	}
-	// Beside those that the suite asks for, the one that is the default.
+	// In addition to the images that the suite requests, the default image.
 	repository, tag, _ := strings.Cut(strings.TrimPrefix(bootstrapv1.DefaultAPIServerLoadBalancerImage, "docker.io/"), ":")
 	for _, i := range []struct {
 		repository, tag string

@@ -22,7 +22,7 @@ const (
 	commandTimeout = 3 * time.Minute
 	// buildTimeout limits the build of a client on a slow machine.
 	buildTimeout = 30 * time.Minute
-	// driverTimeout limits what this project's driver does with one machine.
+	// driverTimeout bounds the calls of this project's driver for one machine.
 	driverTimeout = time.Minute
 
 	vmFolder = "/DC0/vm/" + vcenter.DefaultFolder

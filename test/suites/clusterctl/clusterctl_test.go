@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// tenant is a cluster on a hypervisor.
+// tenant is a workload cluster on a hypervisor.
 func tenant(hypervisor string) bed.Cluster {
 	endpoint := map[string]string{bed.VSphere: "10.77.0.20", bed.ZVirt: "10.77.0.30"}[hypervisor]
 	return bed.Cluster{
@@ -55,8 +55,8 @@ func managersOf(version string) []any {
 	return all
 }
 
-// states are how far the VMs of a tenant are in the management cluster that it
-// moved to. Those without a host never have an address.
+// states are the states of the VMs of a workload cluster in the management cluster that it moved
+// to. VMs without a host never have an address.
 func states(ctx context.Context, c bed.Cluster) ([]string, error) {
 	machines, err := infraMachines(ctx, two, c)
 	if err != nil {
@@ -77,12 +77,11 @@ func states(ctx context.Context, c bed.Cluster) ([]string, error) {
 	return found, nil
 }
 
-// ready is how many nodes of a tenant are ready, as the management cluster it
-// moved to sees it.
+// ready is the number of ready nodes of a workload cluster, according to the management cluster
+// that it moved to.
 func ready(ctx context.Context, c bed.Cluster) (int, error) { return readyIn(ctx, two, c) }
 
-// readyIn is how many nodes of a tenant are ready, as a management cluster sees
-// it.
+// readyIn is the number of ready nodes of a workload cluster, according to a management cluster.
 func readyIn(ctx context.Context, in *bed.Empty, c bed.Cluster) (int, error) {
 	tenant, err := in.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -103,7 +102,7 @@ func readyIn(ctx context.Context, in *bed.Empty, c bed.Cluster) (int, error) {
 	return count, nil
 }
 
-// available says whether a cluster is, at the newest look at it.
+// available reports whether a cluster is Available, without the cache.
 func available(ctx context.Context, c bed.Cluster) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := two.Client.Get(ctx, c.Key(), cluster)
@@ -125,9 +124,9 @@ func awaitDeleted(ctx context.Context, c bed.Cluster) {
 // copies is the folder with copies of a cluster's objects.
 func copies(c bed.Cluster) string { return filepath.Join(dir, "copies", c.Name) }
 
-// pretendNodes tells clusterctl that machines have their nodes: it refuses to
-// move before, and a machine that is made while it moves passes it unseen all
-// the same. Status does not move, so the new managers find things as they are.
+// pretendNodes sets node references on machines, because clusterctl refuses to move machines
+// without nodes. A machine that is created during the move is not checked. Status does not move, so
+// the new managers read the real state.
 func pretendNodes(ctx context.Context, c bed.Cluster) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -148,7 +147,7 @@ func pretendNodes(ctx context.Context, c bed.Cluster) {
 	}
 }
 
-// creations are how many VMs a hypervisor was asked to create.
+// creations is the number of VM creations that were requested from a hypervisor.
 func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
@@ -196,7 +195,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 	})
 
 	if everything {
-		// What the API server says of each is tested without clusterctl too.
+		// test/manifests tests the responses of the API server without clusterctl, too.
 		It("generates every flavor", generatesFlavors)
 	}
 

@@ -31,8 +31,7 @@ var flavors = map[string]map[string]string{
 	"etcd-snapshots": {"ETCD_BUCKET_ENDPOINT": "https://s3.example", "ETCD_BUCKET": "etcd"},
 }
 
-// required are the variables of a template that clusterctl's list says have no
-// default.
+// required are the variables of a template without a default in clusterctl's list.
 func required(list string) []string {
 	_, list, _ = strings.Cut(list, "Required Variables:")
 	list, _, _ = strings.Cut(list, "Optional Variables:")

@@ -94,8 +94,8 @@ func takesOver(ctx context.Context, in *bed.Empty, c bed.Cluster) {
 	}
 }
 
-// arrives expects what a cluster had, in the management cluster that it moved
-// to, with owners that are there, and none of it where it was.
+// arrives expects the objects of a cluster in the management cluster that it moved to, with owners
+// that exist, and none of them in the former management cluster.
 func arrives(ctx context.Context, c bed.Cluster, had map[string]metav1.PartialObjectMetadata) {
 	GinkgoHelper()
 	has, err := belongings(ctx, two, c)
@@ -114,7 +114,7 @@ func arrives(ctx context.Context, c bed.Cluster, had map[string]metav1.PartialOb
 	}
 	Eventually(belongings).WithContext(ctx).WithArguments(one, c).WithTimeout(changeTimeout).Should(BeEmpty(), "nothing is left behind")
 
-	// What makes further machines.
+	// The objects that create further machines.
 	plane := &controlplanev1.NovaControlPlane{}
 	Expect(two.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-control-plane"}, plane)).To(Succeed())
 	template := plane.Spec.MachineTemplate.Spec.InfrastructureRef

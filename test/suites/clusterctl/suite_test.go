@@ -43,7 +43,7 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 
 var (
 	b *bed.Bed
-	// one and two are management clusters. What one has moves to two.
+	// one and two are management clusters. The objects of one move to two.
 	one, two *bed.Empty
 	programs map[string]string
 	// dir holds the releases and the configuration of clusterctl.
@@ -128,7 +128,7 @@ func clusterctl(ctx context.Context, cluster *bed.Empty, args ...string) string 
 	return out
 }
 
-// generate returns what clusterctl makes of a flavor of the cluster template.
+// generate returns the output of clusterctl for a flavor of the cluster template.
 func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string]string) string {
 	GinkgoHelper()
 	h, err := b.Hypervisor(c.Hypervisor)
@@ -156,7 +156,7 @@ func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string
 	return out.String()
 }
 
-// dryRun asks the API server what it would say to objects.
+// dryRun sends objects to the API server as a dry run.
 func dryRun(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var errs []error
 	for _, object := range objects {

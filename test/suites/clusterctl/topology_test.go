@@ -17,8 +17,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// classes are the hypervisors whose class is tried: what each class makes is
-// tested without a management cluster too.
+// classes are the hypervisors whose class is tested: the objects of each class are also tested
+// without a management cluster.
 func classes() []string {
 	if everything {
 		return bed.Hypervisors()
@@ -34,7 +34,7 @@ func classed(hypervisor string) bed.Cluster {
 	return c
 }
 
-// reconciled says whether the topology is what the objects are.
+// reconciled reports whether the objects match the topology.
 func reconciled(ctx context.Context, c bed.Cluster) (string, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := one.Client.Get(ctx, c.Key(), cluster); err != nil {

@@ -1,4 +1,4 @@
-// Package controlplane holds the suite of what happens to control planes on
-// hosts: they come up, scale, roll out, upgrade, lose hosts and quorum, and go.
-// The suite needs root and Linux, and fails saying so where they are missing.
+// Package controlplane holds the suite for the lifecycle of control planes on hosts: creation,
+// scaling, rollout, upgrade, loss of hosts and quorum, and deletion. The suite needs root and
+// Linux, and fails with a message if they are missing.
 package controlplane

@@ -17,8 +17,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// stopProvider keeps the infrastructure provider from starting VMs again that
-// are off, until the spec ends or it is let go.
+// stopProvider stops the infrastructure provider, so that it does not start VMs that were powered
+// off, until the spec ends or the returned function is called.
 func stopProvider(c *bed.Cluster) (goOn func()) {
 	GinkgoHelper()
 	provider := hypervisor(c).Facts().Provider

@@ -110,8 +110,8 @@ var _ = describeFull("A control plane that is rolled out", func() {
 	p.kept()
 })
 
-// watchCount counts the control plane machines that nobody deletes, and returns
-// how few and how many there were.
+// watchCount counts the control plane machines that are not being deleted, and returns the minimum
+// and the maximum.
 func watchCount(ctx context.Context, c *bed.Cluster) func() (fewest, most int) {
 	ctx, stop := context.WithCancel(ctx)
 	done, fewest, most := make(chan struct{}), 99, 0

@@ -178,8 +178,8 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 	p.kept()
 })
 
-// tear takes everything off a machine that holds its deletion up, as somebody
-// does who lost patience, and lets its VM go.
+// tear removes all finalizers and hooks from a machine that block its deletion, as an impatient
+// user does, and deletes its VM.
 func tear(ctx context.Context, c *bed.Cluster, name string) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) error {

@@ -47,7 +47,7 @@ func figuref(format string, args ...any) {
 	_, _ = fmt.Fprintf(GinkgoWriter, "figure: "+format+"\n", args...)
 }
 
-// awaitSettled waits until the cluster is healthy and as it was asked for.
+// awaitSettled waits until the cluster is healthy and matches its spec.
 func awaitSettled(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) error { return b.Settled(ctx, *c) }).
@@ -88,8 +88,7 @@ func keepingQuorum(ctx context.Context, c *bed.Cluster, do func()) {
 	Expect(watch.Stop()).To(BeEmpty(), "quorum was lost")
 }
 
-// probing asks the endpoint while something is done, and returns what was
-// seen.
+// probing probes the endpoint during an action, and returns the results.
 func probing(ctx context.Context, c *bed.Cluster, do func()) prober.Report {
 	GinkgoHelper()
 	check, err := b.EndpointCheck(ctx, *c)
@@ -99,8 +98,8 @@ func probing(ctx context.Context, c *bed.Cluster, do func()) prober.Report {
 	return p.Stop()
 }
 
-// promises are kept account of apart from what has to work: a busy machine
-// makes everything slow, and must not hide whether the rest works.
+// promises records time limits separately from functional checks: a busy machine is slow, and that
+// must not hide whether the functions work.
 type promises struct{ broken []string }
 
 // withinf notes whether something took no longer than was promised.
@@ -115,7 +114,7 @@ func (p *promises) withinf(limit, took time.Duration, format string, args ...any
 	}
 }
 
-// kept is the spec that says whether all were kept.
+// kept is the spec that reports whether all time limits were met.
 func (p *promises) kept() {
 	It("kept its promises", func() {
 		Expect(p.broken).To(BeEmpty())
@@ -158,7 +157,7 @@ func remove(ctx context.Context, c *bed.Cluster, name string) {
 	Expect(b.Client.Delete(ctx, machine)).To(Succeed())
 }
 
-// replaced waits until a machine is gone and the cluster is whole again.
+// replaced waits until a machine is deleted and the cluster is complete again.
 func replaced(ctx context.Context, c *bed.Cluster, gone ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
@@ -201,7 +200,7 @@ func hosts(c *bed.Cluster) []string {
 	return slices.DeleteFunc(disks, func(path string) bool { return !strings.Contains(read(path), `"Name":"`+c.Name+"-") })
 }
 
-// tenantEvents lists what happened in a tenant, which goes with it.
+// tenantEvents lists the events of a workload cluster, which are deleted with it.
 func tenantEvents(ctx context.Context, c *bed.Cluster) string {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -220,7 +219,7 @@ func tenantEvents(ctx context.Context, c *bed.Cluster) string {
 	return out.String()
 }
 
-// story says what the objects of a cluster wait for.
+// story returns the conditions of the objects of a cluster that are not met.
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
 	if cp, err := b.ControlPlane(ctx, *c); err == nil {

@@ -23,8 +23,8 @@ const (
 	reportTimeout = time.Minute
 )
 
-// What the project promises: how long the API may be away, and how soon
-// Available says the truth.
+// The time limits that the project promises: how long the API may be unavailable, and how soon
+// Available shows the real state.
 const (
 	hardLoss    = 8 * time.Second
 	plannedLoss = 2 * time.Second
@@ -74,18 +74,17 @@ func describeOn(text string, body func(hypervisor string, address int)) bool {
 	return true
 }
 
-// describeFull describes what takes long and says little about a hypervisor:
-// it is not there at all unless everything is to run.
+// describeFull describes specs that take long and depend little on the hypervisor: they exist only
+// if everything is to run.
 func describeFull(text string, body func(), labels ...string) bool {
 	return everything && Describe(text, Offset(1), Ordered, Label(append(labels, bed.VSphere)...), body)
 }
 
-// versions is the label of what needs other versions of Kubernetes, which take
-// long to build.
+// versions is the label of specs that need other versions of Kubernetes, which take long to build.
 const versions = "versions"
 
-// cluster is a cluster of the suite: namespaces and addresses are each used
-// once, so that no spec meets what another left.
+// cluster is a cluster of the suite: namespaces and addresses are each used once, so that no spec
+// finds objects of another one.
 func cluster(name string, address, controlPlanes, workers int) *bed.Cluster {
 	return &bed.Cluster{
 		Name: name, Namespace: name, ControlPlanes: controlPlanes, Workers: workers,

@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// expectVersions says whether what kubeadm keeps in the tenant has its version:
-// its configuration, the API servers, kube-proxy and CoreDNS.
+// expectVersions requires that kubeadm's configuration in the workload cluster, the API servers,
+// kube-proxy and CoreDNS have the expected version.
 func expectVersions(ctx context.Context, g Gomega, c *bed.Cluster) {
 	GinkgoHelper()
 	tenant, err := b.TenantClient(ctx, c.Key())

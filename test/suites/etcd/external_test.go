@@ -37,12 +37,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// firstPort is the first that members of external etcds listen at. It lies
-// below those that connections are given.
+// firstPort is the first port of the members of external etcds. It is below the range of ephemeral
+// ports.
 const firstPort = 21379
 
-// external is an etcd that nobody in the bed looks after: members that run
-// beside the hosts, with authority and certificates of their own.
+// external is an etcd that no controller manages: members that run next to the hosts, with their
+// own CA and certificates.
 type external struct {
 	dir, program string
 	ca           *x509.Certificate
@@ -131,7 +131,7 @@ func (m *externalMember) stop() {
 	<-m.exited
 }
 
-// authorise makes the authority.
+// authorise creates the CA.
 func (e *external) authorise() {
 	GinkgoHelper()
 	e.caKey = key()
@@ -174,7 +174,7 @@ func (e *external) writePEM(name, kind string, der []byte) {
 	Expect(os.WriteFile(e.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)).To(Succeed())
 }
 
-// client asks the members themselves.
+// client connects to the members directly.
 func (e *external) client() *clientv3.Client {
 	GinkgoHelper()
 	pair, err := tls.LoadX509KeyPair(e.path("client.crt"), e.path("client.key"))
@@ -237,7 +237,7 @@ func createExternal(ctx context.Context, c bed.Cluster, e *external) {
 	kubectl("-n", c.Namespace, "label", "secret", c.Name+"-etcd", c.Name+"-apiserver-etcd-client", clusterv1.ClusterNameLabel+"="+c.Name)
 }
 
-// etcdHealth polls the condition that tells of etcd.
+// etcdHealth polls the condition about etcd.
 func etcdHealth(ctx context.Context, c bed.Cluster) func() (string, error) {
 	return func() (string, error) {
 		cp, err := controlPlane(ctx, c)

@@ -63,7 +63,7 @@ const (
 	endNewCluster   = "sed '/--force-new-cluster/d' " + manifest + " >/etc/kubernetes/etcd.yaml && cp /etc/kubernetes/etcd.yaml " + manifest
 )
 
-// describeFull describes what takes long.
+// describeFull describes specs that take long.
 func describeFull(text string, body func()) bool {
 	if !everything {
 		return false

@@ -71,7 +71,7 @@ func nodes(ctx context.Context, g Gomega, c bed.Cluster) []corev1.Node {
 	return list.Items
 }
 
-// write writes a ConfigMap into the tenant.
+// write writes a ConfigMap into the workload cluster.
 func write(ctx context.Context, c bed.Cluster, name string) {
 	GinkgoHelper()
 	tenant, err := b.TenantClient(ctx, c.Key())
@@ -79,7 +79,7 @@ func write(ctx context.Context, c bed.Cluster, name string) {
 	Expect(tenant.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})).To(Succeed())
 }
 
-// written reports whether a ConfigMap is in the tenant.
+// written reports whether a ConfigMap exists in the workload cluster.
 func written(ctx context.Context, c bed.Cluster, name string) (bool, error) {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -92,7 +92,7 @@ func written(ctx context.Context, c bed.Cluster, name string) (bool, error) {
 	return err == nil, err
 }
 
-// snapshot asks for a snapshot and waits for it.
+// snapshot requests a snapshot and waits for it.
 func snapshot(ctx context.Context, c bed.Cluster) controlplanev1.EtcdSnapshotStatus {
 	GinkgoHelper()
 	asked := time.Now().Truncate(time.Second)
@@ -202,7 +202,7 @@ func deleteCluster(ctx context.Context, c bed.Cluster) {
 	}).WithContext(ctx).WithTimeout(deleteTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 }
 
-// describe says what the objects of a cluster wait for.
+// describe returns the conditions of the objects of a cluster that are not met.
 func describe(ctx context.Context, c bed.Cluster) string {
 	var out strings.Builder
 	tell := func(what, name string, all []metav1.Condition) {

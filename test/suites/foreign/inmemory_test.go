@@ -33,7 +33,7 @@ var _ = Describe("Cluster API's in-memory infrastructure", func() {
 	})
 })
 
-// told is what control planes that are not ready say.
+// told are the conditions of control planes that are not ready.
 func told(ctx context.Context, f *fleet.Fleet) string {
 	text := &strings.Builder{}
 	if err := f.Tell(ctx, text); err != nil {

@@ -22,7 +22,7 @@ const next = "v0.1.1"
 // committed is an annotation that comes to the second wave by a commit.
 const committed = "gitops.example/committed"
 
-// versions are those of a tenant's kubelets, of nodes that are ready.
+// versions are the kubelet versions of a workload cluster's ready nodes.
 func versions(ctx context.Context, c bed.Cluster) ([]string, error) {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -41,7 +41,7 @@ func versions(ctx context.Context, c bed.Cluster) ([]string, error) {
 	return found, err
 }
 
-// names are those of a tenant's machines.
+// names are the names of a workload cluster's machines.
 func names(ctx context.Context, c bed.Cluster) ([]string, error) {
 	machines := &clusterv1.MachineList{}
 	err := b.Client.List(ctx, machines, client.InNamespace(c.Namespace))
@@ -63,7 +63,7 @@ func upgrades(ctx context.Context, r repository) {
 	Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(bootTimeout).Should(HavePrefix("True"))
 }
 
-// second reports whether what rollsOut commits has come to the second wave.
+// second reports whether the commit of rollsOut has reached the second wave.
 func second(ctx context.Context) (bool, error) {
 	namespace := &corev1.Namespace{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Name: globex.Namespace}, namespace); err != nil {
@@ -77,8 +77,7 @@ func second(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(cluster.Spec.Topology.Variables, func(v clusterv1.ClusterVariable) bool { return v.Name == "nodeSize" }), err
 }
 
-// rollsOut gives the nodes of all hypervisors' tenants another size by one
-// commit.
+// rollsOut changes the size of the nodes of the clusters on all hypervisors with one commit.
 func rollsOut(ctx context.Context, r repository) {
 	Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(bootTimeout).Should(HavePrefix("True"))
 	before, err := names(ctx, acme)

@@ -1,3 +1,3 @@
-// Package gitops runs the sample of a management repository as people who keep
-// their clusters in Git do: Flux reconciles, and everything happens by commits.
+// Package gitops runs the sample of a management repository in the way of users who keep their
+// clusters in Git: Flux reconciles, and every change is a commit.
 package gitops

@@ -20,13 +20,13 @@ import (
 
 const fluxNamespace = "flux-system"
 
-// acme and globex are the tenants of the sample.
+// acme and globex are the customers of the sample.
 var (
 	acme   = bed.Cluster{Name: "acme", Namespace: "acme", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.20"}
 	globex = bed.Cluster{Name: "globex", Namespace: "globex", Hypervisor: bed.ZVirt, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.70"}
 )
 
-// fillIn makes what is the reader's own in the sample that of the bed.
+// fillIn replaces the reader's own values in the sample with those of the test environment.
 func fillIn(ctx context.Context, r repository) {
 	GinkgoHelper()
 	r.edit("flux/repository.yaml", "https://git.example/management.git", b.GitURL("management"))
@@ -55,8 +55,8 @@ func fillIn(ctx context.Context, r repository) {
 	}
 }
 
-// suitHosts adds what only the hosts of a bed need to what tenants of a
-// hypervisor have in common.
+// suitHosts adds the settings that only hosts of a test environment need to the common settings of
+// the clusters on a hypervisor.
 func suitHosts(r repository, path string) {
 	GinkgoHelper()
 	variables, err := bed.ClassVariables()
@@ -77,8 +77,7 @@ func suitHosts(r repository, path string) {
 	Expect(file.Close()).To(Succeed())
 }
 
-// encrypt writes the accounts of the hypervisors and encrypts them, as the guide
-// says.
+// encrypt writes the credentials of the hypervisors and encrypts them, as in the guide.
 func encrypt(ctx context.Context, r repository) {
 	GinkgoHelper()
 	r.run(ctx, programs["age-keygen"], "-o", r.key)
@@ -100,7 +99,7 @@ func encrypt(ctx context.Context, r repository) {
 	}
 }
 
-// aside takes folders out of the clone and returns what puts them back.
+// aside moves folders out of the clone and returns the function that moves them back.
 func aside(r repository, paths ...string) func() {
 	GinkgoHelper()
 	move := func(from, to string) {
@@ -117,7 +116,7 @@ func aside(r repository, paths ...string) func() {
 var _ = Describe("A management repository", Ordered, func() {
 	var (
 		r        repository
-		began    string // the commit without tenants
+		began    string // the commit without customers
 		putBack  func()
 		identity string // the Cluster's, before anything threatened it
 	)

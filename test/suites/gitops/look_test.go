@@ -15,8 +15,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// ready says whether a wave is reconciled at the newest commit, and what Flux
-// says of it.
+// ready reports whether a wave is reconciled at the newest commit, with the message of Flux.
 func ready(ctx context.Context, wave string) (string, error) {
 	k := &kustomizev1.Kustomization{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: fluxNamespace, Name: wave}, k); err != nil {
@@ -33,7 +32,7 @@ func ready(ctx context.Context, wave string) (string, error) {
 	return fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message), nil
 }
 
-// message is what Flux says of a wave.
+// message is the message of Flux about a wave.
 func message(ctx context.Context, wave string) (string, error) {
 	k := &kustomizev1.Kustomization{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: fluxNamespace, Name: wave}, k); err != nil {
@@ -45,7 +44,7 @@ func message(ctx context.Context, wave string) (string, error) {
 	return "", nil
 }
 
-// report keeps what Flux says of a wave: the guide quotes it.
+// report stores the message of Flux about a wave: the guide quotes it.
 func report(ctx context.Context, wave string) {
 	GinkgoHelper()
 	said, err := ready(ctx, wave)
@@ -71,8 +70,8 @@ func uid(ctx context.Context, c bed.Cluster) string {
 	return string(cluster.UID)
 }
 
-// stays expects a tenant to be there as it was, with all its machines, and
-// nothing of it to be on its way out, now and for a while.
+// stays expects a customer's cluster to be unchanged, with all its machines and none of its objects
+// being deleted, now and for a while.
 func stays(ctx context.Context, c bed.Cluster, identity string) {
 	GinkgoHelper()
 	Consistently(func(g Gomega, ctx context.Context) {

@@ -35,7 +35,7 @@ done`
 const takeOver = `"$0" annotate clusters --all --all-namespaces --overwrite \
   nova-platform.io/take-over=$("$0" get namespace kube-system --output jsonpath='{.metadata.uid}')`
 
-// standing is what must not change of a tenant whose management cluster does.
+// standing is the state of a cluster that must not change when its management cluster is replaced.
 type standing struct {
 	// vms are the IDs of its VMs at the hypervisor, by name.
 	vms map[string]string
@@ -74,7 +74,7 @@ func standingOf(ctx context.Context, c bed.Cluster) (standing, error) {
 	return s, nil
 }
 
-// ids are those of a tenant's VMs at the hypervisor, by name.
+// ids are the IDs of a cluster's VMs at the hypervisor, by name.
 func ids(ctx context.Context, c bed.Cluster) (map[string]string, error) {
 	all := map[string]string{}
 	switch c.Hypervisor {
@@ -138,8 +138,8 @@ func follows(ctx context.Context, r *repository) {
 	Eventually(available).WithContext(ctx).WithTimeout(reportTimeout).Should(HaveLen(9), "the core, five providers, three of Flux")
 }
 
-// loses copies what tenants are, loses the management cluster and goes on from
-// the copies and Git in another one.
+// loses backs up the objects of the clusters, stops the management cluster and continues with the
+// backup and Git in another one.
 func loses(ctx context.Context, r *repository) {
 	tenants := []bed.Cluster{acme, globex}
 	before := map[string]standing{}
@@ -200,7 +200,7 @@ func changesAfterLoss(ctx context.Context, r repository) {
 	}
 }
 
-// keepFollower keeps what the management cluster that follows was like.
+// keepFollower stores the logs of the second management cluster.
 func keepFollower(dir string) {
 	if follower == nil || !CurrentSpecReport().Failed() {
 		return

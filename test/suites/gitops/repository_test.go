@@ -16,10 +16,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// repository is somebody's clone of the management repository.
+// repository is a user's clone of the management repository.
 type repository struct {
 	dir string
-	// aside is where a person keeps what is not to be committed yet.
+	// aside is a folder for files that are not to be committed yet.
 	aside string
 	// kubeconfig is that of the management cluster.
 	kubeconfig string
@@ -27,7 +27,7 @@ type repository struct {
 	key string
 }
 
-// run runs a program in the clone and returns what it wrote.
+// run runs a program in the clone and returns its output.
 func (r repository) run(ctx context.Context, program string, args ...string) string {
 	GinkgoHelper()
 	var out, errs bytes.Buffer
@@ -44,8 +44,8 @@ func (r repository) run(ctx context.Context, program string, args ...string) str
 	return out.String()
 }
 
-// begin makes a repository of the sample and clones it. The clone goes when what
-// called this ends.
+// begin creates a repository from the sample and clones it. The clone is deleted when the caller's
+// spec ends.
 func begin(ctx context.Context) repository {
 	GinkgoHelper()
 	bare, err := b.Repository(ctx, "management")

@@ -24,13 +24,12 @@ const (
 	stayTime = 3 * time.Second
 )
 
-// everything is set where there are tenants on both hypervisors, and not only
-// one on vSphere.
+// everything is set if there are clusters on both hypervisors, and not only one on vSphere.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
 var (
 	b *bed.Bed
-	// programs are what a person uses.
+	// programs are the programs that a user runs.
 	programs map[string]string
 )
 

@@ -1,4 +1,3 @@
-// Package guests tests that the VMs of the test vCenter are real hosts: what
-// is done to a VM happens to its host, and what the host does shows on the VM.
-// It knows no cluster.
+// Package guests tests that the VMs of the test vCenter are real hosts: an action on a VM affects
+// its host, and a change of the host is visible on the VM. It uses no cluster.
 package guests

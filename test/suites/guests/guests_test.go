@@ -32,7 +32,7 @@ var _ = Describe("The host of a VM", Ordered, func() {
 	})
 
 	It("shares guestinfo with the VM", func(ctx context.Context) {
-		// cloud-init tells the address in this way.
+		// cloud-init reports the address in this way.
 		Eventually(func() map[string]string { return vm().ExtraConfig }).WithTimeout(bootTimeout).
 			Should(HaveKeyWithValue("guestinfo.local-ipv4", vm().IPAddress))
 		task, err := machine.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{

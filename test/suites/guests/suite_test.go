@@ -38,7 +38,7 @@ var (
 
 func TestGuests(t *testing.T) {
 	RegisterFailHandler(Fail)
-	// What is asked on a host that boots takes from what it boots with.
+	// Commands on a host that is booting compete with its boot for processor time.
 	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "Guests")
 }
@@ -71,7 +71,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(session.NewManager(client).Login(ctx, server.Userinfo())).To(Succeed())
 })
 
-// A host that did not do as it should has said why on its console.
+// The console of a failed host contains the cause.
 var _ = JustAfterEach(func() {
 	if !CurrentSpecReport().Failed() {
 		return
@@ -87,10 +87,10 @@ var _ = JustAfterEach(func() {
 	}
 })
 
-// clone makes a VM with user data and powers it on. Its card is matched by
-// name, as whoever does not know a clone's address beforehand has to. The
-// pattern stands in both places because cloud-init's networkd renderer takes
-// the entry's own name for the card's and looks at no other.
+// clone creates a VM with user data and powers it on. Its NIC is matched by name, because the MAC
+// address of a clone is not known beforehand. The pattern is set in both places because
+// cloud-init's networkd renderer uses the name of the entry as the name of the NIC and reads no
+// other field.
 func clone(ctx context.Context) *object.VirtualMachine {
 	finder := find.NewFinder(client)
 	template, err := finder.VirtualMachine(ctx, "/DC0/vm/"+vcenter.DefaultTemplate)
@@ -150,7 +150,7 @@ func inside(ctx context.Context, args ...string) func() (string, error) {
 	}
 }
 
-// address fails until vCenter says what the VM's address is.
+// address fails until vCenter reports the VM's address.
 func address() error {
 	_, err := netip.ParseAddr(vm().IPAddress)
 	return err

@@ -1,5 +1,5 @@
-// Package harness is what suites on hosts share: a bed that begins and ends
-// with the suite, and what the bed was like when a spec failed.
+// Package harness is shared by suites on hosts: a test environment that starts and stops with the
+// suite, and diagnostic data if a spec failed.
 //
-// It refuses to know what a suite proves, and holds no state of its own.
+// It does not depend on the purpose of a suite, and holds no state of its own.
 package harness

@@ -37,7 +37,7 @@ func Hypervisors(everything bool) []string {
 	return []string{bed.VSphere}
 }
 
-// Tell writes what the conditions of an object say to people.
+// Tell prints the conditions of an object.
 func Tell(to io.Writer, kind string, object conditions.Getter, name string) {
 	for _, condition := range object.GetConditions() {
 		if condition.Message != "" {
@@ -62,7 +62,7 @@ func Start(ctx context.Context, options bed.Options) *bed.Bed {
 	return b
 }
 
-// KeepArtifacts keeps what the bed was like in _artifacts, in a folder of the
+// KeepArtifacts stores diagnostic data of the test environment in _artifacts, in a folder of the
 // suite's name, if the spec that just ran has failed.
 func KeepArtifacts(ctx context.Context, b *bed.Bed, suite string) {
 	report := ginkgo.CurrentSpecReport()

@@ -16,9 +16,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// cutOff refuses connections to the machine's own API server from when kubeadm
-// init starts the kubelet anew. That is its last act before the addons, the
-// first of which is not asked for again when the connection breaks.
+// cutOff refuses connections to the machine's own API server from the moment at which kubeadm init
+// restarts the kubelet. That is its last step before the addons, and the first request for these is
+// not retried when the connection is closed.
 const cutOff = `mkdir -p /etc/systemd/system/kubelet.service.d
 cat >/etc/systemd/system/kubelet.service.d/90-cut-off.conf <<'END'
 [Service]

@@ -44,7 +44,7 @@ var blue = bed.Cluster{
 	Name: "blue", Namespace: "blue", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.60",
 }
 
-// describeInFull describes what takes long.
+// describeInFull describes specs that take long.
 func describeInFull(text string, args ...any) bool {
 	if everything {
 		Describe(text, append([]any{Offset(1)}, args...)...)
@@ -99,7 +99,7 @@ func controlPlaneOf(ctx context.Context, c bed.Cluster) string {
 	return list.Items[0].Name
 }
 
-// conditionsOf says what the Machines of a namespace wait for.
+// conditionsOf returns the conditions of the Machines of a namespace.
 func conditionsOf(ctx context.Context, namespace string) string {
 	list := &clusterv1.MachineList{}
 	if err := b.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -177,7 +177,7 @@ func addressed(address netip.Addr) pkix.Extension {
 	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: names}
 }
 
-// ask asks for a certificate, and returns what became of that.
+// ask requests a certificate, and returns the decision.
 func ask(ctx context.Context, c, tenant client.Client, signer, node string, usage certificatesv1.KeyUsage, sans ...string) string {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,8 +13,8 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// What the modules of the test are made of is real, with the one image that
-// hosts have and that serves something: CoreDNS.
+// The content of the test's modules is real, with the only image on the hosts that serves requests:
+// CoreDNS.
 
 const greetings = `apiVersion: v1
 kind: ConfigMap

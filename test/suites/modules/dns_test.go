@@ -26,8 +26,8 @@ func onInfra(objects []*unstructured.Unstructured) {
 	}
 }
 
-// ask resolves a name from a pod of a tenant and returns the answer. The pod
-// brings nothing: it runs the node's own Python.
+// ask resolves a name from a pod of a workload cluster and returns the response. The pod needs no
+// image: it runs the node's own Python.
 func ask(ctx context.Context, c bed.Cluster, image, name string) string {
 	GinkgoHelper()
 	t := tenant(ctx, Default, c)

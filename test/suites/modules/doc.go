@@ -1,5 +1,5 @@
-// Package modules runs sets of modules over tenants on hosts, with Flux'
-// own controllers, a Git server and a chart repository.
+// Package modules rolls out sets of modules to workload clusters on hosts, with Flux' own
+// controllers, a Git server and a chart repository.
 //
-// It refuses to look at anything that controllers/modules tests without hosts.
+// It does not repeat the tests of controllers/modules, which need no hosts.
 package modules

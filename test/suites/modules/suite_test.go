@@ -52,15 +52,15 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "modules") })
 
-// tenant is a client of a tenant.
+// tenant is a client of a workload cluster.
 func tenant(ctx context.Context, g Gomega, c bed.Cluster) client.Client {
 	t, err := b.TenantClient(ctx, c.Key())
 	g.Expect(err).NotTo(HaveOccurred())
 	return t
 }
 
-// data is what a ConfigMap on a tenant has; an error's text when it cannot be
-// read.
+// data returns the data of a ConfigMap in a workload cluster, or the text of an error if it cannot
+// be read.
 func data(ctx context.Context, c bed.Cluster, namespace, name string) func() map[string]string {
 	return func() map[string]string {
 		t, err := b.TenantClient(ctx, c.Key())
@@ -135,10 +135,10 @@ func change(ctx context.Context, s *addonsv1.NovaModuleSet, edit func(*addonsv1.
 	Expect(b.Client.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
 }
 
-// resolve asks a server in the bed for a name, as a company's DNS would.
+// resolve queries a server in the test environment for a name, like a company's DNS.
 func resolve(ctx context.Context, server, name string) ([]string, error) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		// Over TCP, which is what the bed's dialer speaks.
+		// The query uses TCP, because the dialer of the test environment supports only TCP.
 		return b.Dial(ctx, "tcp", net.JoinHostPort(server, "53"))
 	}}
 	return resolver.LookupHost(ctx, name)

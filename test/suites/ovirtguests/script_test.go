@@ -8,11 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// engineCommand is what the runcmd of the engine's own document leaves behind.
+// engineCommand is the file that the runcmd of the engine's own document creates.
 const engineCommand = `["NoCloud", "ConfigDrive"]`
 
-// The engine puts its own document in front of the script and makes one
-// document of both. docs/ovirtsim.md tells what is found here.
+// The engine adds its own document in front of the script and merges both into one.
+// docs/ovirtsim.md describes the result.
 var _ = Describe("A custom script", func() {
 	power := func(name, body string) {
 		create(name, body)

@@ -30,7 +30,7 @@ var (
 
 func TestOvirtGuests(t *testing.T) {
 	RegisterFailHandler(Fail)
-	// What is asked on a host that boots takes from what it boots with.
+	// Commands on a host that is booting compete with its boot for processor time.
 	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "oVirt guests")
 }
@@ -49,7 +49,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	guests = ovirtsim.NewHostGuests(&host.Runner{Bed: bed, Dir: dir + "/disks", Assets: assets})
 	server, err = ovirtsim.Start(context.WithoutCancel(ctx), ovirtsim.Options{
 		Guests: guests,
-		// No VM is up before its host says so.
+		// A VM is up only after its host has reported it.
 		Timings:   map[string]time.Duration{ovirtsim.TimePoweringUp: time.Hour},
 		Inventory: ovirtsim.Inventory{Templates: []ovirtsim.TemplateSpec{{Name: "node", DiskGiB: 20}}},
 	})
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(server.Stop)
 })
 
-// A host that did not do as it should has said why on its console.
+// The console of a failed host contains the cause.
 var _ = JustAfterEach(func() {
 	if !CurrentSpecReport().Failed() {
 		return
@@ -143,7 +143,7 @@ func booted(ctx context.Context, name string) {
 	Eventually(inside(ctx, name, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
 }
 
-// address fails until the engine says what the VM's address is.
+// address fails until the engine reports the VM's address.
 func address(name string) func() error {
 	return func() error {
 		addresses := vm(name).Addresses

@@ -154,7 +154,7 @@ var _ = Describe("The files of a guest", func() {
 				for _, line := range wanted[name][renderer] {
 					Expect(lines).To(ContainElement(line), "%s by %s:\n%s", name, renderer, text)
 				}
-				// What cloud-init makes of a route to ::/0.
+				// The configuration that cloud-init renders for a route to ::/0.
 				Expect(text).NotTo(ContainSubstring("::/64 "), "%s by %s", name, renderer)
 				Expect(text).NotTo(ContainSubstring("route add default"), "%s by %s", name, renderer)
 			}

@@ -24,9 +24,9 @@ import (
 
 const namespace = "default"
 
-// interfaces are a node's own one, which is static, and one on a network with
-// DHCP. The first one's gateways are nobody: guests only have to know them.
-// last ends the addresses.
+// interfaces are two interfaces of a node: a static one, and one on a network with DHCP. The
+// gateways of the first one do not exist: guests only need their addresses. last is the last part
+// of the addresses.
 func interfaces(last int) []infrav1.NovaVSphereInterface {
 	return []infrav1.NovaVSphereInterface{
 		{Network: "VM Network", MTU: 1400, InterfaceAddressing: infrav1.InterfaceAddressing{
@@ -130,7 +130,7 @@ var _ = describeInFull("A guest", Ordered, ContinueOnFailure, func() {
 	)
 })
 
-// describeInFull describes what only runs where everything does.
+// describeInFull describes specs that run only if everything is to run.
 func describeInFull(text string, args ...any) bool {
 	if everything {
 		Describe(text, append([]any{Offset(1)}, args...)...)
@@ -147,7 +147,7 @@ func whenFailed(f func()) {
 	})
 }
 
-// tellOf reports what a host made of its network.
+// tellOf reports the network settings of a host.
 func tellOf(ctx context.Context, h *host.Host) {
 	if h == nil {
 		return
@@ -199,7 +199,7 @@ func machine(name, template string, last int) *infrav1.NovaVSphereMachine {
 	}
 }
 
-// create asks for a machine's VM until it runs.
+// create repeats the creation of a machine's VM until it runs.
 func create(ctx context.Context, connector *vsphere.Connector, m *infrav1.NovaVSphereMachine) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

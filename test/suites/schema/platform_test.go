@@ -22,8 +22,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// kube-proxy itself reads, validates and writes down what it is given. It only
-// notes that it does not know a field.
+// kube-proxy itself reads, validates and prints its configuration. For an unknown field it only
+// logs a warning.
 func TestKubeProxyTakesItsConfiguration(t *testing.T) {
 	programs, err := tools.Paths(t.Context(), os.Stderr, "kube-proxy")
 	if err != nil {
@@ -112,8 +112,8 @@ func TestHAProxyTakesItsConfiguration(t *testing.T) {
 	}
 }
 
-// runOver runs a program over the guest, which is not written to. Its /usr can
-// be written only if that is said.
+// runOver runs a program on the guest's file system, which is not changed. /usr is writable only on
+// request.
 func (g *guest) runOver(ctx context.Context, usr string, args ...string) error {
 	const script = `root=$1 dir=$2 usr=$3; shift 3
 mkdir -p "$dir/over"

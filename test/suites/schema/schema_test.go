@@ -49,8 +49,8 @@ func (g *guest) write(t *testing.T, path string, content []byte, mode os.FileMod
 	}
 }
 
-// run runs a program of the guest. Its folders /mnt and /run are ours for that
-// time, in a mount namespace that goes with the program.
+// run runs a program of the guest. Its folders /mnt and /run belong to the test meanwhile, in a
+// mount namespace that ends with the program.
 func (g *guest) run(ctx context.Context, args ...string) error {
 	const script = `root=$1 dir=$2; shift 2
 mount --bind "$dir/mnt" "$root/mnt"
@@ -63,7 +63,7 @@ exec chroot "$root" "$@"`
 	return nil
 }
 
-// machine is what a boot would replace in kubeadm's documents.
+// machine replaces the values in kubeadm's documents that a boot would replace.
 var machine = strings.NewReplacer(
 	"__NOVA_TOKEN__", "abcdef.0123456789abcdef",
 	"__NOVA_ADVERTISE_ADDRESS__", "10.77.0.11",
@@ -119,8 +119,7 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// containerd and apt take what the preparing script and its files make of their
-// configuration.
+// containerd and apt accept the configuration that the prepare script and its files create.
 func TestPreparedPrograms(t *testing.T) {
 	files := filesOf(t, "join-worker-surroundings.yaml")
 	script, _, found := strings.Cut(files["/run/nova/preKubeadmCommands/000"], "\nuse_proxy\n")
@@ -214,8 +213,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// What vSphere VMs are told of their network is understood by the renderers of
-// cloud-init, and nothing of it is lost on the way. Netplan takes it as it is.
+// The renderers of cloud-init understand the network configuration of vSphere VMs, and no part of
+// it is lost. Netplan accepts it unchanged.
 func TestNetworkConfigs(t *testing.T) {
 	goldens, err := filepath.Glob(filepath.Join(tools.Root(), "providers", "vsphere", "testdata", "network-*.json"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// awaitSite waits until HypervisorAvailable says what it should.
+// awaitSite waits until HypervisorAvailable has the expected message.
 func awaitSite(ctx context.Context, c bed.Cluster, want ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
@@ -31,8 +31,7 @@ func awaitSite(ctx context.Context, c bed.Cluster, want ...string) {
 	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 }
 
-// awaitMachine waits until VirtualMachineProvisioned of the only machine says
-// what it should.
+// awaitMachine waits until VirtualMachineProvisioned of the only machine has the expected message.
 func awaitMachine(ctx context.Context, c bed.Cluster, want ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
@@ -203,7 +202,7 @@ var _ = describeOn(firstOnly(), "Bad settings", func(hypervisor string) {
 	})
 })
 
-// provisioned is what a machine says of its VM.
+// provisioned is a machine's condition about its VM.
 func provisioned(machine bed.Infra) string {
 	return message(machine, infrav1.VirtualMachineProvisionedCondition)
 }

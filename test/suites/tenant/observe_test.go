@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// readyNodes returns the names of the tenant's nodes that are Ready.
+// readyNodes returns the names of the workload cluster's Ready nodes.
 func readyNodes(ctx context.Context, c bed.Cluster) ([]string, error) {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -44,7 +44,7 @@ func readyNodes(ctx context.Context, c bed.Cluster) ([]string, error) {
 	return names, nil
 }
 
-// awaitNodes waits until the tenant has exactly so many nodes, all Ready.
+// awaitNodes waits until the workload cluster has exactly that number of nodes, all Ready.
 func awaitNodes(ctx context.Context, c bed.Cluster, want int, timeout time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
@@ -79,7 +79,7 @@ func awaitCoreDNS(ctx context.Context, c bed.Cluster) {
 	}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed())
 }
 
-// describe says what the objects of a cluster wait for.
+// describe returns the conditions of the objects of a cluster that are not met.
 func describe(ctx context.Context, c bed.Cluster) string {
 	var out strings.Builder
 	objects, err := objectsOf(ctx, c)

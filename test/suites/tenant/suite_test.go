@@ -35,7 +35,7 @@ func TestTenant(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	name := "suite"
-	// What is registered first is done last.
+	// The first registered cleanup runs last.
 	DeferCleanup(func() {
 		Expect(leftovers(name)).To(BeEmpty(), "a stopped bed leaves no namespace, no control group and no mount")
 	})
@@ -44,8 +44,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "tenant") })
 
-// everything is set where all specs run on all hypervisors, and not only on
-// zVirt what differs there.
+// everything is set if all specs run on all hypervisors, and not only the different ones on zVirt.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
 // describeOn describes something on hypervisors, with their names as labels.
@@ -72,8 +71,8 @@ func on(c bed.Cluster) bed.Hypervisor {
 	return h
 }
 
-// cluster is a cluster on a hypervisor: namespaces and addresses are each used
-// once, so that no spec meets what another left.
+// cluster is a cluster on a hypervisor: namespaces and addresses are each used once, so that no
+// spec finds objects of another one.
 func cluster(hypervisor, name string, address int) bed.Cluster {
 	name += "-" + hypervisor
 	if hypervisor == bed.ZVirt {
@@ -85,7 +84,7 @@ func cluster(hypervisor, name string, address int) bed.Cluster {
 	}
 }
 
-// leftovers lists what a bed of that name still has on this machine.
+// leftovers lists the remains of a test environment of that name on this machine.
 func leftovers(name string) []string {
 	var left []string
 	for _, pattern := range []string{"/run/netns/nova-" + name + "*", "/sys/fs/cgroup/*/nova-" + name + "*", "/run/nova-beds/" + name + "*"} {

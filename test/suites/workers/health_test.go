@@ -45,7 +45,7 @@ func atMost(count int32) clusterv1.MachineHealthCheckRemediationTriggerIf {
 	return clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyLessThanOrEqualTo: ptr.To(intstr.FromInt32(count))}
 }
 
-// heals are the specs about machines that are not what they should be.
+// heals are the specs about unhealthy machines.
 func heals(c *bed.Cluster) {
 	stop := func(ctx context.Context, name string) {
 		GinkgoHelper()
@@ -57,7 +57,7 @@ func heals(c *bed.Cluster) {
 		found := &clusterv1.MachineHealthCheck{}
 		return found, b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "workers"}, found)
 	}
-	// when changes what lets machines be replaced.
+	// when changes the conditions under which machines are replaced.
 	when := func(ctx context.Context, trigger clusterv1.MachineHealthCheckRemediationTriggerIf) {
 		GinkgoHelper()
 		found, err := check(ctx)
@@ -66,7 +66,7 @@ func heals(c *bed.Cluster) {
 		found.Spec.Remediation.TriggerIf = trigger
 		Expect(b.Client.Patch(ctx, found, client.MergeFrom(before))).To(Succeed())
 	}
-	// refused is what the health check says of why nothing is replaced.
+	// refused is the reason of the health check why no machine is replaced.
 	refused := func(ctx context.Context) (string, error) {
 		found, err := check(ctx)
 		if err != nil || conditions.IsTrue(found, clusterv1.MachineHealthCheckRemediationAllowedCondition) {
@@ -74,7 +74,7 @@ func heals(c *bed.Cluster) {
 		}
 		return conditions.GetMessage(found, clusterv1.MachineHealthCheckRemediationAllowedCondition), nil
 	}
-	// replaced waits until a machine is gone and the cluster is whole again.
+	// replaced waits until a machine is deleted and the cluster is complete again.
 	replaced := func(ctx context.Context, gone string) {
 		GinkgoHelper()
 		started := time.Now()

@@ -17,7 +17,7 @@ import (
 // now is this second, as an object has it.
 func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// removes are the specs about which machine goes when there are too many.
+// removes are the specs about the choice of the machine to delete on scale-down.
 func removes(c *bed.Cluster) {
 	// grows makes a third machine, the newest, and returns all: the oldest first.
 	grows := func(ctx context.Context, order clusterv1.MachineSetDeletionOrder) []string {
@@ -37,8 +37,7 @@ func removes(c *bed.Cluster) {
 
 	It("go oldest first", func(ctx context.Context) {
 		before := grows(ctx, clusterv1.OldestMachineSetDeletionOrder)
-		// The two that were there may be of the same second, and nobody can say
-		// which is older.
+		// The two existing machines may be of the same second, so their order by age is unknown.
 		scale(ctx, c, 1)
 		awaitSettled(ctx, c, deleteTimeout)
 		Expect(namesNow(ctx, c)).To(ConsistOf(before[2]))

@@ -52,7 +52,7 @@ func rolls(c *bed.Cluster) {
 			whole := slices.DeleteFunc(own, func(m clusterv1.Machine) bool {
 				return m.DeletionTimestamp != nil || !m.Status.NodeRef.IsDefined()
 			})
-			// A broken promise is final: nothing mends what was seen.
+			// A broken time limit is final: later observations cannot fix it.
 			if len(whole) < 2 {
 				StopTrying("An old worker went before a new one was there").Attach("workers", len(whole)).Now()
 			}

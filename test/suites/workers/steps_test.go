@@ -86,7 +86,7 @@ func changeMachine(ctx context.Context, c *bed.Cluster, name string, how func(*c
 	Expect(b.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-// said is what a condition of a machine says, reason and message.
+// said is the reason and the message of a machine's condition.
 func said(ctx context.Context, c *bed.Cluster, name, condition string) (string, error) {
 	m, err := machine(ctx, c, name)
 	if err != nil {
@@ -95,7 +95,7 @@ func said(ctx context.Context, c *bed.Cluster, name, condition string) (string, 
 	return conditions.GetReason(m, condition) + ": " + conditions.GetMessage(m, condition), nil
 }
 
-// node is the node of a worker in its tenant.
+// node is the node of a worker in its workload cluster.
 func node(ctx context.Context, c *bed.Cluster, name string) (*corev1.Node, error) {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
@@ -113,7 +113,7 @@ func hypervisor(c *bed.Cluster) bed.Hypervisor {
 	return h
 }
 
-// awaitSettled waits until the cluster is healthy and as it was asked for.
+// awaitSettled waits until the cluster is healthy and matches its spec.
 func awaitSettled(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) error { return b.Settled(ctx, *c) }).
@@ -127,7 +127,7 @@ func figuref(format string, args ...any) {
 	_, _ = fmt.Fprintf(GinkgoWriter, "figure: "+format+"\n", args...)
 }
 
-// story says what the workers of a cluster wait for.
+// story returns the conditions of the workers of a cluster that are not met.
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
 	if md, err := group(ctx, c); err == nil {

@@ -27,8 +27,7 @@ const (
 	preTerminate = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/keep-logs"
 )
 
-// One cluster lives through it all: what is done to its workers leaves them
-// whole.
+// All specs use one cluster: after each of them its workers are complete again.
 var _ = func() bool {
 	for i, name := range hypervisors() {
 		Describe("Workers on "+name, Ordered, ContinueOnFailure, Label(name), func() { lives(name, 11+i) })
@@ -60,8 +59,7 @@ func lives(hypervisor string, address int) {
 	heals(c)
 }
 
-// propagates changes what concerns only objects, and sees it arrive at
-// machines and nodes without a new VM.
+// propagates changes fields that need no new VM, and expects the values in machines and nodes.
 func propagates(ctx context.Context, c *bed.Cluster) {
 	before := namesNow(ctx, c)
 	change(ctx, c, func(md *clusterv1.MachineDeployment) {
@@ -121,7 +119,7 @@ func marked(g Gomega, object client.Object) {
 	g.Expect(object.GetAnnotations()).To(HaveKeyWithValue(annotation, "storage"), object.GetName())
 }
 
-// drains removes one machine that somebody chose, against all that can hold it.
+// drains removes one machine that a user chose, while all kinds of objects block it.
 func drains(ctx context.Context, c *bed.Cluster) {
 	_, err := b.DeployWorkload(ctx, *c)
 	Expect(err).NotTo(HaveOccurred())
@@ -180,8 +178,8 @@ func workloadPod(ctx context.Context, tenant client.Client) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// expectHeld expects the deletion of a machine to stand still somewhere, and to
-// say what it waits for.
+// expectHeld expects the deletion of a machine to be blocked at a step, and its condition to name
+// the cause.
 func expectHeld(ctx context.Context, c *bed.Cluster, name, reason, waitsFor string) {
 	GinkgoHelper()
 	Eventually(said).WithContext(ctx).WithArguments(c, name, clusterv1.MachineDeletingCondition).WithTimeout(reportTimeout).
