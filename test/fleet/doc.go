@@ -1,5 +1,5 @@
-// Package fleet makes many control planes on Cluster API's in-memory
-// infrastructure, of this project or of Cluster API itself, and tells how far
-// they are. It reads only what the contract says of every control plane. It
-// refuses to start anything: the management cluster and its managers are there.
+// Package fleet creates many control planes on Cluster API's in-memory infrastructure, of this
+// project or of Cluster API itself, and reports their progress. It reads only the status fields
+// that the contract requires of every control plane. It starts no program: the management cluster
+// and its managers must exist.
 package fleet

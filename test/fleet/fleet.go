@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// version is what the control planes are of. Nothing runs it.
+// version is the Kubernetes version of the control planes. No program runs it.
 const version = "v1.36.3"
 
 // parallel is how many objects are written at once.
@@ -161,8 +161,8 @@ func (f *Fleet) machineTemplate() map[string]any {
 	}}}}}
 }
 
-// authorities are the key pairs of all clusters. The pretended API servers take
-// only RSA keys, and what these cost to make depends on luck.
+// authorities are the key pairs of all clusters. The simulated API servers accept only RSA keys,
+// whose creation takes a random time.
 func authorities() (secret.Certificates, error) {
 	pairs := secret.NewCertificatesForInitialControlPlane(&kubeadmv1.ClusterConfiguration{})
 	for _, pair := range pairs {
@@ -216,7 +216,7 @@ func (f *Fleet) planes(ctx context.Context) (*unstructured.UnstructuredList, err
 	return list, nil
 }
 
-// planeReady reads what the contract says of every control plane.
+// planeReady reads the status fields that the contract requires of every control plane.
 func planeReady(plane *unstructured.Unstructured, replicas int64) bool {
 	ready, _, err := unstructured.NestedInt64(plane.Object, "status", "readyReplicas")
 	return err == nil && ready == replicas && condition(plane, clusterv1.AvailableCondition)["status"] == string(metav1.ConditionTrue)
@@ -235,7 +235,7 @@ func condition(object *unstructured.Unstructured, name string) map[string]any {
 	return nil
 }
 
-// Tell says what the first control planes that are not ready wait for.
+// Tell prints the conditions of the first control planes that are not ready.
 func (f *Fleet) Tell(ctx context.Context, out io.Writer) error {
 	list, err := f.planes(ctx)
 	if err != nil {
@@ -273,7 +273,7 @@ func (f *Fleet) Remove(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Gone tells whether no cluster is left.
+// Gone reports whether no cluster is left.
 func (f *Fleet) Gone(ctx context.Context) (bool, error) {
 	list := &clusterv1.ClusterList{}
 	if err := f.Client.List(ctx, list, client.InNamespace(f.Name)); err != nil {

@@ -27,7 +27,7 @@ var _ = Describe("API servers of a tenant", func() {
 		joins(ctx)
 	})
 
-	// They answer that they are there, and whoever connects waits for more.
+	// They respond to the probe late, and let every other request wait.
 	It("answers each question as late as it may, in 50 clusters [F26]", func(ctx context.Context) {
 		const namespace = "red-slow"
 		user := tenantUser(ctx, namespace)

@@ -120,8 +120,8 @@ func (r *Rig) CreateAll(ctx context.Context) error {
 	return r.CreateMachine(ctx, r.Machine(), r.InfraMachine())
 }
 
-// ProvisionInfrastructure says on the Cluster what Cluster API says there once
-// the infrastructure cluster is provisioned.
+// ProvisionInfrastructure sets the status of the Cluster as Cluster API does after the
+// infrastructure cluster is provisioned.
 func (r *Rig) ProvisionInfrastructure(ctx context.Context) error {
 	cluster := r.Cluster()
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -135,8 +135,8 @@ func (r *Rig) ProvisionInfrastructure(ctx context.Context) error {
 	return nil
 }
 
-// Join says on the Machine what Cluster API says there once its node is part
-// of the tenant.
+// Join sets the status of the Machine as Cluster API does after its node has joined the workload
+// cluster.
 func (r *Rig) Join(ctx context.Context) error {
 	machine := r.Machine()
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine); err != nil {

@@ -33,7 +33,7 @@ type Pool struct {
 
 const poolFinalizer = "ipam.example.test/pool"
 
-// Ref is what a machine names the pool by.
+// Ref is the reference of a machine to the pool.
 func (p *Pool) Ref() ipamv1.IPPoolReference {
 	return ipamv1.IPPoolReference{APIGroup: "ipam.example.test", Kind: "TestPool", Name: p.Name}
 }
@@ -54,7 +54,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// Serve goes through all claims once.
+// Serve processes all claims once.
 func (p *Pool) Serve(ctx context.Context) error {
 	list := &ipamv1.IPAddressClaimList{}
 	if err := p.Client.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
@@ -69,7 +69,7 @@ func (p *Pool) Serve(ctx context.Context) error {
 		if !claim.DeletionTimestamp.IsZero() {
 			serve = p.takeBack
 		}
-		// Somebody else wrote meanwhile: the next round sees it.
+		// Another client wrote meanwhile: the next round reads it.
 		if err := serve(ctx, claim); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("serving claim %s: %w", claim.Name, err)
 		}
@@ -138,8 +138,7 @@ func (p *Pool) next(claim string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// takeBack takes the address of a claim that is going, once nobody else holds
-// the claim.
+// takeBack releases the address of a claim that is being deleted, once no other finalizer is left.
 func (p *Pool) takeBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	if len(claim.Finalizers) != 1 || claim.Finalizers[0] != poolFinalizer {
 		return nil

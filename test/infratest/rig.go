@@ -32,7 +32,7 @@ import (
 type Rig struct {
 	// Client reads and writes without a cache.
 	Client client.Client
-	// Hypervisor is what the reconcilers drive.
+	// Hypervisor is the hypervisor of the reconcilers.
 	Hypervisor *fake.Hypervisor
 	// Namespace holds all objects of the rig.
 	Namespace string
@@ -52,15 +52,15 @@ func New(ctx context.Context, e *env.Env) (*Rig, error) {
 
 // Options change how a manager runs.
 type Options struct {
-	// NoRetry makes failures wait for an event, however long, so that a test
-	// sees what wakes a reconciler.
+	// NoRetry makes failures wait for an event, however long, so that a test shows which events
+	// trigger a reconciler.
 	NoRetry bool
 	// WatchFilter is the watch label to keep to.
 	WatchFilter string
 	// ManagerNamespace is where the Secrets of identities lie. Empty when the
 	// manager does not know it.
 	ManagerNamespace string
-	// Fence tells this management cluster from others. The zero value does not.
+	// Fence identifies this management cluster. The zero value does not.
 	Fence fence.Fence
 }
 
@@ -136,9 +136,8 @@ func (r *Rig) Stop() error {
 	return stop()
 }
 
-// Quiet polls whether nobody has called a verb of the hypervisor since the poll
-// before, which is when no event of what was made before is on its way any more.
-// A second between polls is enough.
+// Quiet polls whether no verb of the hypervisor was called since the previous poll. Then no event
+// of an earlier write is pending any more. A second between polls is enough.
 func (r *Rig) Quiet(verb fake.Verb) func() bool {
 	last := -1
 	return func() bool {

@@ -21,8 +21,8 @@ const (
 // Level is how serious a Finding is.
 type Level string
 
-// Levels. OK is as it should be, and Info a fact to note. Warn is a limit or a
-// difference from what the simulator does; Fail keeps machines from being created.
+// Levels. OK means as expected, and Info a fact to note. Warn is a limit or a difference from the
+// behavior of the simulator; Fail prevents the creation of machines.
 const (
 	OK   Level = "ok"
 	Info Level = "info"
@@ -33,7 +33,7 @@ const (
 // Finding is the result of a check.
 type Finding struct {
 	Level Level
-	// Check is the name of the check, and Detail its result for people.
+	// Check is the name of the check, and Detail its result as text.
 	Check, Detail string
 }
 

@@ -39,7 +39,7 @@ type VSphereTarget struct {
 	Networks                                                              []string
 }
 
-// Limits of what is still good.
+// Limits of acceptable values.
 const (
 	oldestVCenter = "7.0.0"
 	// maxEvents is how many events are read.

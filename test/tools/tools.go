@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// Root is the root of the work tree that the process was started in. Tests
-// start in the folder of their package. The path of this file cannot tell,
-// because builds with -trimpath do not know it.
+// Root is the root of the work tree that the process was started in. Tests start in the folder of
+// their package. The path of this file is not sufficient, because builds with -trimpath remove it.
 func Root() string {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -27,8 +26,8 @@ func Root() string {
 	panic(fmt.Sprintf("finding the root of the work tree: %s", err))
 }
 
-// Paths returns the path of each named program, keyed by name, building what
-// is missing. Progress goes to log, a line a program.
+// Paths returns the path of each named program, by name, and builds missing ones. Progress is
+// written to log, one line per program.
 func Paths(ctx context.Context, log io.Writer, names ...string) (map[string]string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "tools", "build.sh"), names...)

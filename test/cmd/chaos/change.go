@@ -15,8 +15,8 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// makeChanges asks for one change after another until time is up, each when the
-// one before is through.
+// makeChanges makes one change after another until the time is over, each after the previous one is
+// complete.
 func (r *run) makeChanges(ctx context.Context, d dice) {
 	for number := 1; pause(ctx, d.between(shortestPause, longestPause)); number++ {
 		kind := pick(d, changes)
@@ -36,7 +36,7 @@ func (r *run) makeChanges(ctx context.Context, d dice) {
 	}
 }
 
-// carryOut asks for a change and waits until it is through.
+// carryOut makes a change and waits until it is complete.
 func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) error {
 	var ask func(context.Context) error
 	var replaced []string
@@ -129,9 +129,8 @@ func (r *run) toPlane(how func(*controlplanev1.NovaControlPlane)) func(context.C
 	}
 }
 
-// carriedOut fails until the machines are those that were asked for, and those
-// that are to be replaced are gone. Whether they are all well at this moment is
-// another matter.
+// carriedOut fails until the machines match the change, and the replaced machines are deleted. It
+// does not check whether all machines are healthy at this moment.
 func (r *run) carriedOut(ctx context.Context, replaced []string) error {
 	c := r.asked()
 	cp, err := r.bed.ControlPlane(ctx, c)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// trouble is something to do to a cluster or to what it stands on.
+// trouble is a disturbance of a cluster or of its infrastructure.
 type trouble string
 
 const (
@@ -24,7 +24,7 @@ const (
 	cutHypervisor trouble = "hypervisor"
 )
 
-// change is something that a user asks of a cluster.
+// change is a change of a cluster by a user.
 type change string
 
 const (
@@ -35,7 +35,7 @@ const (
 	reconfigurePlane change = "roll control planes out by settings"
 )
 
-// weights say how often each happens. The order is part of what a seed means.
+// weights are the frequencies of disturbances and changes. A seed depends on their order.
 var (
 	troubles = []weighted[trouble]{{killManager, 4}, {killManagers, 1}, {killServer, 2}, {killHost, 4}, {cutHost, 3}, {cutHypervisor, 1}}
 	changes  = []weighted[change]{{scaleWorkers, 3}, {scalePlane, 3}, {rolloutWorkers, 2}, {rolloutPlane, 2}, {reconfigurePlane, 2}}
@@ -52,8 +52,8 @@ const (
 	shortestCut, longestCut     = 3 * time.Second, 25 * time.Second
 )
 
-// dice decide. Troubles and changes have dice of their own, so that a change
-// that takes longer does not alter what goes wrong.
+// dice choose at random. Disturbances and changes have separate dice, so that a slower change does
+// not alter the disturbances.
 type dice struct{ *rand.Rand }
 
 func newDice(seed, stream uint64) dice { return dice{rand.New(rand.NewPCG(seed, stream))} }

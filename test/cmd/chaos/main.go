@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	// What this command has to say it says itself.
+	// The command prints its own output, without the logs of libraries.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)

@@ -25,7 +25,7 @@ const (
 	// bootTimeout bounds the time until the cluster is up, settleTimeout that
 	// until it is healthy again when nothing disturbs it any more.
 	bootTimeout, settleTimeout = 10 * time.Minute, 15 * time.Minute
-	// changeTimeout bounds a change, with everything that goes wrong meanwhile.
+	// changeTimeout bounds a change, including all disturbances meanwhile.
 	changeTimeout = 20 * time.Minute
 	poll          = 2 * time.Second
 )
@@ -42,7 +42,7 @@ type run struct {
 	virtual bed.Hypervisor
 	quorum  *bed.QuorumWatch
 
-	// mu guards what both loops know.
+	// mu protects the state that both loops share.
 	mu      sync.Mutex
 	cluster bed.Cluster
 	counts  map[trouble]int
@@ -113,8 +113,8 @@ func (r *run) measured(ctx context.Context) error {
 	return r.report(work.Stop(), api.Stop(), len(losses), settled)
 }
 
-// disturb lets both loops run for the time asked for. A change that is under
-// way is not cut off: the cluster has to end as it was asked to be.
+// disturb runs both loops for the given time. A change in progress is not interrupted: the cluster
+// must reach its desired state at the end.
 func (r *run) disturb(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, r.duration)
 	defer cancel()
@@ -124,14 +124,14 @@ func (r *run) disturb(ctx context.Context) {
 	loops.Wait()
 }
 
-// settled waits until the cluster is healthy and as it was asked for.
+// settled waits until the cluster is healthy and matches its spec.
 func (r *run) settled(ctx context.Context, timeout time.Duration) error {
 	return until(ctx, timeout, "waiting for a healthy cluster", func(ctx context.Context) error {
 		return r.bed.Settled(ctx, r.asked())
 	})
 }
 
-// asked is the cluster as it was last asked for.
+// asked is the last desired state of the cluster.
 func (r *run) asked() bed.Cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func until(ctx context.Context, timeout time.Duration, what string, try func(con
 	}
 }
 
-// pause waits, and says whether there is time left.
+// pause waits, and reports whether there is time left.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,7 +167,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sayf tells what happens.
+// sayf prints an action.
 func (r *run) sayf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,12 +197,11 @@ func (r *run) report(work, api prober.Report, losses int, settled error) error {
 	return errors.Join(append(r.problems, settled)...)
 }
 
-// acts are the events by which a control plane tells that it took something
-// from etcd.
+// acts are the events by which a control plane reports that it removed something from etcd.
 var acts = sets.New("EtcdMemberRemoved", "MachineSafeToDelete")
 
-// actBefore says what the control plane last took from etcd before a time: its
-// own act has to be told from a trouble and from hosts that starve.
+// actBefore returns the last removal from etcd by the control plane before a time, to distinguish
+// its own actions from disturbances and from hosts without enough processor time.
 func (r *run) actBefore(ctx context.Context, at time.Time) string {
 	events := &corev1.EventList{}
 	if err := r.bed.Client.List(ctx, events, client.InNamespace(r.asked().Namespace)); err != nil {

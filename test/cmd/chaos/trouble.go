@@ -29,7 +29,7 @@ func (r *run) makeTrouble(ctx context.Context, d dice) {
 	}
 }
 
-// strike does one thing. What it cut is whole again when it returns.
+// strike performs one disturbance. A connection that it cut is restored when it returns.
 func (r *run) strike(ctx context.Context, d dice, kind trouble) error {
 	managers := append(bed.Providers(r.hypervisor), bed.CoreManager)
 	switch kind {
@@ -67,7 +67,7 @@ func (r *run) count(kind trouble) {
 	r.counts[kind]++
 }
 
-// whileCut cuts something, waits, and mends it, also when time is up.
+// whileCut cuts a connection, waits, and restores it, also when the time is over.
 func (r *run) whileCut(ctx context.Context, d dice, kind trouble, name string, set func(cut bool) error) error {
 	length := d.between(shortestCut, longestCut)
 	r.sayf("trouble: cutting %s off for %s", name, length.Round(time.Second))
@@ -116,8 +116,8 @@ func (r *run) setLinks(ctx context.Context, vm string, up bool) error {
 	return err
 }
 
-// look says which hosts may be disturbed: also those whose machines are being
-// deleted. One that was is back when its node is ready.
+// look returns the hosts that may be disturbed, including those whose machines are being deleted. A
+// disturbed host has recovered when its node is ready.
 func (r *run) look(ctx context.Context) (hosts, error) {
 	planes, workers, err := r.bed.Machines(ctx, r.asked())
 	if err != nil {

@@ -1,8 +1,7 @@
-// Command modulesbench measures the add-on provider over a fleet: how long it
-// takes to write everything, what a tenant that does not answer costs the
-// others, and what is written while nothing changes.
+// Command modulesbench measures the add-on provider with many clusters: the time to write all
+// objects, the effect of an unresponsive workload cluster on the others, and the writes while
+// nothing changes.
 //
-// One API server stands for the management cluster and for every tenant, and a
-// stand-in for Flux reports all that is written as ready at once, so that only
-// the provider is measured. It refuses to measure Flux.
+// One API server is the management cluster and every workload cluster, and a replacement for Flux
+// reports all written objects as ready at once, so that only the provider is measured and not Flux.
 package main

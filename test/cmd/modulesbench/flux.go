@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// standIn reports what is written as ready, as Flux would after its work.
+// standIn reports written objects as ready, like Flux after its work.
 func standIn(ctx context.Context, c client.Client) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// options say what to measure.
+// options are the settings of the measurement.
 type options struct {
 	tenants, modules int
 	rest             time.Duration
@@ -43,7 +43,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// bench measures a fleet whose tenants all answer, then one with one that does
+// bench measures a fleet whose workload clusters all respond, then one in which one of them does
 // not.
 func bench(ctx context.Context, o options) error {
 	alive, err := measure(ctx, o, false)

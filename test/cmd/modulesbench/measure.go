@@ -29,7 +29,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// result is what was measured of one fleet.
+// result is the result for one fleet.
 type result struct {
 	written, ready time.Duration
 	cpu            time.Duration
@@ -124,10 +124,10 @@ func start(ctx context.Context) (*env.Env, error) {
 	return e, nil
 }
 
-// settleTime lets what was just written come to rest.
+// settleTime is the time for the effects of the last writes to end.
 const settleTime = 15 * time.Second
 
-// rest looks at what goes on while nothing changes.
+// rest counts the requests while nothing changes.
 func (r *result) rest(ctx context.Context, config *rest.Config, manager *process, window time.Duration) error {
 	if err := wait(ctx, settleTime); err != nil {
 		return err
@@ -183,7 +183,7 @@ func await(ctx context.Context, failed <-chan error, look func() (bool, error)) 
 	}
 }
 
-// all tells whether so many modules are written.
+// all reports whether that number of modules is written.
 func all(ctx context.Context, c client.Client, want int) (bool, error) {
 	n := 0
 	for _, kind := range []string{helmv2.HelmReleaseKind, kustomizev1.KustomizationKind} {
@@ -200,7 +200,7 @@ func all(ctx context.Context, c client.Client, want int) (bool, error) {
 	return n >= want, nil
 }
 
-// ready tells whether so many tenants have all their modules ready.
+// ready reports whether all modules are ready on that number of clusters.
 func ready(ctx context.Context, c client.Client, want int) (bool, error) {
 	list := &clusterv1.ClusterList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -215,8 +215,7 @@ func ready(ctx context.Context, c client.Client, want int) (bool, error) {
 	return n >= want, nil
 }
 
-// writes counts the writes that the API server has taken, but for the leases
-// by which it says itself that it is there.
+// writes counts the writes that the API server has received, except its own leases.
 func writes(ctx context.Context, config *rest.Config) (int, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -1,15 +1,13 @@
-// Command vspherecompare runs this project's vSphere provider and CAPV, one
-// after the other, against the same vCenter simulator and prints what machines
-// cost each: requests, time, processor, memory, and how soon a VM that was
-// powered off outside is noticed.
+// Command vspherecompare runs this project's vSphere provider and CAPV, one after the other,
+// against the same vCenter simulator and prints the costs of machines for each of them: requests,
+// time, processor time, memory, and the time until it notices a VM that was powered off externally.
 //
-// Each run has an API server and a vCenter of its own, and nothing else: the
-// command itself plays Cluster API's core, the same way for both, so only the
-// infrastructure provider is measured. Both managers run as their components
-// say, under their own service accounts, with the flags they ship with.
+// Each run has its own API server and vCenter, and nothing else: the command itself replaces
+// Cluster API's core, in the same way for both, so only the infrastructure provider is measured.
+// Both managers run as their components describe, under their own service accounts, with their
+// default flags.
 //
-// The command refuses to boot hosts, to measure anything but creation and
-// notice, and to judge: it prints, and a reader compares. It needs root and
-// Linux, because everything runs in namespaces of its own, which take all of it
-// along when they end.
+// The command boots no hosts and measures only creation and notice. It prints the results without a
+// verdict. It needs root and Linux, because everything runs in its own namespaces, and ends with
+// them.
 package main

@@ -18,10 +18,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// enclose builds what is missing, which needs the network, and runs the
-// command again inside namespaces of its own. CAPV listens on all addresses of
-// a fixed port, so it gets a network that nobody else is in. Everything that
-// is started in there ends with the namespaces, whatever happens.
+// enclose builds missing programs, which needs the network, and runs the command again inside its
+// own namespaces. CAPV listens on all addresses at a fixed port, so its network must have no other
+// programs. Every process in there ends with the namespaces in any case.
 func enclose(ctx context.Context, o options, args []string) (err error) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return errors.New("needs root on Linux for namespaces of its own: run it with sudo")
@@ -84,8 +83,8 @@ func build(ctx context.Context, o options, dir string) error {
 // scratch is where etcd and vCenter keep their files.
 func scratch(dir string) string { return filepath.Join(dir, "scratch") }
 
-// settle makes the namespaces a place where programs can run. What is written
-// stays in memory, so that no disk is measured.
+// settle prepares the namespaces for programs. Written files stay in memory, so that no disk is
+// measured.
 func settle(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts private: %w", err)

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	// What this command has to say it says itself.
+	// The command prints its own output, without the logs of libraries.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
@@ -25,13 +25,12 @@ func main() {
 	}
 }
 
-// options are what a person may set.
+// options are the settings of the user.
 type options struct {
 	// Machines is how many are created.
 	Machines int
-	// Clone is how long vCenter takes to clone, Task how long for every other
-	// task, Boot how long until a guest reports its address, and Latency what
-	// each request takes beside.
+	// Clone is the duration of a clone in vCenter, Task of every other task, Boot the time until a
+	// guest reports its address, and Latency an additional delay of each request.
 	Clone, Task, Boot, Latency time.Duration
 	// UpdateDelay is how late vCenter reports changes, and GuestDelay how late it
 	// reports data of guests.

@@ -18,7 +18,7 @@ import (
 // runs on.
 const clockTick = 10 * time.Millisecond
 
-// usage is what a process has used so far.
+// usage is the resource usage of a process so far.
 type usage struct {
 	// CPU is the time of the processor, in user and kernel mode.
 	CPU time.Duration
@@ -54,7 +54,7 @@ func (p *process) stop() {
 	_ = p.log.Close()
 }
 
-// dead tells why the process is not running any more.
+// dead returns why the process does not run any more.
 func (p *process) dead() error {
 	select {
 	case err := <-p.ended:
@@ -65,7 +65,7 @@ func (p *process) dead() error {
 	}
 }
 
-// awaitReady waits until the manager says that it is ready.
+// awaitReady waits until the manager reports that it is ready.
 func (p *process) awaitReady(ctx context.Context, health string) error {
 	client := &http.Client{Timeout: time.Second}
 	return poll(ctx, 2*time.Minute, "waiting for the manager", func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (p *process) awaitReady(ctx context.Context, health string) error {
 	})
 }
 
-// usage reads what the process has used.
+// usage reads the resource usage of the process.
 func (p *process) usage() (usage, error) {
 	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
 	stat, err := os.ReadFile(dir + "stat")
@@ -139,13 +139,13 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// final is an error that no later try mends.
+// final is an error that no retry can fix.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// poll tries until it succeeds or the time is up, and then says why the last
-// try failed.
+// poll retries until it succeeds or the time is over, and then returns the error of the last
+// attempt.
 func poll(ctx context.Context, timeout time.Duration, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -45,7 +45,7 @@ func TestProcess(t *testing.T) {
 
 	p, err = startProcess(exec.CommandContext(t.Context(), "sh", "-c", "echo gone; exit 3"), log)
 	g.Expect(err).NotTo(HaveOccurred())
-	// A manager that is gone ends the wait for it at once.
+	// The end of a manager ends the wait for it at once.
 	started := time.Now()
 	g.Eventually(p.dead, 10*time.Second).Should(MatchError(ContainSubstring("exit status 3")))
 	g.Expect(p.awaitReady(context.Background(), "127.0.0.1:1")).To(MatchError(ContainSubstring("the manager ended")))

@@ -28,16 +28,16 @@ const (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// provider is an infrastructure provider that is measured. What differs
-// between two of them is all here and in the manifests of that name.
+// provider is a measured infrastructure provider. All differences between two of them are here and
+// in the manifests of that name.
 type provider struct {
 	name string
 	// group and the kinds are those of its objects.
 	version                  schema.GroupVersion
 	clusterKind, machineKind string
-	// tool is its name in hack/tools; empty is built from this work tree.
+	// tool is its name in hack/tools; if not set, it is built from this work tree.
 	tool string
-	// module is where its components are; empty is this work tree.
+	// module is the module with its components; if not set, this work tree is used.
 	module     string
 	components string
 }
@@ -124,7 +124,7 @@ func (p provider) source(ctx context.Context) (string, error) {
 // kind is the kind of the provider's clusters or machines.
 func (p provider) kind(kind string) schema.GroupVersionKind { return p.version.WithKind(kind) }
 
-// facts are what manifests are filled with.
+// facts are the values for manifests.
 type facts struct {
 	Namespace, Name                      string
 	Server, Thumbprint                   string
@@ -154,7 +154,7 @@ func fill(name string, f facts) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// flags are those that make up for what a pod would have and is not here.
+// flags are the flags that replace the environment of a pod.
 func (p provider) flags(certs string) []string {
 	if p.name == theirs {
 		return []string{"--webhook-cert-dir=" + certs}

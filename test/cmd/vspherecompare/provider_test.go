@@ -10,7 +10,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// TestManifests shows that both providers are asked for the same VM.
+// TestManifests shows that both providers get the same VM spec.
 func TestManifests(t *testing.T) {
 	f := facts{
 		Namespace: "ns", Name: "m-1", Server: "192.0.2.1", Thumbprint: "AA:BB", Template: "image", Folder: "nova",
@@ -61,7 +61,7 @@ func TestFlagsOf(t *testing.T) {
 	g.Expect(o.flagsOf(theirs)).To(Equal([]string{"--v=2"}))
 }
 
-// reports keeps what guests say.
+// reports stores the reports of guests.
 type reports struct {
 	vcenter.Reports
 	said chan string

@@ -14,7 +14,7 @@ import (
 // longPoll is the call by which a client waits for changes.
 const longPoll = "WaitForUpdatesEx"
 
-// result is what one provider cost.
+// result holds the costs of one provider.
 type result struct {
 	Provider string
 	// Requests are those to vCenter from the first machine applied to the last
@@ -25,14 +25,14 @@ type result struct {
 	CPU, PeakMiB float64
 	// Others is the processor time of vCenter, and of this command.
 	Others float64
-	// Notice is how many seconds it took to notice a VM without power. It is
-	// how long was waited where nobody did. Meanwhile counts the requests.
+	// Notice is the number of seconds until the provider noticed a VM without power, or the
+	// duration of the wait if it did not notice. Meanwhile counts the requests.
 	Notice    float64
 	Noticed   bool
 	Meanwhile int
 }
 
-// compare measures all providers and prints what they cost.
+// compare measures all providers and prints their costs.
 func compare(ctx context.Context, o options, out io.Writer) error {
 	if err := settle(o.Dir); err != nil {
 		return err

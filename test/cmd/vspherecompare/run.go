@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// namespace and clusterName name what is made in a run.
+	// namespace and clusterName are the names of the objects of a run.
 	namespace   = "bench"
 	clusterName = "bench"
 	// parallel is how many objects are written at once.
@@ -36,8 +36,8 @@ const (
 	// quiet is how long a provider that has something left to do is silent at
 	// most: CAPV looks again after 10 seconds.
 	quiet = 15 * time.Second
-	// source is what is cloned. Its disk is small, so that datastores hold
-	// any number of machines.
+	// source is the template of the clones. Its disk is small, so that datastores hold any number
+	// of machines.
 	source  = vcenter.DefaultTemplate
 	diskGiB = 1
 )
@@ -84,7 +84,7 @@ func (r *run) sayf(format string, args ...any) {
 	fmt.Fprintf(r.out, "%s: %s\n", r.provider.name, fmt.Sprintf(format, args...))
 }
 
-// start starts what the provider needs, and the provider.
+// start starts the dependencies of the provider, and the provider.
 func (r *run) start(ctx context.Context) (err error) {
 	r.center, err = vcenter.Start(ctx, vcenter.Options{
 		ListenAddress: "127.0.0.1:443",
@@ -179,7 +179,7 @@ func (o options) flagsOf(name string) []string {
 	return out
 }
 
-// facts are what the provider's manifests are filled with.
+// facts are the values for the provider's manifests.
 func (r *run) facts(name string) facts {
 	return facts{
 		Namespace: namespace, Name: name,
@@ -190,8 +190,8 @@ func (r *run) facts(name string) facts {
 	}
 }
 
-// createCluster makes a cluster and plays Cluster API's core: it owns the
-// infrastructure and says on the Cluster that it is provisioned.
+// createCluster creates a cluster and replaces Cluster API's core: it owns the infrastructure
+// cluster and sets on the Cluster that it is provisioned.
 func (r *run) createCluster(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	user := r.center.Userinfo()
@@ -253,7 +253,7 @@ func own(object *unstructured.Unstructured, owner client.Object, kind string) {
 	}})
 }
 
-// provisioned reads what the contract asks of infrastructure.
+// provisioned reads the status fields that the contract requires of infrastructure.
 func provisioned(object *unstructured.Unstructured) bool {
 	yes, _, _ := unstructured.NestedBool(object.Object, "status", "initialization", "provisioned")
 	return yes
@@ -298,8 +298,8 @@ func userData() string {
 	return "#cloud-config\nwrite_files:\n- path: /etc/padding\n  content: " + strings.Repeat("x", 8<<10) + "\n"
 }
 
-// provision makes the infrastructure of all machines and waits until each says
-// that it is provisioned.
+// provision creates the infrastructure of all machines and waits until each reports that it is
+// provisioned.
 func (r *run) provision(ctx context.Context, res *result) error {
 	infra, err := r.createMachines(ctx)
 	if err != nil {
@@ -387,8 +387,8 @@ func (r *run) requests() map[string]int {
 	return all
 }
 
-// rest waits until the provider has nothing left to do: whoever still looks at
-// a VM for a reason of its own sees its power by accident.
+// rest waits until the provider is idle: a provider that still reads a VM for another reason would
+// notice its power by accident.
 func (r *run) rest(ctx context.Context) error {
 	last, since := -1, time.Now()
 	return poll(ctx, 5*time.Minute, "waiting for the provider to rest", func(context.Context) error {
