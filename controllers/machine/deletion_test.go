@@ -105,7 +105,7 @@ var _ = Describe("The deletion of a machine", func() {
 		rig.Hypervisor.AddForeign(rig.Key())
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
-		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameConflictReason, ContainSubstring("not ours")))
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameConflictReason, ContainSubstring("no owner mark")))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.NameConflictReason)))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())

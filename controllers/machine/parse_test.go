@@ -27,7 +27,7 @@ func TestParseAddress(t *testing.T) {
 		"WithPrefix":  {address: "192.0.2.7/24", bits: ptr.To[int32](24), err: "is not an IP address"},
 		"Scoped":      {address: "fe80::7%eth0", bits: ptr.To[int32](64), err: "is not an IP address"},
 		"TooLong":     {address: "192.0.2.7", bits: ptr.To[int32](33), err: "33 is not a valid prefix length for 192.0.2.7"},
-		"NoLength":    {address: "192.0.2.7", err: "no length"},
+		"NoLength":    {address: "192.0.2.7", err: "not a valid prefix length"},
 		"BadGateway":  {address: "192.0.2.7", bits: ptr.To[int32](24), gateway: "router", err: `its gateway "router" is not an IP address`},
 		"OtherFamily": {address: "192.0.2.7", bits: ptr.To[int32](24), gateway: "2001:db8::1", err: "its gateway 2001:db8::1 is of another family"},
 		"OtherClaim":  {address: "192.0.2.7", bits: ptr.To[int32](24), claim: "other-0-0", err: `it belongs to the claim "other-0-0", not to "m-0-0"`},
