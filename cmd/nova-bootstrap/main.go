@@ -50,7 +50,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return err
 	}
 	configs := &bootstrap.Reconciler{
-		WorkloadClusters:          tenants,
+		WorkloadClusters: tenants,
 		Authority:        authority,
 		Namespace:        o.Namespace,
 		Fence:            o.Fence,
