@@ -27,7 +27,7 @@ const nodeName = "bed"
 const (
 	// kubeletPeriod is how often the kubelet looks.
 	kubeletPeriod = 250 * time.Millisecond
-	// patience is the timeout for a process to end after the request.
+	// The timeout for a process to end after the request.
 	patience = 5 * time.Second
 )
 

@@ -28,10 +28,10 @@ type Assets struct {
 	Containerd string
 }
 
-// Prepare makes what hosts boot from, or finds it in the cache. It writes a
-// line to log for each thing it has to build. Hosts run KubernetesVersion, and
-// those whose Spec says so one of the other versions, which hack/tools has to
-// know; every host has the images of all.
+// Prepare builds the files from which hosts boot, or finds them in the cache.
+// It writes a line to log for each file that it has to build. Hosts run
+// KubernetesVersion, or another version if their Spec sets it; hack/tools must
+// contain that version. Every host has the images of all versions.
 func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, error) {
 	c, err := openCache(ctx, log)
 	if err != nil {

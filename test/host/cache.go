@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache holds what is slow to make, one directory a thing, keyed by a hash of
-// what it is made from.
+// cache stores files that are slow to build, one directory per item, with a
+// hash of their inputs as the key.
 type cache struct {
 	dir string
 	log io.Writer
@@ -67,8 +67,8 @@ func (c cache) get(ctx context.Context, name string, key []string, build func(ct
 	}
 	fmt.Fprintf(c.log, "host: building %s\n", name)
 	started := time.Now()
-	// With the lock held, these are what killed builders left. A child of one
-	// may still write there, so another name is taken.
+	// With the lock held, these directories remain from killed builders. A child
+	// process of a builder may still write there, so another name is used.
 	left, err := filepath.Glob(dir + ".new-*")
 	if err != nil {
 		return "", fmt.Errorf("looking for a half-built %s: %w", name, err)

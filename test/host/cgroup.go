@@ -23,7 +23,8 @@ const cgroupRoot = "/sys/fs/cgroup"
 type hierarchy struct {
 	// path is where the machine mounts it.
 	path string
-	// kind is cgroup or cgroup2, options what mounts this very tree again.
+	// kind is cgroup or cgroup2, and options are the options that mount the same
+	// tree again.
 	kind, options string
 }
 
@@ -117,8 +118,8 @@ func (g group) make() error {
 	return nil
 }
 
-// enableControllers hands the controllers of a group of version 2 down to its
-// children. One that cannot be handed down is missed by whoever needs it.
+// enableControllers enables the controllers of a version 2 group for its
+// children. A controller that cannot be enabled is missing in the children.
 func enableControllers(dir string) {
 	names, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	for name := range strings.FieldsSeq(string(names)) {
@@ -166,7 +167,7 @@ func (g group) processes() ([]int, error) {
 				return err
 			}
 			data, err := os.ReadFile(path)
-			// A group that goes while it is read has nobody in it.
+			// A group that is removed during the read has no processes.
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 				return err
 			}
@@ -231,7 +232,7 @@ func (g group) remove() error {
 	return errors.Join(errs...)
 }
 
-// empty says whether the group has no groups below it.
+// empty reports whether the group has no child groups.
 func (g group) empty() bool {
 	for _, dir := range g.dirs() {
 		entries, err := os.ReadDir(dir)

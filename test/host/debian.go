@@ -16,8 +16,8 @@ import (
 // suite is the Debian release that hosts run.
 const suite = "bookworm"
 
-// hostPackages is what a node image of Kubernetes has on top of a minimal
-// Debian.
+// hostPackages are the packages of a Kubernetes node image in addition to a
+// minimal Debian.
 var hostPackages = []string{
 	"systemd", "systemd-sysv", "dbus", "udev", "cloud-init", "cloud-guest-utils",
 	"containerd", "runc", "containernetworking-plugins",

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec runs a command in the running host of a virtual machine, whoever powered
-// it on. dir holds the disks of the bed's hosts, as a Runner's Dir does.
+// Exec runs a command in the running host of a virtual machine, regardless of
+// the process that powered it on. dir contains the disks of the bed's hosts, as
+// a Runner's Dir does.
 func Exec(ctx context.Context, bed, dir, machine string, args ...string) ([]byte, error) {
 	disks, err := fileNames(dir)
 	if err != nil {

@@ -43,8 +43,8 @@ func copyFile(from, to string, mode fs.FileMode) (err error) {
 	return err
 }
 
-// linkTree copies a tree, sharing what nobody writes to: databases are copied,
-// everything else is linked.
+// linkTree copies a tree and shares files that are never written: databases are
+// copied, all other files are linked.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

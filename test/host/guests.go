@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Observer is told what a running host does, by one goroutine.
+// Observer receives the events of a running host from one goroutine.
 type Observer interface {
 	// Addressed is called with all addresses when they have changed.
 	Addressed(ctx context.Context, h *Host, addresses []Address) error
-	// Looked is called again and again, for what a host does not say itself.
+	// Looked is called periodically, for state that a host does not report
+	// itself.
 	Looked(ctx context.Context, h *Host) error
-	// Stopped is called when the host ended although nobody asked it to.
+	// Stopped is called if the host ended without a request.
 	Stopped() error
 }
 
@@ -31,7 +32,7 @@ type Guests[O Observer] struct {
 type guest[O Observer] struct {
 	*Host
 	observer O
-	// followed is closed when the observer is told nothing any more.
+	// followed is closed when the observer receives no more events.
 	followed chan struct{}
 
 	mu       sync.Mutex
@@ -59,8 +60,8 @@ func (g *Guests[O]) get(disk string) *guest[O] {
 	return g.running[disk]
 }
 
-// PowerOn boots a host and tells the observer of it until it is off. ctx bounds
-// both.
+// PowerOn boots a host and reports its events to the observer until it is off.
+// ctx bounds both.
 func (g *Guests[O]) PowerOn(ctx context.Context, spec Spec, observer O) error {
 	h, err := g.runner.PowerOn(ctx, spec)
 	if err != nil {

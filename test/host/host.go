@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// specFile keeps the spec for whoever adopts the host.
+	// specFile stores the spec for a process that adopts the host.
 	specFile = "spec.json"
-	// diskFile says that the disk is whole.
+	// diskFile exists if the disk is complete.
 	diskFile = "disk"
 	// softOff is systemd's signal to power off, SIGRTMIN+4.
 	softOff = syscall.Signal(38)
@@ -49,7 +49,7 @@ type Host struct {
 	unwatch   func()
 }
 
-// Spec is what the host was powered on with.
+// Spec is the spec with which the host was powered on.
 func (h *Host) Spec() Spec {
 	return h.spec
 }
@@ -60,8 +60,8 @@ func (h *Host) Done() <-chan struct{} {
 	return h.done
 }
 
-// ConsoleLog is the path of what the host wrote to its console since it was
-// powered on: its journal and the output of cloud-init.
+// ConsoleLog is the path of the host's console output since it was powered on:
+// its journal and the output of cloud-init.
 func (h *Host) ConsoleLog() string {
 	return filepath.Join(h.dir, "console.log")
 }
@@ -90,7 +90,7 @@ func (h *Host) PowerOff(ctx context.Context, soft bool) error {
 	}
 }
 
-// signal tells PID 1 to end. The caller holds the lock.
+// signal sends a termination signal to PID 1. The caller holds the lock.
 func (h *Host) signal(soft bool) error {
 	if h.pidfd < 0 {
 		return nil
@@ -140,8 +140,8 @@ func (h *Host) SetGuestInfo(key, value string) error {
 	return os.Rename(half, path)
 }
 
-// Exec runs a command in the host and returns what it wrote to its standard
-// output. The error has what it wrote to the other.
+// Exec runs a command in the host and returns its standard output. The error
+// contains its standard error.
 func (h *Host) Exec(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/usr/bin/env", append([]string{
 		"-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
@@ -149,8 +149,9 @@ func (h *Host) Exec(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.Dir = "/"
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	// Not by nsenter: it stops with its child when systemd stops all processes
-	// to shut down, and then nobody reaps the child and the host never ends.
+	// This does not use nsenter: nsenter stops together with its child when
+	// systemd stops all processes for a shutdown, and then the child is not
+	// reaped and the host never ends.
 	err := onThread(func() error {
 		if err := h.enter(); err != nil {
 			return err
@@ -177,7 +178,8 @@ func (h *Host) enter() error {
 	return unix.Setns(h.pidfd, unix.CLONE_NEWNS|unix.CLONE_NEWUTS|unix.CLONE_NEWIPC|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWCGROUP)
 }
 
-// writeSettings lays out for the launch script what the virtual machine says.
+// writeSettings writes the settings of the virtual machine for the launch
+// script.
 func (h *Host) writeSettings() error {
 	spec, err := json.Marshal(h.spec)
 	if err != nil {
@@ -225,7 +227,7 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	// Whoever powers a host on may be gone before it.
+	// The process that powers a host on may end before the host.
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-eu", filepath.Join(h.dir, "launch.sh"), "enter")
 	var trees []string
 	for _, tree := range h.group.trees {
@@ -250,7 +252,8 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 			_ = cmd.Wait()
 		}
 	}()
-	// Before it goes on by itself, so that whoever comes after us finds it.
+	// This is done before the host continues by itself, so that a later process
+	// finds it.
 	if err := h.group.add(cmd.Process.Pid); err != nil {
 		return nil, err
 	}
@@ -280,8 +283,8 @@ func (h *Host) attach(pid int) error {
 	return nil
 }
 
-// run waits for the end of the host, starts it anew when it only rebooted,
-// and cleans up. cmd is nil for an adopted host.
+// run waits for the end of the host, starts it again after a reboot, and cleans
+// up. cmd is nil for an adopted host.
 func (h *Host) run(cmd *exec.Cmd) {
 	for {
 		rebooted := h.wait(cmd)
@@ -316,8 +319,8 @@ func (h *Host) clear(ctx context.Context) error {
 	return errors.Join(h.group.destroy(ctx), detachLoops(h.dir))
 }
 
-// wait waits for the end of PID 1 and says whether it asked for a reboot: the
-// kernel tells by the signal that PID 1 of a namespace ends with.
+// wait waits for the end of PID 1 and reports whether it requested a reboot:
+// the kernel indicates this by the signal with which PID 1 of a namespace ends.
 func (h *Host) wait(cmd *exec.Cmd) (rebooted bool) {
 	if cmd == nil {
 		for {

@@ -46,7 +46,7 @@ func virtualMachine(name, mac string) host.Spec {
 	}
 }
 
-// read returns what a command in the host says.
+// read returns the output of a command in the host.
 func read(ctx context.Context, h *host.Host, args ...string) func() (string, error) {
 	return func() (string, error) {
 		out, err := h.Exec(ctx, args...)
@@ -287,7 +287,7 @@ var _ = Describe("Two hosts", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(HaveLen(32))
 		Expect(read(ctx, two, "cat", "/etc/machine-id")()).NotTo(Equal(id))
-		// Names that nobody has are refused at once.
+		// Names that do not exist are rejected at once.
 		_, err = one.Exec(ctx, "timeout", "4", "getent", "hosts", "nobody.example")
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue())

@@ -31,8 +31,9 @@ var kubeProxyScript string
 //go:embed pause/main.go
 var pauseSource string
 
-// imageEntrypoints says which images start their program by themselves; the
-// others are started by name, so their program lies in the search path.
+// imageEntrypoints lists the images that start their program by their
+// entrypoint. For the others the program is named, so it must be in the search
+// path.
 var imageEntrypoints = map[string]string{
 	"coredns":  "/coredns",
 	"kube-vip": "/kube-vip",

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// stateDir tells beds of one machine about each other; a reboot empties it.
+	// stateDir contains the state that the beds of one computer share; a reboot
+	// deletes it.
 	stateDir = "/run/cluster-api-provider-nova"
 	// inotifySetting limits the watchers of one user of the machine. Systemd,
 	// kubelet and containerd of a host take some 22, so few hosts fit the default.
@@ -24,7 +25,7 @@ const (
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// requireRoot says what is missing to run hosts at all.
+// requireRoot returns an error with the missing requirement for hosts.
 func requireRoot() error {
 	if runtime.GOOS != "linux" {
 		return errors.New("hosts need Linux: they are namespaces of its kernel")
@@ -40,8 +41,8 @@ func bedName(bed string) string {
 	return "nova-" + bed
 }
 
-// checkName refuses what cannot be the name of a file, of a control group and
-// of a host alike.
+// checkName rejects names that cannot be the name of a file, of a control group
+// and of a host.
 func checkName(what, name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%s %q: only lower-case letters, digits and dashes, 63 at most", what, name)

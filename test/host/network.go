@@ -22,7 +22,7 @@ import (
 const (
 	// Gateway is the bed's own address on the bridge.
 	Gateway = "10.77.0.1"
-	// Subnet is what the hosts are in.
+	// Subnet is the network of the hosts.
 	Subnet = "10.77.0.0/24"
 	// Bridge joins the hosts.
 	Bridge = "br0"
@@ -53,7 +53,7 @@ func (n *Network) Netns() string {
 	return bedName(n.bed)
 }
 
-// Up makes the network. It may be called again: what is there stays.
+// Up creates the network. It can be called again, and keeps existing parts.
 func (n *Network) Up(ctx context.Context) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (n *Network) Up(ctx context.Context) error {
 	return nil
 }
 
-// Down removes the network and stops what Command started. Hosts have to be
+// Down removes the network and stops the processes of Command. Hosts must be
 // off.
 func (n *Network) Down(ctx context.Context) error {
 	if err := requireRoot(); err != nil {
@@ -105,7 +105,7 @@ func (n *Network) Down(ctx context.Context) error {
 }
 
 // Command returns a command that runs in the network and in the control group
-// of the bed, so that Down and Cleanup find it and what it starts.
+// of the bed, so that Down and Cleanup find it and its child processes.
 func (n *Network) Command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	bed, err := bedGroup(n.bed)
 	if err != nil {
@@ -135,17 +135,18 @@ func (n *Network) serveDHCP(ctx context.Context) error {
 		"--dhcp-option=option:router,"+Gateway, "--dhcp-option=option:dns-server,"+Gateway,
 		// An address is offered at once, and an unknown client is answered.
 		"--no-ping", "--dhcp-authoritative",
-		// A name that no host has does not exist: nobody waits for an answer.
+		// A name that no host has does not exist, so that no client waits for a
+		// response.
 		"--no-resolv", "--no-hosts", "--address=/#/",
 		"--log-dhcp", "--log-facility="+filepath.Join(n.dir, "dnsmasq.log"))
 	if err != nil {
 		return err
 	}
-	// It returns when it is ready, and goes on in the background.
+	// It returns when it is ready, and continues in the background.
 	return runQuietly(cmd)
 }
 
-// serves says whether the process in pidFile is this bed's own.
+// serves reports whether the process in pidFile belongs to this bed.
 func (n *Network) serves(pidFile string) bool {
 	pid, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -166,7 +167,7 @@ func makeNetns(name string) error {
 			return nil
 		}
 	}
-	// A bare file is what a crash in the middle of this left.
+	// An empty file remains from a crash during this operation.
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}

@@ -36,8 +36,8 @@ var (
 	imageTools = map[string][]string{"etcd": {"etcdutl"}}
 )
 
-// machinePrograms are what this package calls on the machine itself, with the
-// Debian packages that have them.
+// machinePrograms are the programs that this package runs on the computer
+// itself, with the Debian packages that contain them.
 var machinePrograms = map[string]string{
 	"debootstrap": "debootstrap",
 	"dnsmasq":     "dnsmasq-base",
@@ -154,7 +154,8 @@ func buildNode(ctx context.Context, c cache, debian string, d distribution) (str
 	})
 }
 
-// finishNode puts into the node layer what depends on the Debian under it.
+// finishNode adds the files that depend on the Debian release to the node
+// layer.
 func finishNode(dir, debian string) error {
 	for path, target := range nodeLinks {
 		link := filepath.Join(dir, path)
@@ -165,7 +166,8 @@ func finishNode(dir, debian string) error {
 			return err
 		}
 	}
-	// Ours stands in front of the real one, which answers what ours does not.
+	// The replacement is found before the real program, and passes on all other
+	// calls to it.
 	name := "usr/bin/systemd-detect-virt"
 	if err := copyFile(filepath.Join(debian, name), filepath.Join(dir, name+".real"), 0o755); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Find returns the disk of the virtual machine of that name, whoever powered
-// its host on.
+// Find returns the disk of the virtual machine with a name, regardless of the
+// process that powered its host on.
 func (r *Runner) Find(name string) (disk string, err error) {
 	disks, err := fileNames(r.Dir)
 	if err != nil {

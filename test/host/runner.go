@@ -28,7 +28,7 @@ var launchScript string
 // ErrRunning is returned for a disk that a running host uses.
 var ErrRunning = errors.New("the host is running")
 
-// Spec is what a host takes from its virtual machine.
+// Spec contains the settings of a host from its virtual machine.
 type Spec struct {
 	// Name is the name of the virtual machine, for people. The host takes its
 	// own name from its metadata.
@@ -67,10 +67,11 @@ type Runner struct {
 	Bed string
 	// Dir holds a directory a disk.
 	Dir string
-	// Assets are what hosts boot from.
+	// Assets are the files from which hosts boot.
 	Assets Assets
-	// Netns is the network namespace with the bridge, that of the bed when
-	// empty. Bridge is what hosts are joined to, Bridge's value when empty.
+	// Netns is the network namespace with the bridge. If not set, it is the
+	// namespace of the bed. Bridge is the bridge to which hosts are connected. If
+	// not set, it is the value of Bridge.
 	Netns, Bridge string
 
 	mu sync.Mutex
@@ -95,7 +96,7 @@ func (r *Runner) PowerOn(ctx context.Context, spec Spec) (*Host, error) {
 	return h, nil
 }
 
-// boot prepares what a claimed host needs and starts it.
+// boot prepares a claimed host and starts it.
 func (r *Runner) boot(ctx context.Context, h *Host) error {
 	if pid, err := h.findInit(); err != nil {
 		return err
@@ -120,10 +121,9 @@ func (r *Runner) boot(ctx context.Context, h *Host) error {
 	return nil
 }
 
-// Adopt finds the hosts that run already and that no living process looks
-// after: who powered them on is gone.
-// A reboot ends an adopted host: only the parent of a process is told why it
-// ended.
+// Adopt finds running hosts whose process, which powered them on, has ended. A
+// reboot ends an adopted host: only the parent of a process receives the reason
+// for its end.
 func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestHost(t *testing.T) {
 		return
 	}
 	RegisterFailHandler(Fail)
-	// What is asked on a host that boots takes from what it boots with.
+	// Commands in a host that boots use resources that the boot needs.
 	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "Hosts")
 }

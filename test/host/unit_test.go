@@ -58,8 +58,8 @@ func TestTreeOptions(t *testing.T) {
 	}
 }
 
-// The main thread of a program never ends: what moves to other namespaces on
-// it stays there.
+// The main thread of a program never ends: if it enters other namespaces, it
+// remains in them.
 func TestOnThreadLeavesMainThread(t *testing.T) {
 	var calls sync.WaitGroup
 	var onMain atomic.Int32

@@ -131,7 +131,7 @@ func (h *Host) watch(pid int) (stop func(), err error) {
 	}, nil
 }
 
-// refresh reads the addresses of the host and tells of a change.
+// refresh reads the addresses of the host and reports a change.
 func (h *Host) refresh(handle *netlink.Handle) {
 	links, err := handle.LinkList()
 	if err != nil {
@@ -165,8 +165,8 @@ func (h *Host) refresh(handle *netlink.Handle) {
 	h.publish(now)
 }
 
-// publish keeps the addresses and tells of them if they are others than
-// before. The caller holds the lock.
+// publish stores the addresses and reports them if they differ from the
+// previous ones. The caller holds the lock.
 func (h *Host) publish(now []Address) {
 	if slices.Equal(now, h.addresses) {
 		return

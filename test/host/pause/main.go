@@ -1,5 +1,5 @@
-// Command pause holds the namespaces of a pod. It sleeps until it is told to
-// stop, and reaps the processes that others leave to it.
+// Command pause holds the namespaces of a pod. It sleeps until it is
+// terminated, and reaps orphaned processes.
 package main
 
 import (
