@@ -44,7 +44,7 @@ func (b *Bed) collectHosts(dir string) error {
 	return b.collectHostsTo(func(name string) string { return filepath.Join(dir, name) })
 }
 
-// collectHostsTo copies the logs of each host to the folder that folderOf
+// collectHostsTo copies the logs of each host to the folder that where
 // returns for its name, if it returns one.
 func (b *Bed) collectHostsTo(where func(name string) string) error {
 	disks, err := os.ReadDir(b.Hosts())
