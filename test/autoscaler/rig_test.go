@@ -75,8 +75,8 @@ func startEngine(ctx context.Context) (variables, credentials map[string]string)
 	shown, err := identity.Load(dir, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return map[string]string{
-		"ZVIRT_SERVER":         strings.TrimSuffix(strings.TrimPrefix(s.URL, "https://"), "/ovirt-engine/api"),
-		"ZVIRT_TLS_THUMBPRINT": shown.Thumbprint(), "ZVIRT_CLUSTER": "Default", "ZVIRT_STORAGE_DOMAIN": "data1",
+		"ZVIRT_SERVER":    strings.TrimSuffix(strings.TrimPrefix(s.URL, "https://"), "/ovirt-engine/api"),
+		"ZVIRT_CA_BUNDLE": strings.ReplaceAll(string(shown.CA), "\n", `\n`), "ZVIRT_CLUSTER": "Default", "ZVIRT_STORAGE_DOMAIN": "data1",
 		"ZVIRT_VNIC_PROFILE": "ovirtmgmt/ovirtmgmt", "ZVIRT_TEMPLATE": "node",
 	}, map[string]string{"username": ovirtsim.DefaultUsername, "password": ovirtsim.DefaultPassword}
 }

@@ -115,13 +115,15 @@ func (z zvirt) variables(context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engineVariables(shown.Thumbprint()), nil
+	return engineVariables(shown.Thumbprint(), string(shown.CA)), nil
 }
 
-func engineVariables(thumbprint string) map[string]string {
+func engineVariables(thumbprint, ca string) map[string]string {
 	return map[string]string{
-		"ZVIRT_SERVER":         engineAddress,
+		"ZVIRT_SERVER": engineAddress,
+		// No template has it: it is for identities, which also trust a thumbprint.
 		"ZVIRT_TLS_THUMBPRINT": thumbprint,
+		"ZVIRT_CA_BUNDLE":      strings.ReplaceAll(ca, "\n", `\n`),
 		"ZVIRT_CLUSTER":        engineCluster,
 		"ZVIRT_STORAGE_DOMAIN": engineDomain,
 		"ZVIRT_VNIC_PROFILE":   engineProfile,

@@ -25,7 +25,7 @@ var flavorValues = map[string]string{
 	"VSPHERE_SERVER": "vcenter.example", "VSPHERE_TLS_THUMBPRINT": thumbprint, "VSPHERE_DATACENTER": "dc",
 	"VSPHERE_RESOURCE_POOL": "pool", "VSPHERE_FOLDER": "folder", "VSPHERE_DATASTORE": "store",
 	"VSPHERE_NETWORK": "network", "VSPHERE_TEMPLATE": "template",
-	"ZVIRT_SERVER": "engine.example", "ZVIRT_TLS_THUMBPRINT": thumbprint, "ZVIRT_CLUSTER": "cluster",
+	"ZVIRT_SERVER": "engine.example", "ZVIRT_CA_BUNDLE": `-----BEGIN CERTIFICATE-----\nAAAA\n`, "ZVIRT_CLUSTER": "cluster",
 	"ZVIRT_STORAGE_DOMAIN": "store", "ZVIRT_VNIC_PROFILE": "network/profile", "ZVIRT_TEMPLATE": "template",
 	"UNIVERSE_IMAGE_REPOSITORY": "hub.universe.example/nova-universe",
 	"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all", "NTP_SERVER": "ntp.example",
