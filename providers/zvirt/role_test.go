@@ -45,11 +45,17 @@ func newBedWithRole(t *testing.T, change func(*ovirtsim.UserSpec), options ...fu
 	change(&spec)
 	b := newBed(t, append(options, func(o *ovirtsim.Options) { o.Users = []ovirtsim.UserSpec{spec} })...)
 	b.addReferences()
+	b.loginAs(leastUser, leastPassword)
+	return b
+}
+
+// loginAs changes the credentials of the cluster.
+func (b *bed) loginAs(user, password string) {
+	b.t.Helper()
 	secret := &corev1.Secret{}
 	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: "tenant"}, secret)).To(Succeed())
-	secret.Data["username"], secret.Data["password"] = []byte(leastUser), []byte(leastPassword)
+	secret.Data["username"], secret.Data["password"] = []byte(user), []byte(password)
 	b.Expect(b.objects.Update(b.ctx(), secret)).To(Succeed())
-	return b
 }
 
 // createAndDelete creates and deletes a machine with a foreign disk that must

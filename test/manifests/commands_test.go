@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +74,6 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=e
 cp client.crt etcd-ca.crt`},
 	{file: "flavors.md"},
 	{file: "modules.md", demo: true},
-	{file: "quickstart-zvirt.md", demo: true},
 	{file: "troubleshooting.md", demo: true},
 	{file: "vsphere.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
 	{file: "workers.md", demo: true},
@@ -106,11 +103,10 @@ var elsewhere = map[string]map[string]string{
 		"cp -R tenants": gitops, "kubectl get kustomization": gitops, "for name in flux": gitops, "git rm": gitops,
 		"mkdir -p ../backup": gitops, "kubectl create namespace flux-system": gitops,
 	},
-	"docs/first-day.md":        {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
-	"docs/quickstart-zvirt.md": {"make release": "test/suites/clusterctl", "kubectl create namespace": "makesFirstCluster"},
-	"docs/security.md":         {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
+	"docs/first-day.md": {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
+	"docs/security.md":  {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
 	"docs/zvirt.md": {
-		"ovirt-aaa-jdbc-tool": "people, on an engine", "api()": "people, on an engine", "cloud-init clean": "people",
+		"ovirt-aaa-jdbc-tool": "people, on an engine", ". hack/engine.sh": "TestQuickStart of providers/zvirt", "cloud-init clean": "people",
 	},
 }
 
@@ -169,16 +165,12 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 		Context(s.file, func() { runs(s, &repository) })
 	}
 
-	DescribeTable("make a first cluster", func(ctx SpecContext, document, provider, host string) {
-		makesFirstCluster(ctx, repository, document, provider, host)
-	},
-		Entry("quickstart-zvirt.md", "quickstart-zvirt.md", "nova-zvirt", "engine.example.com"),
-	)
-
 	It("bring a reader of quickstart-vsphere.md to a cluster", func(ctx SpecContext) { followsVSphere(ctx, repository) })
 
+	It("bring a reader of quickstart-zvirt.md to a cluster", func(ctx SpecContext) { followsZVirt(ctx, repository) })
+
 	It("are all run, here or elsewhere", func() {
-		here := map[string]bool{"docs/quickstart-vsphere.md": true}
+		here := map[string]bool{"docs/quickstart-vsphere.md": true, "docs/quickstart-zvirt.md": true}
 		for _, s := range scripts {
 			here["docs/"+s.file] = true
 		}
@@ -298,31 +290,6 @@ func documents() map[string]string {
 		}
 	}
 	return found
-}
-
-// makesFirstCluster runs the part of a quick start that makes a cluster. A
-// server with any certificate is hypervisor enough for it.
-func makesFirstCluster(ctx SpecContext, repository, document, provider, host string) {
-	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	env := prepareCommands(ctx, dir, repository)
-	hypervisor := httptest.NewTLSServer(http.NotFoundHandler())
-	DeferCleanup(hypervisor.Close)
-
-	namespace := "first-" + provider
-	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", document))
-	Expect(err).NotTo(HaveOccurred())
-	_, section, found := strings.Cut(string(text), "## 5. The cluster")
-	Expect(found).To(BeTrue())
-	instead := strings.NewReplacer(host, hypervisor.Listener.Addr().String(), ":443 </dev/null", " </dev/null",
-		"namespace tenants", "namespace "+namespace, "-n tenants", "-n "+namespace)
-	Expect(shell(ctx, dir, env, instead.Replace(blocksIn(section)[0].text))).To(Succeed())
-	made := &unstructured.Unstructured{}
-	made.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	Expect(server.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "demo"}, made)).To(Succeed())
-	manifest, err := os.ReadFile(filepath.Join(dir, "demo.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(manifest)).To(MatchRegexp(`(?m)thumbprint: "?([0-9A-F]{2}:){31}[0-9A-F]{2}"?$`), "openssl says it as it is wanted")
 }
 
 // noteProviders creates the inventory of clusterctl init, so that clusterctl knows the installed

@@ -58,7 +58,7 @@ func typed(block string) (commands, variables []string) {
 
 func TestQuickStartsAreShort(t *testing.T) {
 	g := NewWithT(t)
-	for _, name := range []string{"quickstart-vsphere.md"} {
+	for _, name := range []string{"quickstart-vsphere.md", "quickstart-zvirt.md"} {
 		text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", name))
 		g.Expect(err).NotTo(HaveOccurred())
 		before, _, found := strings.Cut(string(text), changes)
