@@ -37,9 +37,9 @@ var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 var (
 	managementFrom = flag.String("management-modules-from", os.Getenv("POD_NAMESPACE"),
 		"Comma-separated list of namespaces whose NovaModuleSets can have modules that run in the management cluster. "+
-			"If unspecified, the namespace of the manager.")
+			"Defaults to the environment variable POD_NAMESPACE, the namespace of the manager.")
 	managementImages = flag.String("management-image-repository", "",
-		"Registry and path from which to pull images of modules in the management cluster. If unspecified, each image is pulled from its own registry.")
+		"Registry and path of the images of modules in the management cluster. Set it in networks without Internet. If not set, each image is pulled from its own registry.")
 )
 
 func main() {

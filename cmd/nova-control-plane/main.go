@@ -30,9 +30,11 @@ const name = "nova-control-plane"
 var (
 	clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 	probePeriod         = flag.Duration("probe-period", 5*time.Second,
-		"The maximum interval between two health probes of the API server of a workload cluster. During changes the interval is 2s.")
+		"Maximum interval between two health probes of the API server of a workload cluster. During changes the interval is 2s. "+
+			"Raise it to send fewer requests to many clusters; the manager then detects failures later.")
 	snapshotWorkers = flag.Int("snapshot-concurrency", 10,
-		"Number of etcd snapshots to take simultaneously, at most one per namespace. Restores have their own workers.")
+		"Number of etcd snapshots to take simultaneously, at most one per namespace. Restores have their own workers. "+
+			"Lower it if snapshots overload the network or the bucket.")
 )
 
 func main() {

@@ -27,7 +27,9 @@ import (
 
 // maxCreations limits concurrent VM creations per vCenter. The manager adds
 // Go's flags to its own.
-var maxCreations = flag.Int("max-creations", 100, "Maximum number of VMs to create simultaneously per vCenter. 0 means no limit.")
+var maxCreations = flag.Int("max-creations", 100,
+	"Maximum number of VMs to create simultaneously in one vCenter; further creations wait in a queue. 0 means no limit. "+
+		"Lower it if clones overload the storage.")
 
 func main() {
 	manager.Main("nova-vsphere", scheme(), setup)

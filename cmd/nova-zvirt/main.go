@@ -26,7 +26,9 @@ import (
 
 // maxCreations limits concurrent VM creations per engine. The manager adds Go's
 // flags to its own.
-var maxCreations = flag.Int("max-creations", 16, "Maximum number of VMs to create simultaneously per engine. 0 means no limit.")
+var maxCreations = flag.Int("max-creations", 16,
+	"Maximum number of VMs to create simultaneously in one engine; further creations wait in a queue. 0 means no limit. "+
+		"Lower it if copies of disks overload the storage.")
 
 func main() {
 	manager.Main("nova-zvirt", scheme(), setup)

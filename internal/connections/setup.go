@@ -20,7 +20,7 @@ const DefaultConcurrency = 100
 // Concurrency adds the flag for the number of workers to fs.
 func Concurrency(fs *flag.FlagSet) *int {
 	return fs.Int("clustercache-concurrency", DefaultConcurrency,
-		"Number of workload clusters that are connected to or probed at once.")
+		"Number of workload clusters to connect to or probe simultaneously. Raise it if many clusters do not respond and new clusters wait for a connection.")
 }
 
 // Cache is a cluster cache that delays attempts to connect to clusters that do

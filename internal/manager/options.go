@@ -87,35 +87,44 @@ type Options struct {
 
 // AddFlags adds the flags to fs and sets the defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Namespace, "namespace", "", "Namespace to watch. If empty, all namespaces are watched.")
+	fs.StringVar(&o.Namespace, "namespace", "",
+		"Namespace of the objects to reconcile. If not set, the manager reconciles the objects of all namespaces.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
-		fmt.Sprintf("Value of the label %s that objects must have. If empty, all objects are reconciled.", clusterv1.WatchLabel))
-	fs.IntVar(&o.Concurrency, "concurrency", 10, "Number of objects of a kind reconciled at once.")
-	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "How often every object is reconciled without a change. At most 30m.")
-	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of /healthz and /readyz.")
+		fmt.Sprintf("Value of the label %s of the objects to reconcile. Set it if several managers of this provider share a management cluster. "+
+			"If not set, the manager reconciles all objects, with any label.", clusterv1.WatchLabel))
+	fs.IntVar(&o.Concurrency, "concurrency", 10,
+		"Number of objects of one kind to reconcile simultaneously. Raise it if objects wait in the queue (metric workqueue_depth) while the processor is idle.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
+		"Interval after which every object is reconciled without an event. At most 30m. It is a safety net: a shorter interval causes more requests and detects no change earlier.")
+	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address and port of /healthz and /readyz, without TLS. Change it only if the port is in use.")
 
 	fs.StringVar(&o.ManagerNamespace, "manager-namespace", os.Getenv(podNamespace),
-		"Namespace the manager runs in, where the Secrets of identities lie. If empty, identities cannot be used.")
+		"Namespace of the manager, with the Secrets of identities. Defaults to the environment variable POD_NAMESPACE. If neither is set, clusters cannot use identities.")
 
-	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Let only one of several managers work.")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false,
+		"Elect one of several replicas as leader. Only the leader reconciles objects. Set it if the Deployment can have more than one pod, also during an update.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
-		"Namespace of the lease. If empty, the namespace the manager runs in.")
-	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "Interval at which non-leader candidates will wait to force acquire leadership.")
-	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew before it gives up.")
-	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between two tries.")
+		"Namespace of the lease for the leader election. If not set, the namespace of the pod. Set it if the manager runs outside of a cluster.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"Time without renewal after which another replica becomes the leader. Raise the three times if a slow API server makes leaders lose the lease.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"Time in which the leader must renew the lease. After it the manager stops. Must be less than the lease duration.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "Interval between two attempts to get or renew the lease.")
 
-	fs.Float32Var(&o.QPS, "kube-api-qps", 100, "Requests a second to the management cluster.")
-	fs.IntVar(&o.Burst, "kube-api-burst", 200, "Requests to the management cluster in a burst.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", 100,
+		"Maximum average number of requests per second to the API server of the management cluster. Raise it if the log reports client-side throttling.")
+	fs.IntVar(&o.Burst, "kube-api-burst", 200,
+		"Maximum number of requests at once to the API server of the management cluster. Twice the value of --kube-api-qps is usual.")
 
 	fs.StringSliceVar(&o.DenyEndpoints, "deny-endpoints", nil,
-		"Ranges of addresses (CIDR) that servers named in objects of tenants may not have: API servers, object storage, hypervisors. "+
-			"Loopback, link-local, multicast and unspecified addresses and the API service of the management cluster are always denied.")
+		"Comma-separated address ranges (CIDR) that the manager does not connect to if an object of a tenant names them: API servers, etcd, object storage, hypervisors. "+
+			"Loopback, link-local, multicast and unspecified addresses and the API service of the management cluster are also denied.")
 	fs.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil,
-		"Ranges of addresses (CIDR) that are exceptions to the denied ones.")
+		"Comma-separated address ranges (CIDR) that the manager connects to although another flag or the built-in list denies them.")
 
 	flags.AddManagerOptions(fs, &o.Diagnostics)
 	fs.StringVar(&o.DiagnosticsAudience, "diagnostics-audience", "",
-		"Audience that a token for the diagnostics endpoint must be issued for. If empty, the API server's own.")
+		"Audience of the tokens that the diagnostics endpoint accepts. If not set, the default audience of the API server. Set it if Prometheus sends a token that no other server must accept.")
 	if o.Logs == nil {
 		o.Logs = logs.NewOptions()
 	}
