@@ -25,9 +25,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// Empty is an empty management cluster, into which the user's own tools install
-// Cluster API and providers. It has its own address in the bed's network, and
-// one Node whose pods are processes.
+// Empty represents an empty management cluster, into which the user's own tools
+// install Cluster API and providers. It has its own address in the bed's
+// network, and one Node whose pods are processes.
 type Empty struct {
 	// Bed is the bed with this cluster as its management cluster: functions that
 	// read or write the management cluster use this one.

@@ -41,5 +41,5 @@ func TestQuorumLook(t *testing.T) {
 	q := look(&etcd.Health{Members: []etcd.Member{{Answers: true}, {Answers: true}, {}, {Learner: true, Answers: true}}}, nil)
 	g.Expect(q.Voters).To(Equal(3))
 	g.Expect(q.Answering).To(Equal(2))
-	g.Expect(look(nil, errors.New("nobody answers")).Spare()).To(BeNumerically("<", 0))
+	g.Expect(look(nil, errors.New("no member responds")).Spare()).To(BeNumerically("<", 0))
 }

@@ -65,8 +65,8 @@ func Start(ctx context.Context, further ...string) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What runs for a minute need not be thrifty with memory, and collecting
-	// garbage is a fifth of what an API server computes.
+	// An API server that runs for a minute may use more memory, and garbage
+	// collection would take a fifth of its processor time.
 	if err := os.Setenv("GOGC", "400"); err != nil {
 		return nil, fmt.Errorf("setting up the environment: %w", err)
 	}

@@ -384,5 +384,5 @@ func namespacePIDs(pid string) ([]string, error) {
 			return strings.Fields(numbers), nil
 		}
 	}
-	return nil, fmt.Errorf("process %s: the kernel does not tell its numbers in namespaces", pid)
+	return nil, fmt.Errorf("process %s: the kernel does not report its IDs in namespaces", pid)
 }

@@ -116,7 +116,7 @@ var _ = Describe("A host", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("tells the address that DHCP gave it", func() {
+	It("reports the address from DHCP", func() {
 		Eventually(h.Addresses).WithTimeout(bootTimeout).Should(HaveLen(1))
 		address := h.Addresses()[0]
 		Expect(address.MAC).To(Equal(spec.MACs[0]))
@@ -195,7 +195,7 @@ var _ = Describe("A host", Ordered, func() {
 		Expect(h.Done()).NotTo(BeClosed())
 	})
 
-	It("is seen by what looks for leftovers", func(ctx context.Context) {
+	It("is found by the search for leftovers", func(ctx context.Context) {
 		Expect(leftovers(spec.Disk)).To(ContainElements(ContainSubstring("/sys/fs/cgroup"), ContainSubstring("/proc/")))
 		Expect(wires(ctx)).To(MatchRegexp(`\bh[0-9a-f]{8}-0:`))
 	})
@@ -246,7 +246,7 @@ var _ = Describe("A guest that powers itself off", func() {
 })
 
 var _ = Describe("A host whose process is killed", func() {
-	It("goes on and is found by the next one", func(ctx context.Context) {
+	It("continues and is found by the next runner", func(ctx context.Context) {
 		owner := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHost$")
 		owner.Env = append(os.Environ(), orphanDir+"="+runner.Dir)
 		out, err := owner.StdoutPipe()
@@ -288,7 +288,7 @@ var _ = Describe("Two hosts", func() {
 		Expect(id).To(HaveLen(32))
 		Expect(read(ctx, two, "cat", "/etc/machine-id")()).NotTo(Equal(id))
 		// Names that do not exist are rejected at once.
-		_, err = one.Exec(ctx, "timeout", "4", "getent", "hosts", "nobody.example")
+		_, err = one.Exec(ctx, "timeout", "4", "getent", "hosts", "unknown.example")
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue())
 		Expect(exit.ExitCode()).To(Equal(2))

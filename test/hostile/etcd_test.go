@@ -23,7 +23,7 @@ const managementNetwork = "10.76.0.0/24"
 
 var _ = Describe("An endpoint of external etcd", Ordered, ContinueOnFailure, func() {
 	const namespace, name = "red-etcd", "red"
-	// Addresses as a tenant writes them, by what they are listened at.
+	// Addresses in the form that a tenant writes, by the address of the listener.
 	refused := map[string]string{
 		"127.0.0.1":       "127.0.0.1",
 		"localhost":       "127.0.0.1",

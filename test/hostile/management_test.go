@@ -271,7 +271,7 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 
 	for what, field := range map[string]map[string]any{
 		"acts as no service account of another":   {"serviceAccountName": "kustomize-controller"},
-		"goes to no other namespace":              {"targetNamespace": "kube-system"},
+		"stays in its namespace":                  {"targetNamespace": "kube-system"},
 		"takes no substitutions of a Secret":      {"kustomize": map[string]any{"path": "evil", "substituteFrom": []any{map[string]any{"kind": "Secret", "name": "own"}}}},
 		"does not stay when its Cluster is there": {"onRemoval": "Keep"},
 	} {

@@ -86,7 +86,7 @@ var _ = AfterEach(func(context.Context) {
 	for name, pid := range after {
 		kib, err := memory(pid, peakLine)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "clear_refs"), []byte("5"), 0)).To(Succeed(), "measuring the peak anew")
+		Expect(os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "clear_refs"), []byte("5"), 0)).To(Succeed(), "resetting the peak")
 		AddReportEntry("memory of "+name, fmt.Sprintf("%d MiB", kib/1024), ReportEntryVisibilityFailureOrVerbose)
 		if kib/1024 >= memoryLimit {
 			most = append(most, fmt.Sprintf("%s: %d MiB", name, kib/1024))

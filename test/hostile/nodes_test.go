@@ -101,8 +101,8 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// verdict returns Approved, Denied, or Held once an event says that the request
-// stays pending.
+// verdict returns Approved, Denied, or Held if an event reports that the
+// request remains pending.
 func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
 	if settled, err := decision(ctx, blueAPI, csr); settled != "" || err != nil {
 		return settled, err

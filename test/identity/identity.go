@@ -23,7 +23,7 @@ import (
 // certValidity is long enough for any test bed.
 const certValidity = 365 * 24 * time.Hour
 
-// Identity is what a server shows to its clients.
+// Identity is the certificate that a server presents to its clients.
 type Identity struct {
 	// Certificate is the server's, with its key.
 	Certificate tls.Certificate

@@ -25,5 +25,5 @@ func TestLoad(t *testing.T) {
 
 	other, err := Load(dir, []string{"192.0.2.2"})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(other.Thumbprint()).NotTo(Equal(first.Thumbprint()), "one that does not cover the names is made anew")
+	g.Expect(other.Thumbprint()).NotTo(Equal(first.Thumbprint()), "a certificate that lacks a name is replaced")
 }

@@ -97,7 +97,7 @@ func page(document, namespace string, values map[string]string) string {
 		Expect(line.FindAllString(all, -1)).To(HaveLen(1), name)
 		all = line.ReplaceAllLiteralString(all, "export "+name+"='"+value+"'")
 	}
-	// What is only on the Internet.
+	// Steps that need the Internet.
 	online := regexp.MustCompile(`(?m)^ *-f https://.*\\\n`)
 	Expect(online.FindAllString(all, -1)).To(HaveLen(2))
 	return online.ReplaceAllString(all, "")

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// dashboard is what these tests read of a dashboard.
+// dashboard contains the fields of a dashboard that these tests read.
 type dashboard struct {
 	Title      string `json:"title"`
 	UID        string `json:"uid"`

@@ -1,4 +1,4 @@
-// Package monitoring checks what config/monitoring has for Prometheus and
-// Grafana: with Prometheus' own tools, against what the managers export, and on
-// a real API server. It refuses to be imported.
+// Package monitoring checks the files for Prometheus and Grafana in
+// config/monitoring: with Prometheus' own tools, against the metrics that the
+// managers export, and on a real API server. It cannot be imported.
 package monitoring

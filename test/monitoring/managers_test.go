@@ -35,9 +35,9 @@ import (
 // the kernel hands out.
 const address = "127.0.0.1:21843"
 
-// A real manager serves its metrics to the account of the samples and to nobody
-// else, and what the alerts and the dashboard take from libraries is there. The
-// operator's own definitions judge the samples.
+// A real manager serves its metrics only to the service account of the samples,
+// and exports the metrics of libraries that the alerts and the dashboard use.
+// The samples are validated with the operator's own CRDs.
 func TestManagers(t *testing.T) {
 	g := NewWithT(t)
 	ctrl.SetLogger(logr.Discard())
@@ -88,8 +88,9 @@ func TestManagers(t *testing.T) {
 	checkLibraries(t, families)
 }
 
-// checkLibraries looks for what expressions take from libraries among what a
-// manager exports. capi_cluster_cache metrics are there once a tenant is.
+// checkLibraries checks that a manager exports the metrics of libraries that
+// expressions use. The capi_cluster_cache metrics exist as soon as there is a
+// workload cluster.
 func checkLibraries(t *testing.T, families map[string]*dto.MetricFamily) {
 	t.Helper()
 	all := expressions(t)
@@ -136,7 +137,7 @@ func kubeconfigOf(t *testing.T, e *env.Env) string {
 	return path
 }
 
-// applySamples applies config/monitoring as docs/alerts.md says.
+// applySamples applies config/monitoring as described in docs/alerts.md.
 func applySamples(t *testing.T, e *env.Env, kubeconfig string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -171,7 +172,7 @@ func runManager(t *testing.T, kubeconfig string) {
 		_ = manager.Wait() // the test's context has ended it
 		if t.Failed() {
 			said, _ := os.ReadFile(log.Name())
-			t.Logf("The manager said:\n%s", said)
+			t.Logf("Output of the manager:\n%s", said)
 		}
 		_ = log.Close()
 	})
@@ -199,7 +200,7 @@ func tokenOf(t *testing.T, e *env.Env, namespace, name string) string {
 	return request.Status.Token
 }
 
-// scrape asks for the metrics as Prometheus does.
+// scrape requests the metrics as Prometheus does.
 func scrape(ctx context.Context, g Gomega, token string) (status int, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	// What the managers are made of registers their metrics.
+	// The packages of the managers register their metrics.
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
@@ -38,7 +38,7 @@ type documented struct {
 	help   string
 }
 
-// inDocs returns what docs/metrics.md says of the managers' own metrics.
+// inDocs returns the managers' own metrics in docs/metrics.md.
 func inDocs(t *testing.T) map[string]documented {
 	t.Helper()
 	g := NewWithT(t)
@@ -57,8 +57,9 @@ func inDocs(t *testing.T) map[string]documented {
 	return found
 }
 
-// registered reports whether a metric is registered, and with these labels and
-// words if asked: the registry refuses another one of that name.
+// registered reports whether a metric is registered, optionally with these
+// labels and this help text: the registry rejects another metric with the same
+// name.
 func registered(name string, d documented) (exists, same bool) {
 	err := metrics.Registry.Register(described{prometheus.NewDesc(name, d.help, d.labels, nil)})
 	if err == nil {
@@ -90,13 +91,13 @@ func TestDocumentedMetricsAreExportedAsTheyAreDocumented(t *testing.T) {
 		case !exists:
 			t.Errorf("docs/metrics.md has %s, which no manager exports", name)
 		case !same:
-			t.Errorf("%s has other labels or other words than docs/metrics.md says", name)
+			t.Errorf("the labels or the help of %s differ from docs/metrics.md", name)
 		}
 	}
 }
 
-// TestEveryMetricIsDocumented reads the sources: what has never been used has
-// no sample that could be gathered.
+// TestEveryMetricIsDocumented reads the sources: a metric that has never been
+// used has no sample that could be gathered.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	g := NewWithT(t)
 	known := inDocs(t)
@@ -118,7 +119,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	g.Expect(n).To(Equal(len(known)), "each is found once")
 }
 
-// uses is what promnames says of an expression.
+// uses is the output of promnames for an expression.
 type uses struct {
 	Error     string `json:"error"`
 	Selectors []struct {
@@ -166,8 +167,8 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// scraped are labels that Prometheus itself gives what it reads, or that are
-// given here by others than our managers: see the tests with real managers.
+// scraped are labels that Prometheus itself adds to samples, or that other
+// programs than our managers set here: see the tests with real managers.
 var scraped = []string{"job", "instance", "pod", "le"}
 
 // suffixes are those of the series of a histogram.

@@ -15,8 +15,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// runbooks begins the links of alerts; what follows is a path in this
-// repository.
+// runbooks is the prefix of the links in alerts; a path in this repository
+// follows it.
 const runbooks = "https://github.com/nova-platform/cluster-api-provider-nova/blob/main/"
 
 // rule is an alert as Prometheus reads it.

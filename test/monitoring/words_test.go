@@ -82,7 +82,7 @@ func TestExpressionsAskForWordsThatExist(t *testing.T) {
 				}
 				for word := range strings.SplitSeq(m.Value, "|") {
 					checked++
-					g.Expect(words).To(ContainElement(word), "%s asks for a %s that nothing has", where[i], m.Label)
+					g.Expect(words).To(ContainElement(word), "%s uses a %s that does not exist", where[i], m.Label)
 				}
 			}
 		}

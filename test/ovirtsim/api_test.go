@@ -90,7 +90,7 @@ func TestSearch(t *testing.T) {
 	if got := e.must("GET", "/vms?case_sensitive=false&search=name%3Dother", ""); len(got.kids) != 1 {
 		t.Errorf("without case: %d", len(got.kids))
 	}
-	e.refuse("GET", "/vms?search=colour%3Dred", "", http.StatusBadRequest, "not valid")
+	e.refuse("GET", "/vms?search=color%3Dred", "", http.StatusBadRequest, "not valid")
 }
 
 func TestInjectedFaults(t *testing.T) {

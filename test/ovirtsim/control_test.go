@@ -103,10 +103,10 @@ func steerVM(t *testing.T, e *engine, c *Control) {
 		t.Fatal(err)
 	}
 	if err := c.Delete(ctx, "b"); err == nil || !strings.Contains(err.Error(), "there are 0") {
-		t.Fatalf("a VM that is gone: %v", err)
+		t.Fatalf("a removed VM: %v", err)
 	}
 	if _, err := c.Do(ctx, http.MethodGet, "/vms/"+id, ""); err == nil || !strings.Contains(err.Error(), "answered 404") {
-		t.Fatalf("a request for a VM that is gone: %v", err)
+		t.Fatalf("a request for a removed VM: %v", err)
 	}
 	if now, err := c.Requests(ctx); err != nil || len(now) != len(requests) {
 		t.Fatalf("these were counted: %v %v", now, err)

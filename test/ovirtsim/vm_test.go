@@ -40,7 +40,7 @@ func TestLifeOfAVM(t *testing.T) {
 	disk := e.must("GET", path+"/diskattachments", "").get("disk_attachment").id()
 	e.must("DELETE", path, "")
 	if status, _, body := e.raw("GET", path, ""); status != http.StatusNotFound || body != "" {
-		t.Fatalf("a VM that is gone: %d %q", status, body)
+		t.Fatalf("a removed VM: %d %q", status, body)
 	}
 	if status := e.must("GET", "/disks/"+disk, "").str("status"); status != diskLocked {
 		t.Fatalf("its disk is %s", status)

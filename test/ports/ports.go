@@ -14,11 +14,12 @@ import (
 // make all the time, and above those that some tests have fixed.
 const first, count = 22000, 8000
 
-// returned are the ports that were: nobody may listen on them yet.
+// returned are the ports that were returned. Their users may not listen on them
+// yet.
 var returned sync.Map
 
-// Free returns a port of 127.0.0.1 that nobody has, for UDP and TCP. It fails
-// when there is none.
+// Free returns a port of 127.0.0.1 that is unused, for UDP and TCP. It fails if
+// there is none.
 func Free(ctx context.Context) (string, error) {
 	var last error
 	for range 1000 {

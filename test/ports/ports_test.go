@@ -7,7 +7,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 )
 
-// Nobody listens on a port between two calls, and yet no two get one.
+// No process listens on a port between two calls, and nevertheless no port is
+// returned twice.
 func TestFreeReturnsNoPortTwice(t *testing.T) {
 	seen := map[string]bool{}
 	for range 2000 {

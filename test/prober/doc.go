@@ -1,4 +1,4 @@
-// Package prober asks something again and again and remembers when it did not
-// answer. It refuses to guess: an outage begins with the first question that
-// failed and ends when a later one was answered.
+// Package prober repeats a probe and records the times without a response. An
+// outage begins with the first failed probe and ends with the start of a later
+// successful one.
 package prober

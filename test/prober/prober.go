@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Check asks once. It fails unless there is an answer in time.
+// Check probes once. It fails unless there is a response in time.
 type Check func(ctx context.Context) error
 
 // Outage is a time without an answer.
 type Outage struct {
-	// From is when the first question was asked that failed.
+	// From is the time of the first failed probe.
 	From time.Time
 	// Length is the time until a later question was answered, or until the
 	// report if none was.
@@ -25,7 +25,7 @@ type Outage struct {
 	Cause error
 }
 
-// Report is what was seen.
+// Report is the result of the probes.
 type Report struct {
 	Checks, Failures int
 	// Outages are in the order of time.
@@ -49,7 +49,7 @@ func (r Report) Total() time.Duration {
 	return total
 }
 
-// String says how it went.
+// String returns the results as a sentence.
 func (r Report) String() string {
 	longest := r.Longest()
 	text := fmt.Sprintf("%d of %d questions failed, longest outage %.1f s, all outages %.1f s", r.Failures, r.Checks, longest.Length.Seconds(), r.Total().Seconds())
@@ -65,8 +65,8 @@ type answer struct {
 	err             error
 }
 
-// Prober asks at even intervals, whether the question before was answered or
-// not.
+// Prober probes at regular intervals, without waiting for the result of the
+// previous probe.
 type Prober struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -75,7 +75,7 @@ type Prober struct {
 	answers []answer
 }
 
-// Start asks until Stop. A question has to be answered within the timeout.
+// Start probes until Stop is called. A probe must succeed within the timeout.
 func Start(ctx context.Context, interval, timeout time.Duration, check Check) *Prober {
 	ctx, stop := context.WithCancel(ctx)
 	p := &Prober{stop: stop, done: make(chan struct{})}
@@ -99,7 +99,7 @@ func (p *Prober) run(ctx context.Context, interval, timeout time.Duration, check
 	}
 }
 
-// ask asks once. A question that was cut off by Stop does not count.
+// ask probes once. A probe that Stop canceled is not counted.
 func (p *Prober) ask(ctx context.Context, timeout time.Duration, check Check) {
 	a := answer{asked: time.Now()}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
@@ -114,14 +114,14 @@ func (p *Prober) ask(ctx context.Context, timeout time.Duration, check Check) {
 	p.mu.Unlock()
 }
 
-// Stop ends asking and returns what was seen.
+// Stop stops the probes and returns the results.
 func (p *Prober) Stop() Report {
 	p.stop()
 	<-p.done
 	return p.Since(time.Time{})
 }
 
-// Since reports on the questions asked at that time or later.
+// Since returns the results of the probes at that time or later.
 func (p *Prober) Since(from time.Time) Report {
 	p.mu.Lock()
 	var seen []answer
@@ -134,7 +134,7 @@ func (p *Prober) Since(from time.Time) Report {
 	return report(seen, time.Now())
 }
 
-// report puts answers together. An outage that goes on ends now.
+// report combines results. An outage that has not ended is counted until now.
 func report(answers []answer, now time.Time) Report {
 	// They come as they were answered.
 	slices.SortFunc(answers, func(a, b answer) int { return a.asked.Compare(b.asked) })

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A question every 100 ms; what is answered takes 10 ms, what fails takes 1 s.
+// A probe every 100 ms; a success takes 10 ms, a failure 1 s.
 func series(start time.Time, answered string) []answer {
 	var answers []answer
 	for i, mark := range answered {
@@ -36,7 +36,7 @@ func TestReport(t *testing.T) {
 		"never asked":          {},
 		"one lost":             {answered: "..x..", failures: 1, outages: 1, longest: 110 * time.Millisecond, total: 110 * time.Millisecond},
 		"two outages":          {answered: ".x..xxx.", failures: 4, outages: 2, longest: 310 * time.Millisecond, total: 420 * time.Millisecond},
-		"one that goes on":     {answered: "..xx", failures: 2, outages: 1, longest: 4800 * time.Millisecond, total: 4800 * time.Millisecond},
+		"not ended":            {answered: "..xx", failures: 2, outages: 1, longest: 4800 * time.Millisecond, total: 4800 * time.Millisecond},
 		"answered only at end": {answered: "xxx.", failures: 3, outages: 1, longest: 310 * time.Millisecond, total: 310 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

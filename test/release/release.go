@@ -32,8 +32,8 @@ type Repository struct {
 // coreImage is the name of the image that the core provider's Deployment runs.
 const coreImage = "cluster-api-controller"
 
-// Make writes releases of the work tree under these versions into a folder.
-// Programs that have to be built first are told to log.
+// Make writes releases of the work tree with these versions into a folder. It
+// writes the programs that it has to build to log.
 func Make(ctx context.Context, log io.Writer, dir string, versions ...string) (*Repository, error) {
 	programs, err := tools.Paths(ctx, log, "kubectl", "capi-core")
 	if err != nil {
@@ -80,8 +80,8 @@ func managers(version string) string {
 	return filepath.Join(bed.Cache(), "bin", hex.EncodeToString(sum[:4]), version)
 }
 
-// core puts Cluster API's core provider into the repository, as its release
-// has it, and says so in the configuration.
+// core adds Cluster API's core provider to the repository, as in its release,
+// and to the configuration.
 func (r *Repository) core(ctx context.Context) error {
 	module, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Repository) core(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading metadata of core provider: %w", err)
 	}
-	// components.sh writes it anew for each release, without the core.
+	// components.sh replaces it for each release, without the core.
 	config, err := os.ReadFile(r.Config())
 	if err != nil {
 		return fmt.Errorf("reading configuration of clusterctl: %w", err)
@@ -113,8 +113,8 @@ func (r *Repository) core(ctx context.Context) error {
 	)
 }
 
-// Program is what an image would run: a manager of the release that the
-// image's tag names, or nothing.
+// Program returns the program that an image would run: the manager of the
+// release in the image's tag, or an empty string.
 func (r *Repository) Program(image string) string {
 	image, tag := bed.ImageName(image)
 	path := filepath.Join(managers(tag), image)

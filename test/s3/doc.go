@@ -1,4 +1,3 @@
-// Package s3 runs a real S3 server (versitygw over a directory) for tests,
-// with TLS and credentials, and a bucket in it. It refuses to answer without
-// TLS, as what uses it does.
+// Package s3 runs a real S3 server (versitygw over a directory) for tests, with
+// TLS, credentials and a bucket. It requires TLS, as its clients do.
 package s3

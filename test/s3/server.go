@@ -33,16 +33,16 @@ const Bucket = "snapshots"
 // startTimeout is how long a server may take to answer.
 const startTimeout = time.Minute
 
-// Options say what server to run.
+// Options are the settings of the server.
 type Options struct {
-	// Dir is where it keeps what it is given. It must exist.
+	// Dir is the directory for its data. It must exist.
 	Dir string
-	// IP is where it listens. Empty means 127.0.0.1.
+	// IP is the address on which it listens. If not set, it is 127.0.0.1.
 	IP string
 	// Inside calls a function where the server is to run, such as in another
 	// network namespace. Nil runs it here.
 	Inside func(do func() error) error
-	// Log takes what the server says.
+	// Log receives the output of the server.
 	Log io.Writer
 }
 
@@ -96,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, s.Run(ctx)
 }
 
-// Run starts the server again after Stop, with what it was given before.
+// Run starts the server again after Stop, with the same data.
 func (s *Server) Run(ctx context.Context) error {
 	// It outlives ctx, which only bounds the wait.
 	s.process = exec.CommandContext(context.WithoutCancel(ctx), s.program, "--port", s.address, "--access", s.AccessKeyID, "--secret", s.SecretAccessKey,
@@ -176,7 +176,7 @@ func (s *Server) Stop() {
 	<-s.exited
 }
 
-// Objects lists what lies in the bucket, past the server.
+// Objects lists the objects in the bucket, without the server.
 func (s *Server) Objects() ([]string, error) {
 	var found []string
 	root := s.path("data", Bucket)

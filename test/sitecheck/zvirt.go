@@ -159,7 +159,7 @@ var permits = map[string][]string{
 func (z *zvirt) permissions(ctx context.Context) {
 	const check = "permissions"
 	if z.root.User == nil {
-		z.addf(Warn, check, "the engine does not tell which user is logged in: they are not checked")
+		z.addf(Warn, check, "the engine does not report the user of the session: the permissions are not checked")
 		return
 	}
 	var all struct {

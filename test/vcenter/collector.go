@@ -452,7 +452,7 @@ func (w *watch) look(
 		return nil, c.closed
 	}
 	if c.polls != poll {
-		return nil, &types.RequestCanceled{} // what is new belongs to a later poll
+		return nil, &types.RequestCanceled{} // a later poll returns the changes
 	}
 	set := &types.UpdateSet{}
 	left := limit

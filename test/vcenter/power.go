@@ -43,7 +43,7 @@ func (o *operations) vmTaskWithResult(
 		check: func(*simulator.Context) *failure {
 			now := vm.Runtime.PowerState
 			if now == suspended && (method == methodPowerOn || method == methodPowerOff) {
-				return nil // resumed, or off without what it had in memory
+				return nil // resumed, or off without its memory
 			}
 			if want != "" && now != want {
 				return fail(&types.InvalidPowerState{RequestedState: request, ExistingState: now})

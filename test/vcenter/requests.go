@@ -46,7 +46,7 @@ func soapMethod(body []byte) string {
 func readsOnly(method string) bool {
 	switch method {
 	case "CreatePropertyCollector", "DestroyPropertyCollector", "CreateFilter", "DestroyPropertyFilter", "CancelWaitForUpdates":
-		return true // what a client watches is its own
+		return true // each client has its own filters
 	}
 	for _, prefix := range []string{"Retrieve", "ContinueRetrieve", "Find", "Query", "CurrentTime", "SessionIsActive", "Login"} {
 		if strings.HasPrefix(method, prefix) {

@@ -196,7 +196,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	_, err := methods.CloneVM_Task(b.ctx, b.client, &types.CloneVM_Task{This: vm.Reference(), Folder: types.ManagedObjectReference{Type: "Folder", Value: "group-v3"}})
 	b.Expect(soap.ToSoapFault(err).VimFault()).To(BeAssignableToTypeOf(types.NotAuthenticated{}))
 	b.Expect(b.server.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
-	b.Expect(b.server.Tasks("CloneVM_Task")).To(Equal(1), "what is refused makes no task")
+	b.Expect(b.server.Tasks("CloneVM_Task")).To(Equal(1), "a rejected request creates no task")
 }
 
 func TestExpiredSession(t *testing.T) {

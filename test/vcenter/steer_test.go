@@ -152,7 +152,7 @@ func TestRules(t *testing.T) {
 	b.Expect(change(edit, key, one, two, three)).To(Succeed())
 	b.done(three.Destroy(b.ctx))
 	b.done(two.Destroy(b.ctx))
-	b.Expect(b.server.Rules()).To(ConsistOf(HaveField("VMs", []string{"one"})), "what is left of a rule stays")
+	b.Expect(b.server.Rules()).To(ConsistOf(HaveField("VMs", []string{"one"})), "the rest of a rule remains")
 	b.Expect(change(remove, key)).To(Succeed())
 	b.Expect(change(remove, key)).NotTo(Succeed())
 	b.Expect(b.server.Rules()).To(BeEmpty())

@@ -119,7 +119,7 @@ func (s *Server) perform(task types.ManagedObjectReference, w work) (types.AnyTy
 
 func (s *Server) endTask(ctx *simulator.Context, task *simulator.Task, result types.AnyType, refused *failure) {
 	if task.Info.State != types.TaskInfoStateRunning {
-		return // cancelled meanwhile
+		return // canceled meanwhile
 	}
 	changes := []types.PropertyChange{
 		{Name: "info.completeTime", Val: time.Now()},
@@ -189,7 +189,7 @@ func await(ctx *simulator.Context, task *simulator.Task) {
 	often := time.NewTicker(100 * time.Microsecond)
 	defer often.Stop()
 	for done := false; ; <-often.C {
-		apart := &simulator.Context{} // whoever carries the task out locks it too
+		apart := &simulator.Context{} // the executor of the task locks it too
 		ctx.Map.WithLock(apart, task, func() {
 			done = task.Info.State == types.TaskInfoStateSuccess || task.Info.State == types.TaskInfoStateError
 		})

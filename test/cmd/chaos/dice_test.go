@@ -45,7 +45,7 @@ func TestVictims(t *testing.T) {
 		"a plane is disturbed":  {hosts{planes: planes, workers: workers, spare: true, disturbed: []string{"p2"}}, workers},
 		"a worker is disturbed": {hosts{planes: planes, workers: workers, spare: true, disturbed: []string{"w1"}}, planes},
 		"one of each is":        {hosts{planes: planes, workers: workers, spare: true, disturbed: []string{"w1", "p1"}}, nil},
-		"one that is gone was":  {hosts{planes: planes, workers: workers, spare: true, disturbed: []string{"p0"}}, []string{"p1", "p2", "p3", "w1", "w2", "w3"}},
+		"a removed host was":    {hosts{planes: planes, workers: workers, spare: true, disturbed: []string{"p0"}}, []string{"p1", "p2", "p3", "w1", "w2", "w3"}},
 		"the only worker stays": {hosts{planes: planes, workers: []string{"w1"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func command() *cobra.Command {
 	r := run{cluster: bed.Cluster{Name: "chaos", Namespace: "chaos", ControlPlanes: 3, Workers: 3, Endpoint: "10.77.0.10"}}
 	cmd := &cobra.Command{
 		Use:           "chaos",
-		Short:         "Kill at random what a tenant cluster stands on",
+		Short:         "Randomly kill the infrastructure of a workload cluster",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -41,7 +41,7 @@ func command() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&r.seed, "seed", 1, "what decides what is done")
+	flags.Uint64Var(&r.seed, "seed", 1, "the seed of the random actions")
 	flags.DurationVar(&r.duration, "duration", 30*time.Minute, "how long to go on")
 	flags.StringVar(&r.hypervisor, "hypervisor", bed.VSphere, "vsphere or zvirt")
 	flags.StringVar(&r.artifacts, "artifacts", "_artifacts/chaos", "where logs go if it ends badly")

@@ -60,7 +60,7 @@ func makeFleet(ctx context.Context, c client.Client, config *rest.Config, o opti
 			InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
 		}
 		if err := c.Status().Update(ctx, cluster); err != nil {
-			return fmt.Errorf("initialising %s: %w", cluster.Name, err)
+			return fmt.Errorf("initializing %s: %w", cluster.Name, err)
 		}
 	}
 	return nil

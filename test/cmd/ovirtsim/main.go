@@ -39,9 +39,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&opts.ControlSocket, "control", "", "path of a unix socket to steer the server by")
 	flags.StringVar(&opts.Language, "language", "", "language of faults for requests without Accept-Language, ru or en; ru, if empty")
 	flags.DurationVar(&opts.TokenLifetime, "token-lifetime", 0, "how long a token lasts; 100 hours, if zero")
-	flags.StringVar(&inventory, "inventory", "", "JSON file with what the engine holds at the start")
+	flags.StringVar(&inventory, "inventory", "", "JSON file with the objects of the engine at the start")
 	opts.Timings = map[string]time.Duration{}
-	flags.Func("timing", "NAME=DURATION of what takes time, such as powering-up=60s; may be repeated", func(text string) error {
+	flags.Func("timing", "NAME=DURATION of an operation, such as powering-up=60s; may be repeated", func(text string) error {
 		name, value, _ := strings.Cut(text, "=")
 		d, err := time.ParseDuration(value)
 		opts.Timings[name] = d

@@ -69,7 +69,7 @@ func command() *cobra.Command {
 	flags.DurationVar(&o.Clone, "clone", 10*time.Second, "duration of a clone in vCenter")
 	flags.DurationVar(&o.Task, "task", time.Second, "how long vCenter takes for every other task")
 	flags.DurationVar(&o.Boot, "boot", 0, "how long a guest takes from power-on until it reports its address")
-	flags.DurationVar(&o.Latency, "latency", 20*time.Millisecond, "what each request to vCenter takes beside its work")
+	flags.DurationVar(&o.Latency, "latency", 20*time.Millisecond, "additional duration of each request to vCenter")
 	flags.DurationVar(&o.UpdateDelay, "update-delay", 2*time.Second, "how late vCenter reports changes")
 	flags.DurationVar(&o.GuestDelay, "guest-delay", 10*time.Second, "how late vCenter reports data of guests")
 	flags.DurationVar(&o.Notice, "notice", 12*time.Minute, "how long to wait until a powered-off VM is noticed; 0 leaves that out")

@@ -93,7 +93,7 @@ func rows(o options) []row {
 // line that others read.
 func report(out io.Writer, o options, results []result) error {
 	for _, r := range results {
-		fmt.Fprintf(out, "\n%s asked vCenter:", r.Provider)
+		fmt.Fprintf(out, "\nRequests of %s to vCenter:", r.Provider)
 		for _, method := range slices.Sorted(maps.Keys(r.Requests)) {
 			fmt.Fprintf(out, "\n  %6d %s", r.Requests[method], method)
 		}

@@ -399,7 +399,7 @@ func (r *run) rest(ctx context.Context) error {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) < quiet {
-			return errors.New("it still asks vCenter")
+			return errors.New("it still sends requests to vCenter")
 		}
 		return nil
 	})
@@ -421,10 +421,10 @@ func (r *run) notice(ctx context.Context, res *result) error {
 	r.center.ResetRequests()
 	started := time.Now()
 	if err := r.center.GuestStopped(id); err != nil {
-		return fmt.Errorf("taking the power of %s: %w", machineName(0), err)
+		return fmt.Errorf("powering off %s: %w", machineName(0), err)
 	}
 	// Time runs out without an error: not to notice is a result.
-	err := poll(ctx, r.options.Notice, "waiting for somebody to notice", func(context.Context) error {
+	err := poll(ctx, r.options.Notice, "waiting until the provider notices", func(context.Context) error {
 		if err := r.manager.dead(); err != nil {
 			return final{err}
 		}
@@ -442,4 +442,4 @@ func (r *run) notice(ctx context.Context, res *result) error {
 	return nil
 }
 
-var errUnnoticed = errors.New("nobody noticed")
+var errUnnoticed = errors.New("the provider did not notice the power-off")

@@ -1,6 +1,6 @@
 // Command testsum counts the tests of a suite in the events of "go test -json"
-// and says of each that did not pass why.
+// and prints the reason for each test that did not pass.
 //
-// It counts the tests of a package, as its authors would: neither subtests nor
-// examples. It refuses to judge the numbers.
+// It counts the tests of a package, without subtests and examples. It does not
+// check the numbers.
 package main

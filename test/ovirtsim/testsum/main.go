@@ -17,7 +17,7 @@ type event struct {
 	Output string
 }
 
-// summary is what became of the tests.
+// summary contains the results of the tests.
 type summary struct {
 	results map[string]string
 	output  map[string][]string
@@ -99,9 +99,9 @@ func (s summary) write(out io.Writer) {
 	fmt.Fprintf(out, "total: passed=%d failed=%d skipped=%d\n", counts["pass"], counts["fail"], counts["skip"])
 }
 
-// why is what a test said about itself, which comes before it cleans up.
+// why returns the message of a test, which the test prints before it cleans up.
 func (s summary) why(name string) string {
-	reason, own := "it said nothing", false
+	reason, own := "no message", false
 	for _, line := range s.output[name] {
 		if line == "" || strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---") || strings.Contains(line, "Cleaning up") {
 			continue

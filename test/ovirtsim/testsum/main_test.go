@@ -27,8 +27,8 @@ func TestSummary(t *testing.T) {
 	var out strings.Builder
 	s.write(&out)
 	want := `fail: TestA: a_test.go:1: it broke
-fail: TestD: it said nothing
-skip: TestE: it said nothing
+fail: TestD: no message
+skip: TestE: no message
 total: passed=1 failed=2 skipped=1
 `
 	if out.String() != want {
