@@ -32,7 +32,7 @@ type NovaModuleSetSpec struct {
 	Sources []Source `json:"sources,omitempty"`
 
 	// release is the revision of all git and oci sources of the set. Changing it is an
-	// upgrade. It is required with such sources.
+	// upgrade. If not set, the set must not have such sources.
 	// +optional
 	Release Release `json:"release,omitempty,omitzero"`
 
@@ -224,7 +224,9 @@ type NovaModuleSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state.
+	// spec is the desired state. A change of sources, release, modules, intervalSeconds or
+	// shard is a new revision, which spec.rollout brings to the Clusters. A change of
+	// another field applies to all Clusters at once.
 	// +required
 	Spec NovaModuleSetSpec `json:"spec,omitempty,omitzero"`
 

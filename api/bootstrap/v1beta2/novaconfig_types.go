@@ -553,7 +553,9 @@ type NovaConfig struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. If not set, the machine becomes a node with defaults.
+	// spec is the desired state. It is read when the bootstrap data of the machine is
+	// rendered. A change does not replace the machine. If not set, the machine becomes a
+	// node with defaults.
 	// +optional
 	Spec NovaConfigSpec `json:"spec,omitempty,omitzero"`
 

@@ -294,7 +294,8 @@ type S3Spec struct {
 	// +optional
 	Encryption S3Encryption `json:"encryption,omitempty"`
 
-	// kmsKeyID is the ID of the key for encryption KMS.
+	// kmsKeyID is the ID of the key for encryption KMS, which requires it. If not set,
+	// encryption must not be KMS.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

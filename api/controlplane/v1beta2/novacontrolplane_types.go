@@ -717,7 +717,7 @@ type NovaControlPlaneTemplateResource struct {
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is the spec of the control plane without replicas, version and infrastructure
-	// machines, which the topology sets.
+	// machines, which the topology sets. If not set, the defaults apply.
 	// +optional
 	Spec NovaControlPlaneTemplateResourceSpec `json:"spec,omitempty,omitzero"`
 }

@@ -82,7 +82,9 @@ const (
 	// EndpointInUseReason: another cluster on the same hypervisor has the same control
 	// plane endpoint. An event reports this too.
 	//
-	// Action: change spec.controlPlaneEndpoint of one of the two clusters.
+	// Action: delete the newer of the two clusters, and create it with another
+	// spec.controlPlaneEndpoint. A change of the field has no effect once the Cluster has
+	// the endpoint.
 	EndpointInUseReason = "EndpointInUse"
 )
 
@@ -90,8 +92,9 @@ const (
 // hypervisor shares.
 type ClusterSpec struct {
 	// controlPlaneEndpoint is the address of the API server of the workload
-	// cluster: a free IP address for kube-vip, or the address of a load balancer. If
-	// not set, the controller waits until the Cluster has an endpoint.
+	// cluster: a free IP address for kube-vip, or the address of a load balancer. A
+	// change has no effect once the Cluster has an endpoint. If not set, the
+	// controller waits until the Cluster has one.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
@@ -106,8 +109,8 @@ type ClusterSpec struct {
 	Server string `json:"server,omitempty"`
 
 	// tls defines how the certificate of server is verified. It must not be set if
-	// server comes from an identity. If not set, the CAs of the system are used. The
-	// CA of an engine is not among them.
+	// server comes from an identity. A change replaces no machines. If not set, the
+	// CAs of the system are used. The CA of an engine is not among them.
 	// +optional
 	TLS Trust `json:"tls,omitempty,omitzero"`
 

@@ -331,7 +331,8 @@ const (
 // MachineSpec is the part of a machine's spec that every hypervisor shares.
 type MachineSpec struct {
 	// providerID is the ID that the node reports in spec.providerID. The provider
-	// sets it once the VM exists. It cannot change afterwards.
+	// sets it once the VM exists. It cannot change afterwards. If not set, the VM has
+	// not been created yet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

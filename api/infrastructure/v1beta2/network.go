@@ -115,16 +115,19 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
 
-	// dhcp4 requests an IPv4 address by DHCP in this failure domain.
+	// dhcp4 requests an IPv4 address by DHCP in this failure domain. If not set, the
+	// interface's is used, unless addressesFromPools or dhcp6 is set here.
 	// +optional
 	DHCP4 *bool `json:"dhcp4,omitempty"`
 
-	// dhcp6 requests an IPv6 address by DHCP in this failure domain.
+	// dhcp6 requests an IPv6 address by DHCP in this failure domain. If not set, the
+	// interface's is used, unless addressesFromPools or dhcp4 is set here.
 	// +optional
 	DHCP6 *bool `json:"dhcp6,omitempty"`
 
 	// addressesFromPools are Cluster API IPAM pools that each give the interface
-	// one address in this failure domain.
+	// one address in this failure domain. If not set, those of the interface are
+	// used, unless dhcp4 or dhcp6 is set here.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

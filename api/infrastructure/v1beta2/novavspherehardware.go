@@ -209,7 +209,8 @@ type NovaVSphereEncryption struct {
 
 	// keyProvider is the ID of the key provider that has the key. If keyID is not
 	// set, the key provider generates a key for each VM, as the Native Key Provider
-	// does.
+	// does. If not set, the VM is encrypted only if its template or a storage policy
+	// is.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -241,7 +242,7 @@ type NovaVSphereDisks struct {
 	Boot NovaVSphereBootDisk `json:"boot,omitempty,omitzero"`
 
 	// template are the other disks of the template. Disks that are not in the list
-	// are not changed.
+	// are not changed. If not set, no such disk is changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

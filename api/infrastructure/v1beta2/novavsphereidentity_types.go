@@ -89,7 +89,7 @@ type NovaVSphereBounds struct {
 
 	// contentLibraries are the names of the content libraries whose items may be
 	// cloned. If templates or contentLibraries is set, no other source may be
-	// cloned.
+	// cloned. If neither is set, any item may be cloned.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

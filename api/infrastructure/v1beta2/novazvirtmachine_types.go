@@ -376,7 +376,7 @@ type NovaZVirtDisks struct {
 	Boot NovaZVirtBootDisk `json:"boot,omitempty,omitzero"`
 
 	// template are the other disks of the template. Disks that are not in the list
-	// are not changed.
+	// are not changed. If not set, no such disk is changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
