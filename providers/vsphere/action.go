@@ -100,7 +100,7 @@ func (a *action) destroyed(w *world) bool {
 		return false
 	}
 	task := w.tasks[a.task]
-	return task != nil && task.done() && (task.failure == nil || isGoneFault(task.failure.Fault))
+	return task != nil && task.done() && (task.failure == nil || isNotFoundFault(task.failure.Fault))
 }
 
 // failure returns the error with which the action failed, if it did.
@@ -130,7 +130,7 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	if a.wasDone(task.failure.Fault) {
 		return nil
 	}
-	return faulted(task.failure.Fault, task.failure.LocalizedMessage)
+	return faultError(task.failure.Fault, task.failure.LocalizedMessage)
 }
 
 // wasDone reports whether a fault means that there was nothing left to do.
@@ -148,7 +148,7 @@ func (a *action) powerRefused(w *world) *hypervisor.Error {
 	}
 	if task := w.tasks[a.task]; task != nil && task.failure != nil {
 		if _, ok := task.failure.Fault.(*types.InvalidPowerState); ok {
-			return faulted(task.failure.Fault, task.failure.LocalizedMessage)
+			return faultError(task.failure.Fault, task.failure.LocalizedMessage)
 		}
 	}
 	return nil

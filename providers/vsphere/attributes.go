@@ -112,7 +112,7 @@ func (k *marker) setField(ctx context.Context, vm ref, field int32, value string
 		})
 		return err
 	})
-	if fault.Is(err, &types.InvalidArgument{}) || isGone(err) {
+	if fault.Is(err, &types.InvalidArgument{}) || isNotFound(err) {
 		k.session.inv.noteFields(nil) // the attribute may have been deleted
 	}
 	return err

@@ -52,8 +52,8 @@ func newBedWith(t *testing.T, o vcenter.Options) *bed {
 	b := &bed{WithT: NewWithT(t), t: t}
 	b.SetDefaultEventuallyTimeout(soon)
 	b.SetDefaultEventuallyPollingInterval(soonest)
-	b.options.pace = usually
-	b.options.pace.gather = 30 * time.Millisecond
+	b.options.timeouts = defaultTimeouts
+	b.options.timeouts.batchDelay = 30 * time.Millisecond
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())

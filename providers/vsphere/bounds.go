@@ -89,7 +89,7 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 		content, err := mo.RetrievePropertiesEx(ctx, c, types.RetrievePropertiesEx{
 			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{ancestorsOf(at)},
 		})
-		if isGone(err) {
+		if isNotFound(err) {
 			return inventoryPath{}, failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
 		}
 		if err != nil {
@@ -309,7 +309,7 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (vmKind, error) {
 		var vm mo.VirtualMachine
 		err := object.NewCommon(c, at).Properties(ctx, at, []string{"config.template", "config.instanceUuid", "config.annotation"}, &vm)
-		if isGone(err) {
+		if isNotFound(err) {
 			return vmKind{}, r.templateNotFound(g, at)
 		}
 		if err != nil {

@@ -23,10 +23,10 @@ type Options struct {
 	// cluster-scoped identities reference.
 	Namespace string
 
-	// pace and wrap are for tests.
-	pace pace
-	wrap wrap
-	// logins limits the refused logins of all sessions.
+	// timeouts and wrap are for tests.
+	timeouts timeouts
+	wrap     wrap
+	// logins limits the rejected logins of all sessions.
 	logins *sessions.LoginLimiter
 }
 
@@ -47,10 +47,10 @@ var (
 // NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
 // Secrets. It must read Secrets from the API server and not from a cache.
 func NewConnector(reader client.Reader, o Options) *Connector {
-	if o.pace == (pace{}) {
-		o.pace = usually
+	if o.timeouts == (timeouts{}) {
+		o.timeouts = defaultTimeouts
 	}
-	o.logins = sessions.NewLoginLimiter(o.pace.firstLogin)
+	o.logins = sessions.NewLoginLimiter(o.timeouts.minLoginRetry)
 	return &Connector{
 		reader:  reader,
 		options: o,

@@ -271,8 +271,8 @@ func TestCrash(t *testing.T) {
 	beds := make([]*bed, 8)
 	for i := range beds {
 		beds[i] = newWideBed(t)
-		beds[i].options.pace.firstRetry = 20 * time.Millisecond
-		beds[i].options.pace.settle = 2 * time.Second
+		beds[i].options.timeouts.minRetry = 20 * time.Millisecond
+		beds[i].options.timeouts.lag = 2 * time.Second
 	}
 	b := beds[0]
 	whole := newFuse(t, "", false)

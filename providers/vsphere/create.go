@@ -54,12 +54,12 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err := d.session.inv.vacant(id, p.staticAddresses); err != nil {
 		return err
 	}
-	if err := d.turn(keyOf(m)); err != nil {
+	if err := d.acquireCreationSlot(keyOf(m)); err != nil {
 		return err
 	}
 	datastore, err := d.datastore(ctx, p)
 	if err != nil {
-		d.session.turns.Done(keyOf(m))
+		d.session.creations.Done(keyOf(m))
 		return err
 	}
 	setDatastore(p, datastore)
@@ -194,8 +194,8 @@ func (p *cloneInputs) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hype
 }
 
 // cloneRequest builds the clone request of a machine. If the machine does not
-// fit its template, cloneRequest reads the template again first: such an error is
-// terminal, so the controller does not retry soon.
+// fit its template, cloneRequest reads the template again first: such an error
+// is terminal, so the controller does not retry soon.
 func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*cloneRequest, error) {
 	p, err := d.resolveCloneInputs(ctx, id, m, l)
 	if err != nil {
@@ -223,7 +223,7 @@ func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 		// The hardware version is upgraded while the VM is off.
 		PowerOn: pendingUpgrade(m, p.template.version) == "",
 	}}
-	if p.template.tpm && d.session.serves(tpmPolicyVersion) {
+	if p.template.tpm && d.session.supportsVersion(tpmPolicyVersion) {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}

@@ -43,7 +43,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
-		if isGone(err) {
+		if isNotFound(err) {
 			return ref{}, nil
 		}
 		if err != nil {
@@ -68,7 +68,7 @@ func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.removal(ctx, c, id, vm)
-		if isGone(err) {
+		if isNotFound(err) {
 			return ref{}, nil
 		}
 		return task, err

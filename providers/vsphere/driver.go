@@ -35,7 +35,7 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 		task, err = request(ctx, c)
 		return err
 	})
-	if isPowerState(err) && d.session.inv.refuse(id, asError(classify(d.session.endpoint.server, err))) {
+	if isInvalidPowerState(err) && d.session.inv.refuse(id, asError(classify(d.session.endpoint.server, err))) {
 		return nil
 	}
 	var taken *ref
@@ -45,13 +45,13 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 			taken, err = &duplicate.Object, nil
 		}
 	}
-	if isGone(err) {
+	if isNotFound(err) {
 		d.session.resolver.dropAll()
 	}
 	if isAmbiguous(err) {
 		// The task may have started in spite of the error. The next full read of
 		// the inventory shows it.
-		d.session.relearn()
+		d.session.resync()
 	}
 	d.session.inv.end(id, task, taken)
 	return classify(d.session.endpoint.server, err)

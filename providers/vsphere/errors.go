@@ -34,12 +34,12 @@ func classify(server string, err error) error {
 	if e, ok := errors.AsType[*hypervisor.Error](err); ok {
 		return e
 	}
-	cause := innermost(err)
+	cause := rootCause(err)
 	if soap.IsSoapFault(cause) {
-		return faulted(faultOf(cause), soap.ToSoapFault(cause).String)
+		return faultError(faultOf(cause), soap.ToSoapFault(cause).String)
 	}
 	if f := faultOf(cause); f != nil {
-		return faulted(f, "")
+		return faultError(f, "")
 	}
 	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
 }
@@ -61,7 +61,7 @@ func asError(err error) *hypervisor.Error {
 	return e
 }
 
-func innermost(err error) error {
+func rootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)
 		if next == nil {
@@ -90,11 +90,11 @@ func isAmbiguous(err error) bool {
 	if asError(err) != nil {
 		return false // the request was not sent, or vCenter rejected it
 	}
-	return err != nil && faultOf(innermost(err)) == nil && !soap.IsSoapFault(innermost(err))
+	return err != nil && faultOf(rootCause(err)) == nil && !soap.IsSoapFault(rootCause(err))
 }
 
-// faulted converts a vCenter fault to an Error with vCenter's message.
-func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
+// faultError converts a vCenter fault to an Error with vCenter's message.
+func faultError(f types.BaseMethodFault, message string) *hypervisor.Error {
 	name := "unknown fault"
 	if f != nil {
 		name = reflect.TypeOf(f).Elem().Name()
@@ -201,10 +201,10 @@ func finderError(reason, field, name string, err error) error {
 	}
 }
 
-// refusedLogin adds to the error of a refused login the causes that vCenter
-// does not distinguish, or the next step for the user.
-func refusedLogin(err error) error {
-	f := faultOf(innermost(err))
+// explainLoginFailure adds to the error of a rejected login the causes that
+// vCenter does not distinguish, or the next step for the user.
+func explainLoginFailure(err error) error {
+	f := faultOf(rootCause(err))
 	var hint string
 	switch f.(type) {
 	case *types.PasswordExpired:
@@ -220,9 +220,9 @@ func refusedLogin(err error) error {
 	return failure(asError(e).Reason, "%w: %s", asError(e).Err, hint)
 }
 
-// isStaleVersion reports whether the property collector cannot continue from
+// isInvalidVersion reports whether the property collector cannot continue from
 // the requested version: the response before was truncated, and was lost.
-func isStaleVersion(err error) bool {
+func isInvalidVersion(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
 }
 
@@ -230,24 +230,25 @@ func isNotAuthenticated(err error) bool {
 	return err != nil && fault.Is(err, &types.NotAuthenticated{})
 }
 
-// isGone reports whether an object that a request names does not exist any
+// isNotFound reports whether an object that a request names does not exist any
 // more.
-func isGone(err error) bool {
+func isNotFound(err error) bool {
 	return err != nil && fault.Is(err, &types.ManagedObjectNotFound{})
 }
 
-// isRefused reports whether the account has no permission for a request.
-func isRefused(err error) bool {
+// isNoPermission reports whether the account has no permission for a request.
+func isNoPermission(err error) bool {
 	return err != nil && fault.Is(err, &types.NoPermission{})
 }
 
-// isGoneFault is isGone for the fault of a task.
-func isGoneFault(f types.BaseMethodFault) bool {
+// isNotFoundFault is isNotFound for the fault of a task.
+func isNotFoundFault(f types.BaseMethodFault) bool {
 	_, gone := f.(*types.ManagedObjectNotFound)
 	return gone
 }
 
-// isPowerState reports whether the VM already is in the requested power state.
-func isPowerState(err error) bool {
+// isInvalidPowerState reports whether the VM already is in the requested power
+// state.
+func isInvalidPowerState(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidPowerState{})
 }

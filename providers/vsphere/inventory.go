@@ -135,7 +135,7 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 	return &inventory{
 		changed:   changed,
 		made:      func(hypervisor.Key) {},
-		lag:       usually.settle,
+		lag:       defaultTimeouts.lag,
 		world:     newWorld(),
 		machines:  map[uuid.UUID]*machine{},
 		inherited: map[ref]bool{},

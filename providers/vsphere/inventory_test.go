@@ -29,7 +29,7 @@ type tale struct {
 }
 
 func newTale() *tale {
-	t := &tale{s: &stream{listed: map[ref]bool{}, unlisted: map[ref]bool{}}}
+	t := &tale{s: &stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}}
 	t.inv = newInventory(func(hypervisor.Key) { t.told++ })
 	t.inv.take(ourID, ourKey, false)
 	return t
@@ -87,7 +87,7 @@ func TestVMAppearsInParts(t *testing.T) {
 	ta.tell(enter, vmRef) // still being created
 	g.Expect(ta.told).To(BeZero())
 	ta.tell(modify, vmRef, "config.instanceUuid", ourID.String())
-	g.Expect(ta.s.unlisted).To(HaveKey(vmRef))
+	g.Expect(ta.s.toAdd).To(HaveKey(vmRef))
 	g.Expect(ta.told).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its power state is not known")
 	ta.tell(enter, vmRef, "config.uuid", "423742AA-0000-0000-0000-000000000001",
@@ -100,7 +100,7 @@ func TestVMAppearsInParts(t *testing.T) {
 func TestForeignVMsAreNotListed(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.tell(enter, vmRef, "config.instanceUuid", otherID.String())
-	g.Expect(ta.s.unlisted).To(BeEmpty())
+	g.Expect(ta.s.toAdd).To(BeEmpty())
 	g.Expect(ta.told).To(BeZero())
 }
 
@@ -146,7 +146,7 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 			ta.tell(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 			g.Expect(ta.inv.take(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
-			g.Expect(ta.s.unlisted).To(BeEmpty())
+			g.Expect(ta.s.toAdd).To(BeEmpty())
 
 			ta.told = 0
 			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())

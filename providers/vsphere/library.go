@@ -284,7 +284,7 @@ func (s *session) createImage(i *image) error {
 			// Another manager creates the image, or vCenter still does since an
 			// earlier attempt.
 			select {
-			case <-time.After(s.line.pace.settle / 3):
+			case <-time.After(s.conn.timeouts.lag / 3):
 			case <-ctx.Done():
 				return classify(s.endpoint.server, ctx.Err())
 			}

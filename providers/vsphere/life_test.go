@@ -64,7 +64,7 @@ func TestDeleteFailure(t *testing.T) {
 // powered on, the request is not repeated without end.
 func TestPowerOffThatIsRefused(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.settle = 100 * time.Millisecond
+	b.options.timeouts.lag = 100 * time.Millisecond
 	b.connector = b.newConnector()
 	m := going(b.create("m"))
 	b.vc.InjectCallFault("PowerOffVM_Task", 0, &types.InvalidPowerState{ExistingState: types.VirtualMachinePowerStatePoweredOff}, "")

@@ -166,7 +166,7 @@ func (k *marker) join(id uuid.UUID, set bool) {
 
 func (k *marker) work() {
 	for {
-		open := k.session.pause(k.session.line.pace.gather)
+		open := k.session.waitFor(k.session.conn.timeouts.batchDelay)
 		looks, sets, more := k.next()
 		switch {
 		case !more:
@@ -274,7 +274,7 @@ func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 func (k *marker) refused(doing string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.known = nil, nil // a name may stand for another tag now
-		return failure(restReason(err), "%s: %w", doing, innermost(err))
+		return failure(restReason(err), "%s: %w", doing, rootCause(err))
 	}
 	return asError(classify(k.session.endpoint.server, err))
 }

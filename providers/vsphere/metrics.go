@@ -90,7 +90,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 func (s *session) age() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.heardAt), !s.heardAt.IsZero()
+	return time.Since(s.lastResponseAt), !s.lastResponseAt.IsZero()
 }
 
 // underWay counts the actions that have not ended.

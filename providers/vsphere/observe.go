@@ -44,7 +44,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, nil
 		}
 	}
-	d.yield(keyOf(m), s.vm.State, going)
+	d.releaseCreationSlot(keyOf(m), s.vm.State, going)
 	if s.vm.State == hypervisor.Absent && going {
 		d.session.inv.forget(id)
 	}
@@ -131,7 +131,7 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 		return err
 	})
 	switch {
-	case isGone(err):
+	case isNotFound(err):
 		d.session.inv.learn(task, nil)
 		return nil
 	case err != nil:

@@ -181,7 +181,7 @@ func TestLosingSight(t *testing.T) {
 			b.told(changes, "m", seenWithin)
 			b.hidden(m)
 			b.hidden(going(m))
-			b.connect(m).(*driver).session.relearn()
+			b.connect(m).(*driver).session.resync()
 			b.hidden(going(m))
 			b.Expect(b.vc.SetHidden(id, false)).To(Succeed())
 			b.reaches(m, hypervisor.Running)
@@ -403,7 +403,7 @@ func TestTakenInstanceUUID(t *testing.T) {
 // UUID, and succeeds if the other VM is deleted.
 func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.reclone = time.Second
+	b.options.timeouts.recloneDelay = time.Second
 	b.connector = b.newConnector()
 	m := b.machine("m")
 	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})

@@ -16,12 +16,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// hasty is the pace of tests that lose responses and sessions.
-var hasty = pace{
-	request: 400 * time.Millisecond, poll: time.Second, patience: 500 * time.Millisecond,
-	firstRetry: 20 * time.Millisecond, lastRetry: 200 * time.Millisecond,
-	firstLogin: 20 * time.Millisecond, lastLogin: 200 * time.Millisecond,
-	settle: time.Second, gather: 50 * time.Millisecond,
+// shortTimeouts are the timeouts of tests that lose responses and sessions.
+var shortTimeouts = timeouts{
+	request: 400 * time.Millisecond, poll: time.Second, wait: 500 * time.Millisecond,
+	minRetry: 20 * time.Millisecond, maxRetry: 200 * time.Millisecond,
+	minLoginRetry: 20 * time.Millisecond, maxLoginRetry: 200 * time.Millisecond,
+	lag: time.Second, batchDelay: 50 * time.Millisecond,
 }
 
 // craft is a machine that a pilot reconciles to a target: VM running, or VM
@@ -237,7 +237,7 @@ func (p *pilot) stranded(crafts []*craft) string {
 		}
 		vm, err := d.Observe(p.b.ctx(), c.machine)
 		out = append(out, fmt.Sprintf("%s is %+v, %v; number %d in line, provisioned %t, %d failures, %d in the queue",
-			c.machine.Name, vm, err, d.(*driver).session.turns.Position(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
+			c.machine.Name, vm, err, d.(*driver).session.creations.Position(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
 	}
 	return strings.Join(out, "\n")
 }

@@ -71,7 +71,7 @@ func (d *driver) uuidTaken(id uuid.UUID) error {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	m := inv.machines[id]
-	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.line.pace.reclone {
+	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.conn.timeouts.recloneDelay {
 		return nil
 	}
 	return m.uuidTaken
@@ -95,7 +95,7 @@ func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	}
 	return d.ask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.rejection(ctx, c, id, vm)
-		if isGone(err) {
+		if isNotFound(err) {
 			return ref{}, nil
 		}
 		return task, err

@@ -197,7 +197,7 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (network, error) {
 			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
 			backing, err := backingOf(ctx, found)
-			if isGone(err) {
+			if isNotFound(err) {
 				return network{}, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
 			}
 			return network{found.Reference(), backing}, err
@@ -219,7 +219,7 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 // the switch of a port group.
 func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtualDeviceBackingInfo, error) {
 	backing, err := n.EthernetCardBackingInfo(ctx)
-	if err == nil || faultOf(innermost(err)) != nil || soap.IsSoapFault(innermost(err)) || asError(err) != nil || isUnreachable(err) {
+	if err == nil || faultOf(rootCause(err)) != nil || soap.IsSoapFault(rootCause(err)) || asError(err) != nil || isUnreachable(err) {
 		return backing, err
 	}
 	return nil, failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)

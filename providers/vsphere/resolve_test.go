@@ -78,8 +78,8 @@ func TestStaleTemplate(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// later makes the results about templates as old as they would be after d.
-func (r *resolver) later(d time.Duration) {
+// expire makes the results about templates as old as they would be after d.
+func (r *resolver) expire(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, answer := range r.cache {
@@ -122,11 +122,11 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.wait(old.Rename(b.ctx(), "last-image"))
 	b.wait(image.Rename(b.ctx(), vcenter.DefaultTemplate))
 	b.addSnapshot("last-image", "base")
-	paths.later(maxAge / 2)
+	paths.expire(maxAge / 2)
 	b.vc.ResetRequests()
 	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(old.Reference()))
 	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
-	paths.later(maxAge)
+	paths.expire(maxAge)
 	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(image.Reference()))
 	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
 		b.Expect(source(spec).current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")

@@ -27,24 +27,25 @@ type restLogin struct {
 	of     *vim25.Client
 }
 
-// refusal is a login that vCenter refused. No caller tries it again before the
-// delay is over: vCenter locks accounts after a few failed logins within
-// minutes, and the SOAP session stays valid when a password is changed, so
-// machines keep sending requests.
-type refusal struct {
+// loginBackoff is a login that vCenter rejected. No caller tries it again
+// before the delay is over: vCenter locks accounts after a few failed logins
+// within minutes, and the SOAP session stays valid when a password is changed,
+// so machines keep sending requests.
+type loginBackoff struct {
 	err   *hypervisor.Error
 	delay time.Duration
 	until time.Time
 }
 
-// next returns the refusal that follows on r.
-func (r refusal) next(err *hypervisor.Error, now time.Time, p pace) refusal {
-	delay := min(max(r.delay*2, p.firstLogin), p.lastLogin)
-	return refusal{err: err, delay: delay, until: now.Add(delay)}
+// next returns the backoff after r for another rejected login.
+func (r loginBackoff) next(err *hypervisor.Error, now time.Time, p timeouts) loginBackoff {
+	delay := min(max(r.delay*2, p.minLoginRetry), p.maxLoginRetry)
+	return loginBackoff{err: err, delay: delay, until: now.Add(delay)}
 }
 
-// stands returns the error of the refused login, unless it can be tried again.
-func (r refusal) stands(now time.Time) error {
+// pendingError returns the error of the rejected login, unless it can be tried
+// again.
+func (r loginBackoff) pendingError(now time.Time) error {
 	if r.err == nil || !now.Before(r.until) {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (r refusal) stands(now time.Time) error {
 // callREST sends requests to the REST API. It logs in before the first
 // request, and again when vCenter reports that the session is not
 // authenticated. The error is a *restError if vCenter rejected the request,
-// but not if it refused the credentials.
+// but not if it rejected the credentials.
 func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
@@ -70,8 +71,8 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 		case restStatus(err) == http.StatusUnauthorized && again:
 			s.dropREST(api)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began) && hangs(ctx, c):
-			s.lost(login)
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+			s.reconnect(login)
 		}
 		return err
 	}
@@ -86,7 +87,7 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 		return have.client, nil
 	}
 	done := s.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.request)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.timeouts.request)
 		defer cancel()
 		return s.loginREST(ctx, c)
 	})
@@ -99,39 +100,39 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 	}
 }
 
-// loginREST logs in at the REST API, unless the credentials were refused a
+// loginREST logs in at the REST API, unless the credentials were rejected a
 // short time ago. A caller right after another flight gets the result of that
 // flight.
 func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
-	have, refused := s.restAPI, s.restRefused
+	have, backoff := s.restAPI, s.restBackoff
 	s.mu.Unlock()
 	if have != nil && have.of == c {
 		return have.client, nil
 	}
-	if err := refused.stands(time.Now()); err != nil {
+	if err := backoff.pendingError(time.Now()); err != nil {
 		return nil, err
 	}
 	api := rest.NewClient(c)
 	var next http.RoundTripper = api.DefaultTransport()
-	if s.line.wrap != nil {
-		next = s.line.wrap(next)
+	if s.conn.wrap != nil {
+		next = s.conn.wrap(next)
 	}
-	api.Transport = &restTransport{next: bounded{next: next}, line: s.line}
-	api.CheckRedirect = refuseRedirect
+	api.Transport = &restTransport{next: boundedTransport{next: next}, conn: s.conn}
+	api.CheckRedirect = rejectRedirect
 	err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case restStatus(err) == http.StatusUnauthorized:
 		// This is no *restError, which means that a request was rejected.
-		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s refused the credentials at its REST API: %v", s.endpoint.server, innermost(err))
-		s.restRefused = refused.next(e, time.Now(), s.line.pace)
+		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s refused the credentials at its REST API: %v", s.endpoint.server, rootCause(err))
+		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
 		return nil, e
 	case err != nil:
 		return nil, fmt.Errorf("logging in at the REST API: %w", err)
 	}
-	s.restAPI, s.restRefused = &restLogin{client: api, of: c}, refusal{}
+	s.restAPI, s.restBackoff = &restLogin{client: api, of: c}, loginBackoff{}
 	return api, nil
 }
 
@@ -160,14 +161,14 @@ func (s *session) closeREST(ctx context.Context) {
 // response to an error with vCenter's message.
 type restTransport struct {
 	next http.RoundTripper
-	line *line
+	conn *connection
 }
 
 // RoundTrip sends a request and reads the whole response, so that its deadline
 // covers all of it.
 func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var answer *http.Response
-	err := t.line.pass(req.Context(), restMethod(req), func(ctx context.Context) error {
+	err := t.conn.do(req.Context(), restMethod(req), func(ctx context.Context) error {
 		res, err := t.next.RoundTrip(req.WithContext(ctx))
 		if err != nil {
 			return err

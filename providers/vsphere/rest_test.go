@@ -14,15 +14,15 @@ import (
 
 func TestRefusedLogins(t *testing.T) {
 	g := NewWithT(t)
-	p := pace{firstLogin: time.Minute, lastLogin: 5 * time.Minute}
+	p := timeouts{minLoginRetry: time.Minute, maxLoginRetry: 5 * time.Minute}
 	e := &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: errors.New("refused")}
 	now := time.Now()
-	var r refusal
-	g.Expect(r.stands(now)).To(Succeed(), "nobody was refused")
+	var r loginBackoff
+	g.Expect(r.pendingError(now)).To(Succeed(), "nobody was refused")
 	for _, delay := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		r = r.next(e, now, p)
-		g.Expect(r.stands(now.Add(delay-time.Nanosecond))).To(MatchError("refused"), "%s", delay)
-		g.Expect(r.stands(now.Add(delay))).To(Succeed(), "%s", delay)
+		g.Expect(r.pendingError(now.Add(delay-time.Nanosecond))).To(MatchError("refused"), "%s", delay)
+		g.Expect(r.pendingError(now.Add(delay))).To(Succeed(), "%s", delay)
 	}
 }
 
@@ -34,7 +34,7 @@ const restLogins = "POST /rest/com/vmware/cis/session"
 func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	t.Helper()
 	b := newBed(t)
-	b.options.pace.firstLogin, b.options.pace.lastLogin = wait, wait
+	b.options.timeouts.minLoginRetry, b.options.timeouts.maxLoginRetry = wait, wait
 	b.connector = b.newConnector()
 	b.addLibrary()
 	b.inspected(b.cluster)

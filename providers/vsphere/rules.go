@@ -288,7 +288,7 @@ func (r *ruler) next(at ref) []uuid.UUID {
 
 func (r *ruler) work(at ref) {
 	for {
-		if !r.session.pause(r.session.line.pace.gather) {
+		if !r.session.waitFor(r.session.conn.timeouts.batchDelay) {
 			r.stop(at)
 			return
 		}

@@ -23,9 +23,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
-// maxBrief is the number of short sessions in a row after which the next login
-// is delayed too.
-const maxBrief = 5
+// maxShortSessions is the number of short sessions in a row after which the
+// next login is delayed too.
+const maxShortSessions = 5
 
 // maxCallers is the number of callers that wait for a session that is being
 // opened. Further callers get an error at once, so that a vCenter that hangs
@@ -49,16 +49,17 @@ type session struct {
 	inv      *inventory
 	resolver *resolver
 	images   images
-	line     *line
+	conn     *connection
 	rules    *ruler
 	marks    *marker
-	// turns is the creation queue: it limits the clones under way at the
+	// creations is the creation queue: it limits the clones under way at the
 	// vCenter, over all sessions.
-	turns *sessions.CreationQueue
-	// logins limits the refused logins at all vCenters.
+	creations *sessions.CreationQueue
+	// logins limits the rejected logins at all vCenters.
 	logins *sessions.LoginLimiter
-	// turned is called when the endpoint became reachable or unreachable.
-	turned func()
+	// availabilityChanged is called when the endpoint became reachable or
+	// unreachable.
+	availabilityChanged func()
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -67,18 +68,18 @@ type session struct {
 	phase  phase
 	err    error // the reason why it is down
 	client *vim25.Client
-	// heardAt is the time of the last response of the stream, with or without
-	// updates.
-	heardAt time.Time
+	// lastResponseAt is the time of the last response of the stream, with or
+	// without updates.
+	lastResponseAt time.Time
 	// login counts logins, so that a response for an old login is not applied
 	// to the current one.
 	login int
-	// verdict is closed at the next change of phase.
-	verdict chan struct{}
-	// hangUp ends the current stream, and restart makes it report all objects
+	// phaseChanged is closed at the next change of phase.
+	phaseChanged chan struct{}
+	// disconnect ends the current stream, and restart makes it report all objects
 	// again.
-	hangUp, restart context.CancelFunc
-	// callers is the number of callers that wait for the verdict.
+	disconnect, restart context.CancelFunc
+	// callers is the number of callers that wait for the next phase.
 	callers int
 	// waiting are machines whose callers got an error and that are queued
 	// later.
@@ -87,25 +88,25 @@ type session struct {
 	// needed. Only one flight opens it at a time.
 	restAPI *restLogin
 	flights singleflight.Group
-	// restRefused is the last login that the REST API refused.
-	restRefused refusal
+	// restBackoff is the last login that the REST API rejected.
+	restBackoff loginBackoff
 }
 
 // newSession opens a session in the background.
-func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), turned func()) *session {
+func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{
-		endpoint: e,
-		inv:      newInventory(changed),
-		line:     newLine(e.server, o),
-		turns:    t,
-		logins:   o.logins,
-		turned:   turned,
-		done:     make(chan struct{}),
-		phase:    connecting,
-		verdict:  make(chan struct{}),
-		waiting:  map[hypervisor.Key]struct{}{},
+		endpoint:            e,
+		inv:                 newInventory(changed),
+		conn:                newConnection(e.server, o),
+		creations:           t,
+		logins:              o.logins,
+		availabilityChanged: availabilityChanged,
+		done:                make(chan struct{}),
+		phase:               connecting,
+		phaseChanged:        make(chan struct{}),
+		waiting:             map[hypervisor.Key]struct{}{},
 	}
-	s.inv.made, s.inv.lag = t.Done, o.pace.settle
+	s.inv.made, s.inv.lag = t.Done, o.timeouts.lag
 	s.resolver = newResolver(s)
 	s.rules = &ruler{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
 	s.marks = &marker{session: s}
@@ -134,39 +135,39 @@ func (s *session) Server() string { return s.endpoint.server }
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	defer live.remove(s)
-	pace := s.line.pace
+	timeouts := s.conn.timeouts
 	logger := log.Log.WithName("vsphere").WithValues("server", s.endpoint.server)
-	retry, login, brief := pace.firstRetry, pace.firstLogin, 0
+	retry, login, short := timeouts.minRetry, timeouts.minLoginRetry, 0
 	for {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
 			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Transient = true
-			s.turn(down, closed, nil)
+			s.setPhase(down, closed, nil)
 			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
 			return
 		}
 		err = classify(s.endpoint.server, err)
-		if time.Since(began) > pace.lastRetry {
-			brief = 0
+		if time.Since(began) > timeouts.maxRetry {
+			short = 0
 		}
-		if wasUp && brief < maxBrief {
+		if wasUp && short < maxShortSessions {
 			// A lost session is opened again at once, unless sessions keep ending
 			// early.
-			retry, login = pace.firstRetry, pace.firstLogin
-			brief++
+			retry, login = timeouts.minRetry, timeouts.minLoginRetry
+			short++
 			logger.Info("Lost the session with vCenter", "cause", err.Error())
 			continue
 		}
 		delay := retry
 		if hypervisor.ReasonFor(err, "") == infrav1.CredentialsInvalidReason {
-			delay, login = login, min(login*2, pace.lastLogin)
+			delay, login = login, min(login*2, timeouts.maxLoginRetry)
 		} else {
-			retry = min(retry*2, pace.lastRetry)
+			retry = min(retry*2, timeouts.maxRetry)
 		}
 		delay = wait.Jitter(delay, 0.25)
-		s.turn(down, err, nil)
+		s.setPhase(down, err, nil)
 		logger.Info("Cannot open a session with vCenter", "cause", err.Error(), "retryIn", delay.Round(time.Second))
 		select {
 		case <-ctx.Done():
@@ -178,12 +179,12 @@ func (s *session) run(ctx context.Context) {
 // serve opens the session and streams until that fails. It reports whether the
 // session was ever up.
 func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
-	streaming, hangUp := context.WithCancel(ctx)
-	defer hangUp()
-	slow := time.AfterFunc(s.line.pace.patience, s.tooSlow)
+	streaming, disconnect := context.WithCancel(ctx)
+	defer disconnect()
+	slow := time.AfterFunc(s.conn.timeouts.wait, s.tooSlow)
 	defer slow.Stop()
 
-	c, err := s.endpoint.dial(streaming, s.line)
+	c, err := s.endpoint.dial(streaming, s.conn)
 	if err != nil {
 		return false, err
 	}
@@ -201,20 +202,20 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 			s.logout(ctx, users)
 		}
 	}()
-	st, err := openStream(streaming, c, s.line.pace, s.heard)
+	st, err := openStream(streaming, c, s.conn.timeouts, s.recordResponse)
 	if err != nil {
 		return false, err
 	}
 	for {
-		wasUp, again, err := s.round(streaming, hangUp, st, c)
+		wasUp, again, err := s.watchOnce(streaming, disconnect, st, c)
 		if !again {
 			return wasUp, err
 		}
-		slow.Reset(s.line.pace.patience)
+		slow.Reset(s.conn.timeouts.wait)
 	}
 }
 
-// authenticate logs in, unless many logins of the user were refused shortly
+// authenticate logs in, unless many logins of the user were rejected shortly
 // before.
 func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
 	e := &s.endpoint
@@ -227,62 +228,62 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
 		return failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
 	}
-	return refusedLogin(err)
+	return explainLoginFailure(err)
 }
 
-// round reads the world and follows it until that fails, or until the world
-// may be out of date and has to be read again over the same stream.
-func (s *session) round(
-	ctx context.Context, hangUp context.CancelFunc, st *stream, c *vim25.Client,
+// watchOnce reads the inventory and watches it until that fails, or until the
+// world may be out of date and has to be read again over the same stream.
+func (s *session) watchOnce(
+	ctx context.Context, disconnect context.CancelFunc, st *stream, c *vim25.Client,
 ) (wasUp, again bool, err error) {
-	w, err := st.learn(ctx)
+	w, err := st.readAll(ctx)
 	if err != nil {
 		return false, false, err
 	}
 	s.inv.replace(w)
-	s.heard()
-	following, restart := context.WithCancel(ctx)
+	s.recordResponse()
+	watching, restart := context.WithCancel(ctx)
 	defer restart()
 	s.mu.Lock()
-	s.hangUp, s.restart = hangUp, restart
+	s.disconnect, s.restart = disconnect, restart
 	s.mu.Unlock()
-	s.turn(up, nil, c)
-	err = st.follow(ctx, following, s.inv)
-	s.turn(connecting, nil, nil)
-	return true, (following.Err() != nil || isStaleVersion(err)) && ctx.Err() == nil, err
+	s.setPhase(up, nil, c)
+	err = st.watch(ctx, watching, s.inv)
+	s.setPhase(connecting, nil, nil)
+	return true, (watching.Err() != nil || isInvalidVersion(err)) && ctx.Err() == nil, err
 }
 
 // logout ends a login. vCenter allows a limited number of logins, and keeps a
 // login without a logout for half an hour.
 func (s *session) logout(ctx context.Context, users *vimsession.Manager) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.timeouts.wait)
 	defer cancel()
 	s.closeREST(ctx)
 	_ = users.Logout(ctx)
 }
 
-// turn changes the phase and notifies the clusters and machines.
-func (s *session) turn(to phase, err error, c *vim25.Client) {
+// setPhase changes the phase and notifies the clusters and machines.
+func (s *session) setPhase(to phase, err error, c *vim25.Client) {
 	s.mu.Lock()
-	tell, back := s.turnLocked(to, err, c)
+	notify, requeue := s.setPhaseLocked(to, err, c)
 	s.mu.Unlock()
-	s.tell(tell, back)
+	s.notify(notify, requeue)
 }
 
-// tell queues the clusters, if the change affects them, and the machines that
+// notify queues the clusters, if the change affects them, and the machines that
 // wait.
-func (s *session) tell(clusters bool, back map[hypervisor.Key]struct{}) {
-	for key := range back {
+func (s *session) notify(clusters bool, requeue map[hypervisor.Key]struct{}) {
+	for key := range requeue {
 		s.inv.changed(key)
 	}
 	if clusters {
-		s.turned()
+		s.availabilityChanged()
 	}
 }
 
-// turnLocked changes the phase. It returns whether the clusters have to be
+// setPhaseLocked changes the phase. It returns whether the clusters have to be
 // queued, and the machines that have waited.
-func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, back map[hypervisor.Key]struct{}) {
+func (s *session) setPhaseLocked(to phase, err error, c *vim25.Client) (notify bool, requeue map[hypervisor.Key]struct{}) {
 	from, before := s.phase, s.err
 	s.phase, s.err, s.client = to, err, c
 	if to == up {
@@ -291,17 +292,17 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 	if to == up || from == connecting && to == down {
 		// This includes machines whose callers got an error before the phase was
 		// known.
-		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
+		requeue, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
-		return to == down && (before.Error() != err.Error() || hypervisor.IsTransient(before)), back
+		return to == down && (before.Error() != err.Error() || hypervisor.IsTransient(before)), requeue
 	}
 	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(from)).Dec()
 	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(to)).Inc()
-	close(s.verdict)
-	s.verdict = make(chan struct{})
+	close(s.phaseChanged)
+	s.phaseChanged = make(chan struct{})
 	// A lost session that is opened again at once does not affect the clusters.
-	return to != connecting, back
+	return to != connecting, requeue
 }
 
 // tooSlow returns an error to waiting callers while the session is still being
@@ -316,22 +317,22 @@ func (s *session) tooSlow() {
 		s.mu.Unlock()
 		return
 	}
-	tell, back := s.turnLocked(down, slow, nil)
+	notify, requeue := s.setPhaseLocked(down, slow, nil)
 	s.mu.Unlock()
-	s.tell(tell, back)
+	s.notify(notify, requeue)
 }
 
 // ready returns the client once the session is up, or the reason why it is
-// not. It waits for a short time only, which pace sets. The machine of the
+// not. It waits for a short time only, which timeouts sets. The machine of the
 // caller is queued once the session is up.
-func (s *session) ready(ctx context.Context, who hypervisor.Key) (*vim25.Client, int, error) {
+func (s *session) ready(ctx context.Context, key hypervisor.Key) (*vim25.Client, int, error) {
 	for {
 		s.mu.Lock()
-		phase, err, client, login, verdict := s.phase, s.err, s.client, s.login, s.verdict
-		crowded := phase == connecting && who.Name != "" && s.callers >= maxCallers
+		phase, err, client, login, phaseChanged := s.phase, s.err, s.client, s.login, s.phaseChanged
+		tooMany := phase == connecting && key.Name != "" && s.callers >= maxCallers
 		switch {
-		case phase == down && who.Name != "", crowded:
-			s.waiting[who] = struct{}{}
+		case phase == down && key.Name != "", tooMany:
+			s.waiting[key] = struct{}{}
 		case phase == connecting:
 			s.callers++
 		}
@@ -341,72 +342,72 @@ func (s *session) ready(ctx context.Context, who hypervisor.Key) (*vim25.Client,
 			return client, login, nil
 		case phase == down:
 			return nil, 0, err
-		case crowded:
-			return nil, 0, s.opening()
+		case tooMany:
+			return nil, 0, s.connectingError()
 		}
-		err = s.await(ctx, verdict)
+		err = s.await(ctx, phaseChanged)
 		if err != nil {
 			return nil, 0, err
 		}
 	}
 }
 
-// await waits for the verdict.
-func (s *session) await(ctx context.Context, verdict <-chan struct{}) error {
+// await waits for the next phase.
+func (s *session) await(ctx context.Context, phaseChanged <-chan struct{}) error {
 	defer func() {
 		s.mu.Lock()
 		s.callers--
 		s.mu.Unlock()
 	}()
 	select {
-	case <-verdict:
+	case <-phaseChanged:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for vCenter %s: %w", s.endpoint.server, ctx.Err())
 	}
 }
 
-// opening returns the error for a session that is being opened, which is no
-// failure.
-func (s *session) opening() error {
+// connectingError returns the error for a session that is being opened, which
+// is no failure.
+func (s *session) connectingError() error {
 	e := failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
 	e.Transient, e.Waiting = true, true
 	return e
 }
 
-// lost ends the stream of the given login, so that a new one is opened. The
-// inventory is not read until the world was read again.
-func (s *session) lost(login int) {
+// reconnect ends the stream of the given login, so that a new one is opened.
+// The inventory is not read until the world was read again.
+func (s *session) reconnect(login int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.login == login && s.phase == up {
-		s.turnLocked(connecting, nil, nil)
-		s.hangUp()
+		s.setPhaseLocked(connecting, nil, nil)
+		s.disconnect()
 	}
 }
 
-// serves reports whether the vCenter of the session supports a version of the
-// API.
-func (s *session) serves(version string) bool {
+// supportsVersion reports whether the vCenter of the session supports a version
+// of the API.
+func (s *session) supportsVersion(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.client != nil && serves(s.client, version)
+	return s.client != nil && supportsVersion(s.client, version)
 }
 
-// heard records a response of the stream.
-func (s *session) heard() {
+// recordResponse records a response of the stream.
+func (s *session) recordResponse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heardAt = time.Now()
+	s.lastResponseAt = time.Now()
 }
 
-// relearn makes the stream read the world again. The inventory is not read
+// resync makes the stream read the world again. The inventory is not read
 // until then.
-func (s *session) relearn() {
+func (s *session) resync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == up {
-		s.turnLocked(connecting, nil, nil)
+		s.setPhaseLocked(connecting, nil, nil)
 		s.restart()
 	}
 }
@@ -423,19 +424,19 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 		err = request(ctx, c)
 		switch {
 		case isNotAuthenticated(err) && again:
-			s.lost(login)
+			s.reconnect(login)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began) && hangs(ctx, c):
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
 			// A vCenter that hangs must not block one caller after the other.
-			s.lost(login)
+			s.reconnect(login)
 		}
 		return err
 	}
 }
 
-// hangs reports whether vCenter does not respond to a request for its time
+// isHanging reports whether vCenter does not respond to a request for its time
 // either. A vCenter that was slow with a single request does.
-func hangs(ctx context.Context, c *vim25.Client) bool {
+func isHanging(ctx context.Context, c *vim25.Client) bool {
 	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
 	return isAmbiguous(err)
 }

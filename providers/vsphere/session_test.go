@@ -44,7 +44,7 @@ func TestWrongPassword(t *testing.T) {
 // number of clusters, does not lock the user.
 func TestWrongPasswordsOfManyClusters(t *testing.T) {
 	b := newBed(t)
-	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Minute, 5*time.Minute
+	b.options.timeouts.minLoginRetry, b.options.timeouts.maxLoginRetry = time.Minute, 5*time.Minute
 	b.connector = b.newConnector()
 	b.inspected(b.cluster)
 	b.vc.ResetRequests()
@@ -131,7 +131,7 @@ func TestOutage(t *testing.T) {
 	start := time.Now()
 	_, err = b.look(m)
 	b.Expect(err).To(HaveOccurred())
-	b.Expect(time.Since(start)).To(BeNumerically("<", usually.patience/2), "what is known to be down is not waited for")
+	b.Expect(time.Since(start)).To(BeNumerically("<", defaultTimeouts.wait/2), "what is known to be down is not waited for")
 	b.Expect(err.Error()).NotTo(MatchRegexp(`:\d+->`), "ports of connections differ each time")
 	b.drain(changes)
 
@@ -177,7 +177,7 @@ func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
 	m := b.create("m")
 	b.vc.ResetRequests()
 	s := b.connect(m).(*driver).session
-	s.lost(s.login)
+	s.reconnect(s.login)
 	b.reaches(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
 }
@@ -199,12 +199,12 @@ func TestHangingNeighbour(t *testing.T) {
 	for range 20 {
 		at := time.Now()
 		b.reaches(b.machine("m"), hypervisor.Running)
-		b.Expect(time.Since(at)).To(BeNumerically("<", usually.patience/2))
+		b.Expect(time.Since(at)).To(BeNumerically("<", defaultTimeouts.wait/2))
 	}
 	err := <-sent
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
 	b.Expect(hypervisor.IsTransient(err)).To(BeTrue(), "it may only be slow")
-	b.Expect(time.Since(start)).To(BeNumerically("<", usually.patience+2*time.Second))
+	b.Expect(time.Since(start)).To(BeNumerically("<", defaultTimeouts.wait+2*time.Second))
 
 	changes := b.connector.Changes()
 	other.SetHanging(false)
@@ -217,11 +217,11 @@ func TestHangingNeighbour(t *testing.T) {
 func TestSessionThatComesUpWhenItIsTooSlowIsUp(t *testing.T) {
 	for range 5000 {
 		s := &session{
-			phase: connecting, verdict: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{}, turned: func() {},
+			phase: connecting, phaseChanged: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{}, availabilityChanged: func() {},
 		}
 		var both sync.WaitGroup
 		both.Go(s.tooSlow)
-		both.Go(func() { s.turn(up, nil, &vim25.Client{}) })
+		both.Go(func() { s.setPhase(up, nil, &vim25.Client{}) })
 		both.Wait()
 		if s.phase != up || s.client == nil {
 			t.Fatalf("a session that came up is %s", s.phase)

@@ -95,8 +95,8 @@ func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	i.tell(ids)
 }
 
-// pause waits for d; it returns false if the session ended first.
-func (s *session) pause(d time.Duration) bool {
+// waitFor waits for d; it returns false if the session ended first.
+func (s *session) waitFor(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

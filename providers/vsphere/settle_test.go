@@ -232,7 +232,7 @@ func TestSpread(t *testing.T) {
 func TestSpreadOfManyAtOnce(t *testing.T) {
 	const n = 20
 	b := newWideBed(t)
-	b.options.pace = usually
+	b.options.timeouts = defaultTimeouts
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {
@@ -468,7 +468,7 @@ func TestMarksThatAreMissing(t *testing.T) {
 func TestRequestsOfManyMachines(t *testing.T) {
 	const n = 12
 	b := newBed(t)
-	b.options.pace = usually
+	b.options.timeouts = defaultTimeouts
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {

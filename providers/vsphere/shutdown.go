@@ -41,7 +41,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	case err == nil:
 		d.session.inv.noteAsked(id)
 		return nil
-	case isPowerState(err) || isGone(err):
+	case isInvalidPowerState(err) || isNotFound(err):
 		return nil
 	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
 		e := asError(classify(d.session.endpoint.server, err))

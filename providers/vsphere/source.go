@@ -110,7 +110,7 @@ func (r *resolver) resolveVM(ctx context.Context, g *effectiveSpec) (ref, error)
 func (r *resolver) templateAt(ctx context.Context, g *effectiveSpec, at ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		t, err := readTemplate(ctx, c, at)
-		if isGone(err) {
+		if isNotFound(err) {
 			return nil, r.templateNotFound(g, at)
 		}
 		return t, err

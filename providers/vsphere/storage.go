@@ -87,7 +87,7 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
-	soapTransport := &transport{next: sc, line: s.line}
+	soapTransport := &transport{next: sc, conn: s.conn}
 	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, soapTransport, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 		})
 		return err
 	})
-	if isGone(err) {
+	if isNotFound(err) {
 		d.session.resolver.dropAll()
 	}
 	if err != nil {

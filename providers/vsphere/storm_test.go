@@ -45,8 +45,8 @@ func newStorm(t *testing.T) *storm {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
 		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}},
 	}})
-	b.options.pace = hasty
-	b.options.pace.request = time.Second // other tests may use the processors
+	b.options.timeouts = shortTimeouts
+	b.options.timeouts.request = time.Second // other tests may use the processors
 	b.options.MaxCreations = 16
 	b.connector = b.newConnector()
 	return &storm{bed: b, pilot: b.fly(b.connector), drop: rand.New(rand.NewPCG(7, 2))}

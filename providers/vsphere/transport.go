@@ -48,23 +48,26 @@ func (e endpoint) id() string {
 // wrap wraps the connection to the network. Tests inject faults with it.
 type wrap func(http.RoundTripper) http.RoundTripper
 
-// line is the client side of the connection to one vCenter: all requests to it
-// go through the line.
-type line struct {
+// connection is the client side of the connection to one vCenter: all requests
+// to it go through it.
+type connection struct {
 	// server is the label of the vCenter in metrics.
-	server string
-	pace   pace
-	slots  *slots
-	wrap   wrap
-	// heard is the time of the last response of vCenter, in nanoseconds.
-	heard atomic.Int64
+	server   string
+	timeouts timeouts
+	limiter  *requestLimiter
+	wrap     wrap
+	// lastResponse is the time of the last response of vCenter, in nanoseconds.
+	lastResponse atomic.Int64
 }
 
-// answered reports whether vCenter has responded to any request since then.
-func (l *line) answered(since time.Time) bool { return l.heard.Load() > since.UnixNano() }
+// hasRespondedSince reports whether vCenter has responded to any request since
+// then.
+func (l *connection) hasRespondedSince(since time.Time) bool {
+	return l.lastResponse.Load() > since.UnixNano()
+}
 
-func newLine(server string, o *Options) *line {
-	return &line{server: sessions.Label(server), pace: o.pace, slots: &slots{}, wrap: o.wrap}
+func newConnection(server string, o *Options) *connection {
+	return &connection{server: sessions.Label(server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
 }
 
 // keepAlive detects within half a minute that the connection of the long poll
@@ -72,12 +75,12 @@ func newLine(server string, o *Options) *line {
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 // dialer connects to vCenter.
-func (l *line) dialer(u *url.URL) *net.Dialer {
-	return &net.Dialer{Timeout: l.pace.request / 2, KeepAliveConfig: keepAlive, Control: endpoints.ControlFor(u)}
+func (l *connection) dialer(u *url.URL) *net.Dialer {
+	return &net.Dialer{Timeout: l.timeouts.request / 2, KeepAliveConfig: keepAlive, Control: endpoints.ControlFor(u)}
 }
 
 // dial returns a client that is not logged in. Its requests go through l.
-func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
+func (e endpoint) dial(ctx context.Context, l *connection) (*vim25.Client, error) {
 	config, err := e.tls.Config()
 	if err != nil {
 		return nil, err
@@ -91,22 +94,22 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
 	t.DialContext = l.dialer(sc.URL()).DialContext
-	t.TLSHandshakeTimeout = l.pace.request / 2
+	t.TLSHandshakeTimeout = l.timeouts.request / 2
 	t.TLSClientConfig = config
-	t.MaxIdleConnsPerHost = parallel
+	t.MaxIdleConnsPerHost = maxRequests
 	var next http.RoundTripper = t
 	if l.wrap != nil {
 		next = l.wrap(t)
 	}
-	sc.Transport = bounded{next: next}
-	sc.CheckRedirect = refuseRedirect
-	c, err := vim25.NewClient(ctx, &transport{next: sc, line: l})
+	sc.Transport = boundedTransport{next: next}
+	sc.CheckRedirect = rejectRedirect
+	c, err := vim25.NewClient(ctx, &transport{next: sc, conn: l})
 	if err != nil {
 		sc.CloseIdleConnections()
 		return nil, err
 	}
 	c.Client = sc
-	if serves(c, sc.Version) {
+	if supportsVersion(c, sc.Version) {
 		return c, nil
 	}
 	// vCenter is older than govmomi: from here on, each request names the
@@ -115,34 +118,34 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	return c, nil
 }
 
-// serves reports whether vCenter has a version of the API, such as 8.0.0.1, or
-// a newer version.
-func serves(c *vim25.Client, wanted string) bool {
+// supportsVersion reports whether vCenter has a version of the API, such as
+// 8.0.0.1, or a newer version.
+func supportsVersion(c *vim25.Client, wanted string) bool {
 	has, err := version.ParseGeneric(c.ServiceContent.About.ApiVersion)
 	return err == nil && has.AtLeast(version.MustParseGeneric(wanted))
 }
 
-// refuseRedirect returns the redirect response instead of following it:
+// rejectRedirect returns the redirect response instead of following it:
 // vCenter sends no redirects, and a redirected login would send the password
 // to the other server.
-func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func rejectRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// maxAnswer limits a response of vCenter in bytes. The largest response has
+// maxResponse limits a response of vCenter in bytes. The largest response has
 // the properties of maxUpdates VMs.
-const maxAnswer = 32 << 20
+const maxResponse = 32 << 20
 
 // errTooLarge is returned while a response is read that has more than
 // maxAnswer bytes.
-var errTooLarge = fmt.Errorf("its answer has more than %d MiB", maxAnswer>>20)
+var errTooLarge = fmt.Errorf("its answer has more than %d MiB", maxResponse>>20)
 
-// bounded limits the bytes that are read of each response, after
+// boundedTransport limits the bytes that are read of each response, after
 // decompression.
-type bounded struct{ next http.RoundTripper }
+type boundedTransport struct{ next http.RoundTripper }
 
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+func (b boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := b.next.RoundTrip(req)
 	if err == nil {
-		res.Body = &boundedBody{ReadCloser: res.Body, left: maxAnswer}
+		res.Body = &boundedBody{ReadCloser: res.Body, left: maxResponse}
 	}
 	return res, err
 }
@@ -161,28 +164,28 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pass sends a request: it waits for a slot, sets the timeout, and records the
+// do sends a request: it waits for a slot, sets the timeout, and records the
 // metrics.
-func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
-	timeout := l.pace.timeout(method)
-	patience, slow := ctx.Value(requestTimeoutKey{}).(time.Duration)
+func (l *connection) do(ctx context.Context, method string, send func(context.Context) error) error {
+	timeout := l.timeouts.timeout(method)
+	override, slow := ctx.Value(requestTimeoutKey{}).(time.Duration)
 	switch {
 	case method == pollMethod:
-		timeout += l.pace.poll
+		timeout += l.timeouts.poll
 	case slow:
-		timeout = patience
+		timeout = override
 	default:
-		if err := l.slots.take(ctx); err != nil {
+		if err := l.limiter.acquire(ctx); err != nil {
 			return err
 		}
-		defer l.slots.give(ctx)
+		defer l.limiter.release(ctx)
 	}
 	sending, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	start := time.Now()
 	err := send(sending)
 	if outcome(err) != "error" {
-		l.heard.Store(time.Now().UnixNano())
+		l.lastResponse.Store(time.Now().UnixNano())
 	}
 	if method != pollMethod && !slow {
 		requestSeconds.WithLabelValues(l.server, method).Observe(time.Since(start).Seconds())
@@ -194,13 +197,13 @@ func (l *line) pass(ctx context.Context, method string, send func(context.Contex
 // transport sends the requests of the SOAP API.
 type transport struct {
 	next soap.RoundTripper
-	line *line
+	conn *connection
 }
 
 // RoundTrip sends a request. A long poll takes no slot.
 func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	method := strings.TrimSuffix(reflect.TypeOf(req).Elem().Name(), "Body")
-	return t.line.pass(ctx, method, func(ctx context.Context) error { return t.next.RoundTrip(ctx, req, res) })
+	return t.conn.do(ctx, method, func(ctx context.Context) error { return t.next.RoundTrip(ctx, req, res) })
 }
 
 // outcome returns the label of a request's result.

@@ -25,7 +25,7 @@ func dialed(t *testing.T, handler http.HandlerFunc) error {
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	e := endpoint{server: server.Listener.Addr().String(), tls: endpoints.Trust{Thumbprint: thumbprintOf(server)}}
-	_, err := e.dial(t.Context(), newLine(e.server, &Options{pace: usually}))
+	_, err := e.dial(t.Context(), newConnection(e.server, &Options{timeouts: defaultTimeouts}))
 	return err
 }
 
@@ -57,7 +57,7 @@ func TestAnswerIsBounded(t *testing.T) {
 		}
 	})
 	g.Expect(err).To(MatchError(errTooLarge))
-	g.Expect(sent.Load()).To(BeNumerically("<", 2*maxAnswer))
+	g.Expect(sent.Load()).To(BeNumerically("<", 2*maxResponse))
 }
 
 func thumbprintOf(s *httptest.Server) string { return soap.ThumbprintSHA256(s.Certificate()) }
@@ -67,12 +67,12 @@ func thumbprintOf(s *httptest.Server) string { return soap.ThumbprintSHA256(s.Ce
 // connection as idle.
 func TestDroppedConnectionsAreNoticed(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(usually.poll).To(BeNumerically("<=", 30*time.Second))
+	g.Expect(defaultTimeouts.poll).To(BeNumerically("<=", 30*time.Second))
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	u, err := url.Parse(server.URL)
 	g.Expect(err).NotTo(HaveOccurred())
-	conn, err := newLine(u.Host, &Options{pace: usually}).dialer(u).DialContext(t.Context(), "tcp", u.Host)
+	conn, err := newConnection(u.Host, &Options{timeouts: defaultTimeouts}).dialer(u).DialContext(t.Context(), "tcp", u.Host)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = conn.Close() })
 	raw, err := conn.(*net.TCPConn).SyscallConn()

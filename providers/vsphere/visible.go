@@ -22,10 +22,10 @@ func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
 		return object.NewCommon(c, vm).Properties(ctx, vm, []string{"name"}, &it)
 	})
 	switch {
-	case isGone(err):
+	case isNotFound(err):
 		d.session.inv.bury(id, vm)
 		return nil
-	case err == nil, isRefused(err):
+	case err == nil, isNoPermission(err):
 		return failure(infrav1.VMNotVisibleReason,
 			"vCenter still has the VM (%s), but the account does not see it among the VMs any more: give it back its permissions there", vm.Value)
 	default:
@@ -121,7 +121,7 @@ func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) erro
 			var it mo.Folder
 			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
 		})
-		if !isGone(err) && !isRefused(err) {
+		if !isNotFound(err) && !isNoPermission(err) {
 			return err
 		}
 		d.session.resolver.dropAll()

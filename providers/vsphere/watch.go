@@ -38,9 +38,9 @@ const (
 	usableProperty   = "summary.numEffectiveHosts"
 )
 
-// maxIdle is the number of responses without a VM that end the first read. On
-// a busy vCenter each response has tasks, and vCenter may never report a VM.
-const maxIdle = 5
+// maxIdlePolls is the number of responses without a VM that end the first read.
+// On a busy vCenter each response has tasks, and vCenter may never report a VM.
+const maxIdlePolls = 5
 
 // firstPoll is the longest time for a poll while the world is read.
 const firstPoll = 5 * time.Second
@@ -52,22 +52,22 @@ type stream struct {
 	collector ref
 	list      ref
 	version   string
-	// pollTime is the time for which a poll waits for updates, and heard is
+	// pollTime is the time for which a poll waits for updates, and onResponse is
 	// called after each poll.
-	pollTime time.Duration
-	heard    func()
-	// gather is the time for which new VMs are collected before they are added
+	pollTime   time.Duration
+	onResponse func()
+	// batchDelay is the time for which new VMs are collected before they are added
 	// to the second filter together.
-	gather time.Duration
+	batchDelay time.Duration
 
 	mu sync.Mutex
-	// listed are the VMs in the second filter, and unlisted are those that are
-	// about to be added; left are destroyed VMs, which the next request
+	// inView are the VMs in the second filter, and toAdd are those that are
+	// about to be added; toRemove are destroyed VMs, which the next request
 	// removes.
-	listed, unlisted map[ref]bool
-	left             []ref
-	// gathering is set while a goroutine collects VMs.
-	gathering bool
+	inView, toAdd map[ref]bool
+	toRemove      []ref
+	// collecting is set while a goroutine collects VMs.
+	collecting bool
 }
 
 const (
@@ -78,8 +78,8 @@ const (
 )
 
 // openStream creates the collector. vCenter deletes it with the session.
-func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*stream, error) {
-	s := &stream{client: c, pollTime: p.poll, gather: p.gather, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
+func openStream(ctx context.Context, c *vim25.Client, p timeouts, onResponse func()) (*stream, error) {
+	s := &stream{client: c, pollTime: p.poll, batchDelay: p.batchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -100,8 +100,8 @@ func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*st
 
 	err = s.filter(ctx, types.PropertyFilterSpec{
 		ObjectSet: []types.ObjectSpec{
-			members(all.Returnval, "ContainerView", "view"),
-			members(*c.ServiceContent.TaskManager, "TaskManager", "recentTask"),
+			selectMembers(all.Returnval, "ContainerView", "view"),
+			selectMembers(*c.ServiceContent.TaskManager, "TaskManager", "recentTask"),
 		},
 		PropSet: []types.PropertySpec{
 			{Type: "VirtualMachine", PathSet: idProperties},
@@ -112,7 +112,7 @@ func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*st
 		return nil, err
 	}
 	return s, s.filter(ctx, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{members(s.list, "ListView", "view",
+		ObjectSet: []types.ObjectSpec{selectMembers(s.list, "ListView", "view",
 			&types.TraversalSpec{Type: "VirtualMachine", Path: "runtime.host", SelectSet: []types.BaseSelectionSpec{
 				&types.TraversalSpec{Type: "HostSystem", Path: "parent"},
 			}})},
@@ -124,9 +124,9 @@ func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*st
 	})
 }
 
-// members selects the objects in a property of an object, not the object
+// selectMembers selects the objects in a property of an object, not the object
 // itself, and further objects from there.
-func members(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
+func selectMembers(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
 	return types.ObjectSpec{
 		Obj: of, Skip: types.NewBool(true),
 		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
@@ -152,7 +152,7 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 	if err != nil {
 		return nil, false, fmt.Errorf("waiting for updates: %w", err)
 	}
-	s.heard()
+	s.onResponse()
 	set := res.Returnval
 	if set == nil {
 		return nil, false, nil
@@ -164,8 +164,8 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 	return updates, set.Truncated != nil && *set.Truncated, nil
 }
 
-// learn reads the whole world.
-func (s *stream) learn(ctx context.Context) (*world, error) {
+// readAll reads the whole inventory.
+func (s *stream) readAll(ctx context.Context) (*world, error) {
 	w := newWorld()
 	s.version = ""
 	for idle := 0; ; {
@@ -181,10 +181,10 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 		if err := w.bounded(); err != nil {
 			return nil, err
 		}
-		if err := s.enlist(ctx); err != nil {
+		if err := s.addToView(ctx); err != nil {
 			return nil, err
 		}
-		if !more && (len(updates) == 0 || len(w.vms) >= s.enlisted() || idle >= maxIdle) {
+		if !more && (len(updates) == 0 || len(w.vms) >= s.viewSize() || idle >= maxIdlePolls) {
 			return w, nil
 		}
 	}
@@ -193,23 +193,23 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 // isOfVM reports whether an update is about a VM.
 func isOfVM(u types.ObjectUpdate) bool { return u.Obj.Type == "VirtualMachine" }
 
-// enlisted returns the number of VMs in the second filter.
-func (s *stream) enlisted() int {
+// viewSize returns the number of VMs in the second filter.
+func (s *stream) viewSize() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.listed)
+	return len(s.inView)
 }
 
-// follow keeps the inventory up to date until it fails.
+// watch keeps the inventory up to date until it fails.
 //
-// Polls end with the context following, and the requests that follow from
+// Polls end with the context watching, and the requests that follow from
 // updates end with ctx. A poll whose response is lost is repeated once:
 // vCenter sends the same response again, unless the response was truncated. In
 // that case the inventory is read again over the same session.
-func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
-	polling, stop := context.WithCancelCause(following)
-	var gathering sync.WaitGroup
-	defer gathering.Wait()
+func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
+	polling, stop := context.WithCancelCause(watching)
+	var collecting sync.WaitGroup
+	defer collecting.Wait()
 	defer stop(nil)
 	lost := false
 	for {
@@ -218,7 +218,7 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 			lost = true
 			continue
 		}
-		if cause := context.Cause(polling); cause != nil && following.Err() == nil {
+		if cause := context.Cause(polling); cause != nil && watching.Err() == nil {
 			return cause
 		}
 		if err != nil {
@@ -228,7 +228,7 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 		if len(updates) == 0 {
 			continue
 		}
-		if err := s.pass(inv, updates); err != nil {
+		if err := s.store(inv, updates); err != nil {
 			return err
 		}
 		if err := s.complete(ctx, inv); err != nil {
@@ -237,8 +237,8 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 		if err := s.readInherited(ctx, inv); err != nil {
 			return err
 		}
-		if s.begins() {
-			gathering.Go(func() {
+		if s.startsCollecting() {
+			collecting.Go(func() {
 				if err := s.collect(ctx, polling); err != nil {
 					stop(err)
 				}
@@ -247,8 +247,8 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 	}
 }
 
-// pass stores updates in the inventory.
-func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) (err error) {
+// store stores updates in the inventory.
+func (s *stream) store(inv *inventory, updates []types.ObjectUpdate) (err error) {
 	inv.update(func(w *world) []uuid.UUID {
 		touched := s.apply(w, updates)
 		err = w.bounded()
@@ -271,15 +271,15 @@ func (w *world) bounded() error {
 	return fmt.Errorf("it reports more than %d VMs", maxVMs)
 }
 
-// begins reports whether there are VMs to collect and no goroutine collects
-// them yet.
-func (s *stream) begins() bool {
+// startsCollecting reports whether there are VMs to collect and no goroutine
+// collects them yet.
+func (s *stream) startsCollecting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.unlisted) == 0 || s.gathering {
+	if len(s.toAdd) == 0 || s.collecting {
 		return false
 	}
-	s.gathering = true
+	s.collecting = true
 	return true
 }
 
@@ -287,25 +287,25 @@ func (s *stream) begins() bool {
 // returns at once if the polls end; those VMs are added when the world is read
 // next.
 func (s *stream) collect(ctx, polling context.Context) error {
-	timer := time.NewTimer(s.gather)
+	timer := time.NewTimer(s.batchDelay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-polling.Done():
 	}
 	s.mu.Lock()
-	s.gathering = false
+	s.collecting = false
 	s.mu.Unlock()
 	if polling.Err() != nil {
 		return nil
 	}
-	return s.enlist(ctx)
+	return s.addToView(ctx)
 }
 
-// enlist adds VMs that turned up with a derived UUID to the second filter,
+// addToView adds VMs that turned up with a derived UUID to the second filter,
 // with one request for all of them.
-func (s *stream) enlist(ctx context.Context) error {
-	req := s.enlistment()
+func (s *stream) addToView(ctx context.Context) error {
+	req := s.viewChange()
 	if len(req.Add) == 0 {
 		return nil
 	}
@@ -317,31 +317,31 @@ func (s *stream) enlist(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if err != nil {
 		for _, vm := range req.Add {
-			delete(s.listed, vm)
-			s.unlisted[vm] = true
+			delete(s.inView, vm)
+			s.toAdd[vm] = true
 		}
 		return fmt.Errorf("adding VMs to the view: %w", err)
 	}
 	for _, vm := range res.Returnval {
-		delete(s.listed, vm) // deleted meanwhile
+		delete(s.inView, vm) // deleted meanwhile
 	}
 	return nil
 }
 
-// enlistment returns the request that adds new VMs to the second filter.
-func (s *stream) enlistment() *types.ModifyListView {
+// viewChange returns the request that adds new VMs to the second filter.
+func (s *stream) viewChange() *types.ModifyListView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	req := &types.ModifyListView{This: s.list}
-	if len(s.unlisted) == 0 {
+	if len(s.toAdd) == 0 {
 		return req
 	}
-	req.Remove, s.left = s.left, nil
-	for vm := range s.unlisted {
+	req.Remove, s.toRemove = s.toRemove, nil
+	for vm := range s.toAdd {
 		req.Add = append(req.Add, vm)
-		s.listed[vm] = true
+		s.inView[vm] = true
 	}
-	clear(s.unlisted)
+	clear(s.toAdd)
 	return req
 }
 
@@ -362,17 +362,17 @@ func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 			touched = append(touched, w.all()...)
 		case u.Kind == types.ObjectUpdateKindLeave:
 			touched = append(touched, w.drop(u.Obj))
-			delete(s.unlisted, u.Obj)
-			if s.listed[u.Obj] {
-				delete(s.listed, u.Obj)
-				s.left = append(s.left, u.Obj)
+			delete(s.toAdd, u.Obj)
+			if s.inView[u.Obj] {
+				delete(s.inView, u.Obj)
+				s.toRemove = append(s.toRemove, u.Obj)
 			}
 		default:
 			before := w.ids[u.Obj]
 			w.applyVM(u)
 			id := w.ids[u.Obj]
-			if id.Version() == derived && !s.listed[u.Obj] {
-				s.unlisted[u.Obj] = true
+			if id.Version() == derived && !s.inView[u.Obj] {
+				s.toAdd[u.Obj] = true
 			}
 			touched = append(touched, before, id)
 		}

@@ -19,7 +19,7 @@ func TestStreamNamesVMs(t *testing.T) {
 	m := b.create("m")
 	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	s, err := openStream(b.ctx(), client, usually, func() {})
+	s, err := openStream(b.ctx(), client, defaultTimeouts, func() {})
 	b.Expect(err).NotTo(HaveOccurred())
 	updates, _, err := s.poll(b.ctx(), firstPoll)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -65,11 +65,11 @@ func TestLearnOnABusyVCenter(t *testing.T) {
 	g := NewWithT(t)
 	vc := &busyVCenter{}
 	s := &stream{
-		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, heard: func() {},
-		listed: map[ref]bool{}, unlisted: map[ref]bool{},
+		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, onResponse: func() {},
+		inView: map[ref]bool{}, toAdd: map[ref]bool{},
 	}
-	w, err := s.learn(t.Context())
+	w, err := s.readAll(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w.byID).To(HaveKey(vmID))
-	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdle))
+	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdlePolls))
 }

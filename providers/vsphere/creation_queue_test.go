@@ -45,9 +45,9 @@ func TestQueued(t *testing.T) {
 func TestTurnIsGivenBack(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
-	b.options.pace = hasty
+	b.options.timeouts = shortTimeouts
 	// Other tests may use the processors.
-	b.options.pace.request, b.options.pace.patience = 5*time.Second, 5*time.Second
+	b.options.timeouts.request, b.options.timeouts.wait = 5*time.Second, 5*time.Second
 	b.connector = b.newConnector()
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	b.vc.InjectFault("CloneVM_Task", 1, &types.NoDiskSpace{Datastore: "LocalDS_0"}, "")

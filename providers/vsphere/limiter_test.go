@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 )
 
-// queue takes slots until none is free, and then starts more requests that
-// wait.
-func queue(ctx context.Context, t *testing.T, s *slots, n int, served func(int)) {
+// acquireMany takes slots until none is free, and then starts more requests
+// that wait.
+func acquireMany(ctx context.Context, t *testing.T, s *requestLimiter, n int, served func(int)) {
 	t.Helper()
 	for i := range n {
 		go func() {
-			if err := s.take(ctx); err == nil {
+			if err := s.acquire(ctx); err == nil {
 				served(i)
 			}
 		}()
@@ -25,16 +25,16 @@ func queue(ctx context.Context, t *testing.T, s *slots, n int, served func(int))
 
 func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{}
+		s := &requestLimiter{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		usual := 0
-		queue(ctx, t, s, 500, func(int) { usual++ })
-		if usual != parallel-reserved {
-			t.Errorf("%d usual requests at once, want %d", usual, parallel-reserved)
+		acquireMany(ctx, t, s, 500, func(int) { usual++ })
+		if usual != maxRequests-reservedRequests {
+			t.Errorf("%d usual requests at once, want %d", usual, maxRequests-reservedRequests)
 		}
-		for range reserved {
-			if err := s.take(urgent(ctx)); err != nil {
+		for range reservedRequests {
+			if err := s.acquire(urgent(ctx)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,9 +48,9 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 				order = append(order, kind)
 			}
 		}
-		queue(urgent(ctx), t, s, 3, note("urgent"))
+		acquireMany(urgent(ctx), t, s, 3, note("urgent"))
 		for range 4 {
-			s.give(urgent(ctx))
+			s.release(urgent(ctx))
 			synctest.Wait()
 		}
 		if want := []string{"urgent", "urgent", "urgent"}; !slices.Equal(order, want) {
@@ -63,19 +63,19 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 
 func TestSlotsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{}
+		s := &requestLimiter{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		for range parallel {
-			if err := s.take(urgent(ctx)); err != nil {
+		for range maxRequests {
+			if err := s.acquire(urgent(ctx)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var order []int
-		queue(ctx, t, s, 2, func(i int) { order = append(order, i) })
-		queue(urgent(ctx), t, s, 2, func(i int) { order = append(order, 10+i) })
+		acquireMany(ctx, t, s, 2, func(i int) { order = append(order, i) })
+		acquireMany(urgent(ctx), t, s, 2, func(i int) { order = append(order, 10+i) })
 		for range 4 {
-			s.give(urgent(ctx))
+			s.release(urgent(ctx))
 			synctest.Wait()
 		}
 		if want := []int{0, 10, 1, 11}; !slices.Equal(order, want) {
@@ -86,25 +86,25 @@ func TestSlotsTakeTurns(t *testing.T) {
 
 func TestSlotOfWhoeverGivesUpIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{}
-		for range parallel - reserved {
-			if err := s.take(t.Context()); err != nil {
+		s := &requestLimiter{}
+		for range maxRequests - reservedRequests {
+			if err := s.acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := make(chan error, 1)
-		go func() { gaveUp <- s.take(ctx) }()
+		go func() { gaveUp <- s.acquire(ctx) }()
 		synctest.Wait()
 		cancel()
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 			t.Errorf("take() = %v", err)
 		}
-		for range parallel - reserved {
-			s.give(t.Context())
+		for range maxRequests - reservedRequests {
+			s.release(t.Context())
 		}
-		if s.usual != 0 || s.total != 0 {
-			t.Errorf("%d and %d slots in use, want none", s.usual, s.total)
+		if s.normal != 0 || s.total != 0 {
+			t.Errorf("%d and %d slots in use, want none", s.normal, s.total)
 		}
 	})
 }
