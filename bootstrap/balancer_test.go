@@ -99,8 +99,8 @@ func TestBalancerFollowsTheControlPlane(t *testing.T) {
 			}
 		})
 	}
-	if asked := n.read("requests"); !strings.Contains(asked, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
-		t.Errorf("no request through the load balancer:\n%s", asked)
+	if requests := n.read("requests"); !strings.Contains(requests, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
+		t.Errorf("no request through the load balancer:\n%s", requests)
 	}
 }
 

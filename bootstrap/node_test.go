@@ -284,7 +284,7 @@ func TestNodeAddress(t *testing.T) {
 	}
 }
 
-func TestNodeInitialises(t *testing.T) {
+func TestNodeInitializes(t *testing.T) {
 	n := newNode(t, facts(Init, func(in *Input) {
 		in.KubeVIP = &KubeVIP{Image: "x"}
 		in.Network.Services = []string{"10.96.0.0/16", "fd00:2::/112"}
@@ -443,7 +443,7 @@ func (n *node) checkLeft(reason string, stays, goes []string) {
 // phases are left.
 const initialized = "pki/ca.key kubelet.conf manifests/etcd.yaml manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml"
 
-func TestNodeInitialisesAgain(t *testing.T) {
+func TestNodeInitializesAgain(t *testing.T) {
 	const first = "kubeadm init --config "
 	for name, tc := range map[string]struct {
 		reason string

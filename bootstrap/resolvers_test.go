@@ -13,7 +13,7 @@ import (
 
 // The service that resolves names on a machine is configured with the name
 // servers.
-func TestResolversAreTold(t *testing.T) {
+func TestResolversAreConfigured(t *testing.T) {
 	for name, tc := range map[string]struct{ active, search, file, want, call string }{
 		"Resolved": {
 			"systemd-resolved", "corp blue.corp", "etc/systemd/resolved.conf.d/90-nova.conf",

@@ -41,7 +41,7 @@ func (n *node) there(path string) bool {
 	return err == nil
 }
 
-func TestResetIsTold(t *testing.T) {
+func TestResetIsReported(t *testing.T) {
 	const (
 		failed     = "nova: failed: The machine was restarted before it became a node || "
 		unfinished = "nova: unfinished: The machine was restarted before its first boot was complete || "

@@ -60,7 +60,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
-	tenants, err := modules.SetupWorkloadClusters(ctx, mgr, clustercache.Options{
+	workloadClusters, err := modules.SetupWorkloadClusters(ctx, mgr, clustercache.Options{
 		SecretClient: secrets,
 		Client:       clustercache.ClientOptions{UserAgent: remote.DefaultClusterAPIUserAgent(name)},
 	}, clusterCache, modules.NewUser(pki.NewManaged(mgr.GetClient())))
@@ -75,7 +75,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	return modules.SetupWithManager(ctx, mgr,
 		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter, ManagementFrom: from},
 		&modules.ClusterReconciler{
-			Client: mgr.GetClient(), Objects: mgr.GetCache(), WorkloadClusters: tenants, Recorder: recorder, WatchFilterValue: o.WatchFilter,
+			Client: mgr.GetClient(), Objects: mgr.GetCache(), WorkloadClusters: workloadClusters, Recorder: recorder, WatchFilterValue: o.WatchFilter,
 			ManagementFrom: from, ManagementImages: *managementImages,
 		}, o.Controller())
 }

@@ -45,12 +45,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
-	tenants, err := bootstrap.SetupWorkloadClusters(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, bootstrap.NewUser(authority), o.WatchFilter, clusterCache)
+	workloadClusters, err := bootstrap.SetupWorkloadClusters(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, bootstrap.NewUser(authority), o.WatchFilter, clusterCache)
 	if err != nil {
 		return err
 	}
 	configs := &bootstrap.Reconciler{
-		WorkloadClusters: tenants,
+		WorkloadClusters: workloadClusters,
 		Authority:        authority,
 		Namespace:        o.Namespace,
 		Fence:            o.Fence,
@@ -59,7 +59,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}
-	requests := &bootstrap.RequestReconciler{WorkloadClusters: tenants, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
+	requests := &bootstrap.RequestReconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}

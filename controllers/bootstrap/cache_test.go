@@ -75,8 +75,8 @@ func TestKeepRequest(t *testing.T) {
 			if isOpen(kept) != tc.open {
 				t.Errorf("isOpen() = %t, want %t", !tc.open, tc.open)
 			}
-			if judged := len(kept.Spec.Request) > 0; judged != tc.judged {
-				t.Errorf("the request is kept: %t, want %t", judged, tc.judged)
+			if decided := len(kept.Spec.Request) > 0; decided != tc.judged {
+				t.Errorf("the request is kept: %t, want %t", decided, tc.judged)
 			}
 			if tc.judged && (kept.Spec.Username != csr.Spec.Username || len(kept.Spec.Groups) != 1 || len(kept.Spec.Usages) != 1) {
 				t.Errorf("a field that decisions use is missing: %+v", kept.Spec)
@@ -127,19 +127,19 @@ func TestPickGoesOn(t *testing.T) {
 	for i := range users {
 		open = append(open, requestsOf(fmt.Sprintf("user-%04d", i), 1)...)
 	}
-	judged, after, passes := map[string]bool{}, "", 0
-	for len(judged) < users && passes < 10 {
+	decided, after, passes := map[string]bool{}, "", 0
+	for len(decided) < users && passes < 10 {
 		var picked []*certificatesv1.CertificateSigningRequest
 		picked, after = pick(open, after)
 		if len(picked) > perPass || after == "" {
 			t.Fatalf("picked %d requests, continues after %q", len(picked), after)
 		}
 		for _, csr := range picked {
-			judged[csr.Name] = true
+			decided[csr.Name] = true
 		}
 		passes++
 	}
-	if len(judged) != users || passes != 3 {
-		t.Errorf("%d requests were decided in %d passes", len(judged), passes)
+	if len(decided) != users || passes != 3 {
+		t.Errorf("%d requests were decided in %d passes", len(decided), passes)
 	}
 }

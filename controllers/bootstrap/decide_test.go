@@ -109,8 +109,8 @@ func TestDecideServing(t *testing.T) {
 		}
 	}
 	const user = "system:node:w-1"
-	stranger := kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"}))
-	stranger.groups = []string{"system:authenticated"}
+	foreign := kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"}))
+	foreign.groups = []string{"system:authenticated"}
 	for name, tc := range map[string]struct {
 		csr     request
 		machine *clusterv1.Machine
@@ -129,7 +129,7 @@ func TestDecideServing(t *testing.T) {
 			r.DNSNames, r.URIs = []string{"w-1"}, []*url.URL{{Scheme: "spiffe", Host: "x"}}
 		}), aMachine("w-1"), deny, "no URIs"},
 		"NoMachine":    {kubeletRequest(t, user, "w-1", servingUsages, names([]string{"w-1"})), nil, ignore, ""},
-		"NoNode":       {stranger, aMachine("w-1"), ignore, ""},
+		"NoNode":       {foreign, aMachine("w-1"), ignore, ""},
 		"SomebodyElse": {kubeletRequest(t, "jane", "w-1", servingUsages, names([]string{"w-1"})), aMachine("w-1"), ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +228,8 @@ func TestDecideServingAddresses(t *testing.T) {
 func TestDecideRenewal(t *testing.T) {
 	const user = "system:node:w-1"
 	good := kubeletRequest(t, user, "w-1", joinUsages, nil)
-	stranger := good
-	stranger.groups = []string{"system:authenticated"}
+	foreign := good
+	foreign.groups = []string{"system:authenticated"}
 	going := aMachine("w-1", func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.Now()) })
 	for name, tc := range map[string]struct {
 		csr       request
@@ -246,7 +246,7 @@ func TestDecideRenewal(t *testing.T) {
 		"OtherNode":     {kubeletRequest(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "for another node"},
 		"Server":        {kubeletRequest(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "client authentication only"},
 		"Names":         {kubeletRequest(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "must not have DNS names"},
-		"NoNode":        {stranger, nil, []string{}, ignore, ""},
+		"NoNode":        {foreign, nil, []string{}, ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := decideRenewal(tc.csr, tc.machine, tc.renewable); got.action != tc.want || !strings.Contains(got.reason, tc.why) {

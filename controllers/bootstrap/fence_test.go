@@ -36,14 +36,14 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		// certificates.
 		own := as("system:node:"+machine.Name, "system:nodes", "system:masters")
 		serving := ask(ctx, own, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name)
-		Consistently(csrAction(ctx, serving)).Should(BeEmpty())
+		Consistently(decisionOn(ctx, serving)).Should(BeEmpty())
 		Expect(b.absent(ctx, "w-1")()).To(BeTrue())
 
 		By("taking over")
 		before := cluster.DeepCopy()
 		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fence.TakeOverAnnotation, restored)
 		Expect(b.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
-		Eventually(csrAction(ctx, serving)).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, serving)).Should(HavePrefix("Approved"))
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 

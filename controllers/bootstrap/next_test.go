@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestHasJoined(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Machine)
 		want   bool

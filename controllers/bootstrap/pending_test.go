@@ -69,15 +69,15 @@ func TestForgetsHeldRequests(t *testing.T) {
 		Client:   clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
 		Recorder: recorder, WorkloadClusters: clustercache.NewFakeClusterCache(workloadClient, blue, "novaconfig-requests"),
 	}
-	reconcile := func(told int) {
+	reconcile := func(want int) {
 		t.Helper()
-		// A pass is followed by a rest, which this test skips.
+		// A pass is followed by a pause, which this test skips.
 		r.pausedUntil.forget(blue)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(recorder.Events); got != told {
-			t.Errorf("%d events were recorded, want %d", got, told)
+		if got := len(recorder.Events); got != want {
+			t.Errorf("%d events were recorded, want %d", got, want)
 		}
 	}
 	known := func(want int) {
@@ -121,10 +121,10 @@ func TestRestEnds(t *testing.T) {
 		}
 	}
 	blue, cluster, machine := blueWithMachine()
-	judged := errors.New("a pass was made")
+	decided := errors.New("a pass was made")
 	r := &RequestReconciler{
 		Client:           clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
-		WorkloadClusters: &unreachable{err: judged},
+		WorkloadClusters: &unreachable{err: decided},
 	}
 	for range 3000 {
 		// The rest ends at about the time of the check.
@@ -136,7 +136,7 @@ func TestRestEnds(t *testing.T) {
 		took := time.Since(began)
 		r.pausedUntil.set(blue, time.Now().Add(took))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue})
-		if !errors.Is(err, judged) && result.RequeueAfter <= 0 {
+		if !errors.Is(err, decided) && result.RequeueAfter <= 0 {
 			t.Fatalf("the cluster is not requeued: %v, %v", result, err)
 		}
 	}

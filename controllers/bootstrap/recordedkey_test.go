@@ -68,16 +68,16 @@ func TestDecideOpenApprovesOneKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			open := []*certificatesv1.CertificateSigningRequest{joinRequest(t, "first", "w-1"), joinRequest(t, "second", "w-1")}
-			writes, ruled := 0, map[string]certificatesv1.RequestConditionType(nil)
+			writes, decided := 0, map[string]certificatesv1.RequestConditionType(nil)
 			workloadClient := clientfake.NewClientBuilder().WithObjects(open[0].DeepCopy(), open[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 					if writes++; writes == 1 && tc.fails != nil {
 						return tc.fails
 					}
-					if ruled == nil {
-						ruled = map[string]certificatesv1.RequestConditionType{}
+					if decided == nil {
+						decided = map[string]certificatesv1.RequestConditionType{}
 					}
-					ruled[o.GetName()] = o.(*certificatesv1.CertificateSigningRequest).Status.Conditions[0].Type
+					decided[o.GetName()] = o.(*certificatesv1.CertificateSigningRequest).Status.Conditions[0].Type
 					return nil
 				},
 			}).Build()
@@ -88,7 +88,7 @@ func TestDecideOpenApprovesOneKey(t *testing.T) {
 			if !errors.Is(err, tc.fails) || result.RequeueAfter != tc.again {
 				t.Errorf("%s: err = %v, again after %s, want %s", tc.reason, err, result.RequeueAfter, tc.again)
 			}
-			if diff := cmp.Diff(tc.want, ruled); diff != "" {
+			if diff := cmp.Diff(tc.want, decided); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

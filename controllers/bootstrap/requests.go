@@ -402,10 +402,10 @@ func (r *RequestReconciler) writeDecision(ctx context.Context, csr *certificates
 		if j.action == deny {
 			condition.Type = certificatesv1.CertificateDenied
 		}
-		judged := csr.DeepCopy()
-		judged.Status.Conditions = append(judged.Status.Conditions, condition)
+		decided := csr.DeepCopy()
+		decided.Status.Conditions = append(decided.Status.Conditions, condition)
 		// It uses a patch, because the cache does not keep the whole object.
-		err := workloadClient.SubResource("approval").Patch(ctx, judged, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
+		err := workloadClient.SubResource("approval").Patch(ctx, decided, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return nil // another approver was faster, and the watch reports it
 		}

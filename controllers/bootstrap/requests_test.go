@@ -134,8 +134,8 @@ func ask(ctx context.Context, c client.Client, signer, node string, usage certif
 	return csr
 }
 
-// csrAction polls the decision about a request: Approved, Denied or an empty string.
-func csrAction(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
+// decisionOn polls the decision about a request: Approved, Denied or an empty string.
+func decisionOn(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
 	return func() (string, error) {
 		now := &certificatesv1.CertificateSigningRequest{}
 		if err := api.Client.Get(ctx, client.ObjectKeyFromObject(csr), now); err != nil || len(now.Status.Conditions) == 0 {
@@ -149,8 +149,8 @@ func csrAction(ctx context.Context, csr *certificatesv1.CertificateSigningReques
 func decisions(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) func(Gomega) string {
 	return func(g Gomega) string {
 		csr := ask(ctx, c, signer, node, usage, dns...)
-		g.Eventually(csrAction(ctx, csr)).WithTimeout(5 * time.Second).ShouldNot(BeEmpty())
-		now, err := csrAction(ctx, csr)()
+		g.Eventually(decisionOn(ctx, csr)).WithTimeout(5 * time.Second).ShouldNot(BeEmpty())
+		now, err := decisionOn(ctx, csr)()
 		g.Expect(err).NotTo(HaveOccurred())
 		return now
 	}
@@ -173,22 +173,22 @@ var _ = Describe("Certificate requests of nodes", func() {
 		own := as("nova:machine:"+string(machine.UID), group)
 
 		By("requesting a certificate for another machine's node")
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 
 		By("requesting with a credential that belongs to no machine")
-		stranger := as("nova:machine:ffffffff-0000-0000-0000-000000000000", group)
-		Eventually(csrAction(ctx, ask(ctx, stranger, join, "w-1", certificatesv1.UsageClientAuth))).
+		foreign := as("nova:machine:ffffffff-0000-0000-0000-000000000000", group)
+		Eventually(decisionOn(ctx, ask(ctx, foreign, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential belongs to no Machine of this cluster"))
 
 		By("requesting a certificate for its own node")
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
-		Eventually(csrAction(ctx, first)).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, first)).Should(HavePrefix("Approved"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal CertificateApproved"))
 
 		By("requesting with another key, as a thief of the credential would")
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
 		By("requesting with another key after Kubernetes has deleted the request, as it does after an hour")
@@ -200,7 +200,7 @@ var _ = Describe("Certificate requests of nodes", func() {
 			}
 		}
 		Expect(apierrors.IsNotFound(api.Client.Get(ctx, client.ObjectKeyFromObject(first), first))).To(BeTrue())
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: A certificate for another key of Machine w-1 was approved before"))
 
 		By("requesting after the machine has joined")
@@ -232,14 +232,14 @@ var _ = Describe("Certificate requests of nodes", func() {
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		second := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		b.connect(ctx, "blue")
-		var rulings []string
+		var all []string
 		for _, csr := range []*certificatesv1.CertificateSigningRequest{first, second} {
-			Eventually(csrAction(ctx, csr)).ShouldNot(BeEmpty())
-			now, err := csrAction(ctx, csr)()
+			Eventually(decisionOn(ctx, csr)).ShouldNot(BeEmpty())
+			now, err := decisionOn(ctx, csr)()
 			Expect(err).NotTo(HaveOccurred())
-			rulings = append(rulings, now)
+			all = append(all, now)
 		}
-		Expect(rulings).To(ConsistOf(HavePrefix("Approved"), Equal("Denied: A certificate for another key of Machine w-1 was approved before")))
+		Expect(all).To(ConsistOf(HavePrefix("Approved"), Equal("Denied: A certificate for another key of Machine w-1 was approved before")))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElements("Normal CertificateApproved", "Warning CertificateDenied"))
 	})
 
@@ -260,9 +260,9 @@ var _ = Describe("Certificate requests of nodes", func() {
 		Expect(err).NotTo(HaveOccurred())
 		expectOwnCertificate(ctx, b, cluster, refreshed, joiner)
 		b.connect(ctx, "blue")
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: The credential of Machine w-1 is valid only for node w-1"))
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
 	It("cannot be decided if the API server does not serve them, which is reported once", func(ctx SpecContext) {
@@ -289,7 +289,7 @@ var _ = Describe("Certificate requests of nodes", func() {
 		partial.whole.Store(true)
 		touch()
 		own := as("nova:machine:"+string(machine.UID), group)
-		Eventually(csrAction(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
 	It("are ignored for machines of other providers", func(ctx SpecContext) {
@@ -301,8 +301,8 @@ var _ = Describe("Certificate requests of nodes", func() {
 		jane := as("jane", "system:masters")
 		csr := ask(ctx, jane, join, "w-1", certificatesv1.UsageClientAuth)
 		foreign := ask(ctx, jane, serving, "other", certificatesv1.UsageServerAuth, "other")
-		Consistently(csrAction(ctx, csr)).WithTimeout(2 * time.Second).Should(BeEmpty())
-		Expect(csrAction(ctx, foreign)()).To(BeEmpty())
+		Consistently(decisionOn(ctx, csr)).WithTimeout(2 * time.Second).Should(BeEmpty())
+		Expect(decisionOn(ctx, foreign)()).To(BeEmpty())
 	})
 
 	It("are approved for a kubelet's serving certificate if its names belong to the machine", func(ctx SpecContext) {
@@ -318,9 +318,9 @@ var _ = Describe("Certificate requests of nodes", func() {
 		b.connect(ctx, "blue")
 		node := as("system:node:w-1", "system:nodes")
 
-		Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
+		Eventually(decisionOn(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
 			Should(Equal(`Denied: "kubernetes" is not a name of Machine w-1`))
-		Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
 		b.patchMachine(ctx, machine, func() {
 			machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"}
 			machine.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalDNS, Address: "w-1.corp"}}
@@ -366,10 +366,10 @@ var _ = Describe("Certificate requests of nodes", func() {
 		Expect(b.Delete(ctx, gone)).To(Succeed())
 		Eventually(renewing).Should(ConsistOf("system:node:w-1"))
 		thief := as("system:node:w-2", "system:nodes")
-		Eventually(csrAction(ctx, ask(ctx, thief, join, "w-2", certificatesv1.UsageClientAuth))).
+		Eventually(decisionOn(ctx, ask(ctx, thief, join, "w-2", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: Node w-2 belongs to no Machine of this cluster"))
 		living := ask(ctx, as("system:node:w-1", "system:nodes"), join, "w-1", certificatesv1.UsageClientAuth)
-		Consistently(csrAction(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
+		Consistently(decisionOn(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
 	})
 
 	It("are denied for a kubelet's serving certificate if its names belong to others", func(ctx SpecContext) {
@@ -402,7 +402,7 @@ var _ = Describe("Certificate requests of nodes", func() {
 			"10.0.0.7":          "Denied: 10.0.0.7 is an address of node " + orphan.Name + ", which belongs to no Machine",
 			"10.0.0.5":          "Approved: All names and addresses belong to Machine w-1",
 		} {
-			Eventually(csrAction(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
+			Eventually(decisionOn(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
 		}
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 	})

@@ -107,8 +107,8 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 		By("requesting a certificate for its own node and for another")
 		own := as("system:bootstrap:"+id, "system:bootstrappers:nova")
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-		Eventually(csrAction(ctx, ask(ctx, own, signer, "w-2", certificatesv1.UsageClientAuth))).Should(HavePrefix("Denied: The credential of Machine w-1"))
-		Eventually(csrAction(ctx, ask(ctx, own, signer, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(decisionOn(ctx, ask(ctx, own, signer, "w-2", certificatesv1.UsageClientAuth))).Should(HavePrefix("Denied: The credential of Machine w-1"))
+		Eventually(decisionOn(ctx, ask(ctx, own, signer, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 
 		By("extending the token when the data is due, without new data")
 		stale := data.DeepCopy()

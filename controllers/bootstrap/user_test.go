@@ -32,11 +32,11 @@ var _ = Describe("The user of nova-bootstrap in a workload cluster", func() {
 		By("deciding requests")
 		csr := ask(ctx, as("nova:machine:x", "system:bootstrappers:nova"), certificatesv1.KubeAPIServerClientKubeletSignerName, "x", certificatesv1.UsageClientAuth)
 		Expect(workloadClient.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
-		judged := csr.DeepCopy()
-		judged.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		decided := csr.DeepCopy()
+		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
 			{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test"},
 		}
-		Expect(workloadClient.SubResource("approval").Patch(ctx, judged, client.MergeFrom(csr))).To(Succeed())
+		Expect(workloadClient.SubResource("approval").Patch(ctx, decided, client.MergeFrom(csr))).To(Succeed())
 		Expect(workloadClient.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		Expect(workloadClient.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
 		Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())

@@ -90,10 +90,10 @@ var _ = Describe("An old backup", func() {
 		savedMachine.OwnerReferences = []metav1.OwnerReference{infratest.Owner(owner, "Machine")}
 		Expect(rig.Client.Create(ctx, savedInfra)).To(Succeed())
 		Expect(rig.Client.Create(ctx, savedMachine)).To(Succeed())
-		asked := func() int {
+		requests := func() int {
 			return rig.Hypervisor.Calls(fake.Create) + rig.Hypervisor.Calls(fake.Start) + rig.Hypervisor.Calls(fake.Shutdown) + rig.Hypervisor.Calls(fake.Delete)
 		}
-		before := asked()
+		before := requests()
 		Expect(rig.Run(infratest.Options{Fence: fence.For(restored)})).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(And(
 			have(fence.ConditionType, metav1.ConditionFalse, fence.OtherReason, ContainSubstring(fence.TakeOverAnnotation+"="+restored)),
@@ -104,7 +104,7 @@ var _ = Describe("An old backup", func() {
 
 		By("deleting the machine of the backup, which must delete no VM")
 		Expect(rig.Client.Delete(ctx, savedMachine)).To(Succeed())
-		Consistently(asked).Should(Equal(before))
+		Consistently(requests).Should(Equal(before))
 
 		By("taking over")
 		beforeTakeOver := cluster.DeepCopy()
@@ -115,6 +115,6 @@ var _ = Describe("An old backup", func() {
 		Eventually(func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(savedMachine), savedMachine) }).
 			Should(MatchError(ContainSubstring("not found")))
 		Expect(rig.Hypervisor.Exists(rolled)).To(BeTrue(), "an orphan is reported and not deleted")
-		Expect(asked()).To(Equal(before))
+		Expect(requests()).To(Equal(before))
 	})
 })

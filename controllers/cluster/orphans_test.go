@@ -42,7 +42,7 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-func TestNews(t *testing.T) {
+func TestDescribeNewOrphans(t *testing.T) {
 	orphan := func(name string) infrav1.OrphanedVM { return infrav1.OrphanedVM{Name: name, ID: "vm-" + name} }
 	one := infrav1.OrphanedVMs{Count: 1, VMs: []infrav1.OrphanedVM{orphan("a")}}
 	two := infrav1.OrphanedVMs{Count: 2, VMs: []infrav1.OrphanedVM{orphan("a"), orphan("b")}}

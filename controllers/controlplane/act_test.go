@@ -404,14 +404,14 @@ var _ = Describe("A configuration that cannot be stored", func() {
 		It("blocks joins and nothing else: "+what, func(ctx SpecContext) {
 			w, reconciler := runningWorld(ctx, 3, nil)
 			setBroken(ctx, w, true)
-			saysWhy := func(condition string) func() bool {
+			explains := func(condition string) func() bool {
 				return func() bool {
 					c, err := w.rig.condition(ctx, condition)()
 					return err == nil && c.Status == metav1.ConditionTrue &&
 						strings.Contains(c.Message, "No machine can join: ") && strings.Contains(c.Message, w.mayFail)
 				}
 			}
-			w.drive(ctx, reconciler, saysWhy(controlplanev1.RollingOutCondition))
+			w.drive(ctx, reconciler, explains(controlplanev1.RollingOutCondition))
 			w.rig.expectMachines(ctx, 3)
 
 			By("replacing a machine that is lost")
@@ -421,7 +421,7 @@ var _ = Describe("A configuration that cannot be stored", func() {
 				machines, err := w.rig.machines(ctx)
 				return err == nil && len(machines) == 2 && len(w.members) == 2 && !slices.Contains(w.names(), lost)
 			})
-			w.drive(ctx, reconciler, saysWhy(controlplanev1.ScalingUpCondition))
+			w.drive(ctx, reconciler, explains(controlplanev1.ScalingUpCondition))
 			w.rig.expectMachines(ctx, 2)
 
 			By("fixing it")

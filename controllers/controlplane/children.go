@@ -58,9 +58,9 @@ func createdAt(machine *clusterv1.Machine) time.Time {
 func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 	template := s.controlPlane.Spec.MachineTemplate.Spec
 	annotations := annotationsFor(s)
-	for _, settled := range []string{controlplanev1.SettingsAnnotation, controlplanev1.ReplacesAnnotation} {
-		if value, ok := machine.Annotations[settled]; ok {
-			annotations[settled] = value
+	for _, name := range []string{controlplanev1.SettingsAnnotation, controlplanev1.ReplacesAnnotation} {
+		if value, ok := machine.Annotations[name]; ok {
+			annotations[name] = value
 		}
 	}
 	annotations[controlplanev1.CreatedAnnotation] = createdAt(machine).UTC().Format(time.RFC3339)

@@ -153,13 +153,13 @@ var _ = Describe("Creating machines", func() {
 			return err
 		}).Should(MatchError(ContainSubstring(errRefused.Error())))
 		r.expectMachines(ctx, 0)
-		said, err := r.condition(ctx, controlplanev1.ScalingUpCondition)()
+		messages, err := r.condition(ctx, controlplanev1.ScalingUpCondition)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(said).To(HaveField("Message", And(
+		Expect(messages).To(HaveField("Message", And(
 			HavePrefix("Scaling up from 0 to 3 replicas failed"), ContainSubstring(errRefused.Error()))))
 		_, err = refusing.Reconcile(ctx, requestFor(r))
 		Expect(err).To(HaveOccurred())
-		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(Equal(said), "the next try has another name to say")
+		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(Equal(messages), "the next try has another name to say")
 		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		r.expectMachines(ctx, 3)
 	})

@@ -202,7 +202,7 @@ func pause(last probeResult, busy bool, calm, shortest, longest time.Duration) t
 	return max(shortest, min(calm/idleDivisor, longest))
 }
 
-func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *healthProbe {
+func newHealthProbe(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *healthProbe {
 	return &healthProbe{
 		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
@@ -438,10 +438,10 @@ func (p *healthProbe) diagnose(ctx context.Context, c *connection, err error, me
 	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
-	aside := make(chan []string, 1)
-	go func() { aside <- c.alive(ctx, members) }()
+	answers := make(chan []string, 1)
+	go func() { answers <- c.alive(ctx, members) }()
 	pings := c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil
-	alive := <-aside
+	alive := <-answers
 	if pings {
 		return probeResult{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
 	}
@@ -587,7 +587,7 @@ func (s *healthProbes) of(cluster client.ObjectKey) *healthProbe {
 	if p := s.by[cluster]; p != nil {
 		return p
 	}
-	p := newPulse(cluster, s.clusters, s.secrets, nil)
+	p := newHealthProbe(cluster, s.clusters, s.secrets, nil)
 	p.user, p.longest = s.user, cmp.Or(s.longest, probeInterval)
 	p.changed = func() {
 		if s.answered != nil && p.last().answers {

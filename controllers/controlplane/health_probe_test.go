@@ -117,7 +117,7 @@ type view struct {
 func runProbe(ctx context.Context, namespace string, changed func()) (p *healthProbe, stopped chan struct{}) {
 	GinkgoHelper()
 	Expect(testEnv.Client.Create(ctx, probed(namespace))).To(Succeed())
-	p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
+	p = newHealthProbe(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
 	p.period, p.timeout = quick, patient
 	running, cancel := context.WithCancel(context.Background())
 	stopped = make(chan struct{})
@@ -284,7 +284,7 @@ var _ = Describe("A workload cluster that hangs", func() {
 	})
 })
 
-func TestSettle(t *testing.T) {
+func TestConfirmHolder(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		reason      string
@@ -301,8 +301,8 @@ func TestSettle(t *testing.T) {
 		"NotQuite": {reason: "the one before may still have it", after: handoverTime - time.Second, renews: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := 0
-			p := &healthProbe{changed: func() { told++ }}
+			calls := 0
+			p := &healthProbe{changed: func() { calls++ }}
 			see := func(holder string, renewed time.Time, after time.Duration) probeResult {
 				var b probeResult
 				p.updateHolder(&b, holder, renewed, start.Add(after))
@@ -315,7 +315,7 @@ func TestSettle(t *testing.T) {
 			// than any renewal by n1.
 			given := start.Add(time.Minute)
 			p.moved("n2", given, start)
-			if p.last().holder != "n2" || told != 1 {
+			if p.last().holder != "n2" || calls != 1 {
 				t.Error("the new holder is reported immediately")
 			}
 			renewed := given
@@ -370,7 +370,7 @@ func TestPause(t *testing.T) {
 
 // A change ends a long pause immediately.
 func TestPauseEnds(t *testing.T) {
-	p := newPulse(client.ObjectKey{}, nil, nil, func() {})
+	p := newHealthProbe(client.ObjectKey{}, nil, nil, func() {})
 	woken := func() bool {
 		select {
 		case <-p.wake:

@@ -176,8 +176,8 @@ func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer 
 // role returns how a machine becomes a node. The lock holder initializes,
 // unless its bootstrap data has another mode.
 func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
-	if told := s.roles[machine.Name]; told != plan.Undecided {
-		return told
+	if recorded := s.roles[machine.Name]; recorded != plan.Undecided {
+		return recorded
 	}
 	switch {
 	case machine.Name == s.lock.Holder:

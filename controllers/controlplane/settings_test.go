@@ -132,9 +132,9 @@ func eventsOf(r *Reconciler) []string {
 	GinkgoHelper()
 	recorder, ok := r.Recorder.(*events.FakeRecorder)
 	Expect(ok).To(BeTrue())
-	var said []string
+	var messages []string
 	for len(recorder.Events) > 0 {
-		said = append(said, <-recorder.Events)
+		messages = append(messages, <-recorder.Events)
 	}
-	return said
+	return messages
 }

@@ -291,7 +291,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestReportKeepsWhatNobodyAsked(t *testing.T) {
+func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s := running()
 	s.workload.Nodes[0].APIServer = "v1.35.4"
 	s.report(nil)

@@ -41,7 +41,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 			return conditions.Get(c, fence.ConditionType), err
 		}
 	}
-	saysOther := func() gomegatypes.GomegaMatcher {
+	reportsOther := func() gomegatypes.GomegaMatcher {
 		return And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", fence.OtherReason),
 			HaveField("Message", ContainSubstring(fence.TakeOverAnnotation+"="+restored)))
 	}
@@ -64,7 +64,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(rig.Quiet(fake.Sync)).Should(BeTrue())
 
 		becomesCopy(rig)
-		Eventually(matches(ctx, rig)).Should(saysOther())
+		Eventually(matches(ctx, rig)).Should(reportsOther())
 		Expect(machineOf(ctx, rig)()).To(beProvisioned(), "a copy still shows the state of the VM")
 		before := changes(rig)()
 
@@ -91,7 +91,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(matches(ctx, rig)).Should(HaveField("Status", metav1.ConditionTrue))
 
 		becomesCopy(rig)
-		Eventually(matches(ctx, rig)).Should(saysOther())
+		Eventually(matches(ctx, rig)).Should(reportsOther())
 		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, fence.OtherReason, HavePrefix("Creating VM: ")))
 		Consistently(changes(rig)).Should(BeZero())

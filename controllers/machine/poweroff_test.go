@@ -59,11 +59,11 @@ var _ = Describe("A guest that may power itself off", func() {
 	It("that does not shut down in time is powered off", func(ctx SpecContext) {
 		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 3})
 		rig.Hypervisor.Ignore(fake.Shutdown)
-		asked := time.Now()
+		requested := time.Now()
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(Equal(1))
 		// The deletion timestamp is stored in whole seconds.
-		Expect(time.Since(asked)).To(And(BeNumerically(">", 1500*time.Millisecond), BeNumerically("<", 12*time.Second)))
+		Expect(time.Since(requested)).To(And(BeNumerically(">", 1500*time.Millisecond), BeNumerically("<", 12*time.Second)))
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// haveSettled matches a machine by the VirtualMachineSynced condition.
-func haveSettled(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
+// haveSynced matches a machine by the VirtualMachineSynced condition.
+func haveSynced(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
 	return WithTransform(condition(infrav1.VirtualMachineSyncedCondition), And(
 		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
 }
@@ -28,7 +28,7 @@ var _ = Describe("The synced settings of a VM", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked")),
-			haveSettled(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked"))))
+			haveSynced(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked"))))
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(BeZero())
 		rig.Hypervisor.Repair(fake.Sync)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
@@ -37,11 +37,11 @@ var _ = Describe("The synced settings of a VM", func() {
 
 	It("are synced independently of the VM's lifecycle, and a failure blocks nothing", func(ctx SpecContext) {
 		rig := up(ctx)
-		Eventually(machineOf(ctx, rig)).Should(haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty())))
+		Eventually(machineOf(ctx, rig)).Should(haveSynced(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty())))
 		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.PlacementNotFoundReason, "the group does not exist"))
 		rig.Hypervisor.SetOutOfSync(rig.Key(), "The VM is not in its group")
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group does not exist"))))
+			haveSynced(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group does not exist"))))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PlacementNotFoundReason)))
 
 		By("publishing changes meanwhile")
@@ -54,7 +54,7 @@ var _ = Describe("The synced settings of a VM", func() {
 		By("fixing the cause")
 		rig.Hypervisor.Repair(fake.Sync)
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty()))))
+			haveSynced(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty()))))
 	})
 
 	It("lose the user data once after the node has joined", func(ctx SpecContext) {
@@ -62,7 +62,7 @@ var _ = Describe("The synced settings of a VM", func() {
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Sync) }).Should(BeZero())
 		Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeTrue())
 		Expect(rig.Join(ctx)).To(Succeed())
-		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSettled(metav1.ConditionTrue, infrav1.SyncedReason, BeEmpty())))
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSynced(metav1.ConditionTrue, infrav1.SyncedReason, BeEmpty())))
 		Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeFalse())
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("Cleared")))
 

@@ -42,17 +42,17 @@ func (d *rolloutTarget) hold(content *modules.Content, rendering *modules.Render
 		return nil
 	}
 	wanted := cluster.Spec.Topology.Version
-	unfit, err := unsupportedModule(content, rendering, wanted)
+	unsupported, err := unsupportedModule(content, rendering, wanted)
 	if err != nil {
 		return err
 	}
-	if wanted != running && unfit == "" {
+	if wanted != running && unsupported == "" {
 		d.removeHold()
 		return nil
 	}
 	reason := holdInAdvance
-	if unfit != "" {
-		reason = fmt.Sprintf(holdForModule, wanted, unfit)
+	if unsupported != "" {
+		reason = fmt.Sprintf(holdForModule, wanted, unsupported)
 	}
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}

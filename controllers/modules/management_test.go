@@ -141,7 +141,7 @@ var _ = Describe("A module of the management cluster", func() {
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 	})
 
-	DescribeTable("is refused", func(ctx SpecContext, says string, edit func(*addonsv1.NovaModuleSetSpec)) {
+	DescribeTable("is refused", func(ctx SpecContext, message string, edit func(*addonsv1.NovaModuleSetSpec)) {
 		r := &fleetRig{namespace: platformNamespace}
 		s := &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "refused"}, Spec: addonsv1.NovaModuleSetSpec{
 			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "cluster"}},
@@ -152,7 +152,7 @@ var _ = Describe("A module of the management cluster", func() {
 		edit(&s.Spec)
 		err := testEnv.Client.Create(ctx, s, client.DryRunAll)
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring(says)))
+		Expect(err).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("with another service account", "is nova-modules, or begins with nova-modules-", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules[0].ServiceAccountName = "kustomize-controller"
@@ -172,12 +172,12 @@ var _ = Describe("A module of the management cluster", func() {
 })
 
 var _ = Describe("A set", func() {
-	DescribeTable("never follows a branch or tag that is not set", func(ctx SpecContext, says string, source addonsv1.Source, release addonsv1.Release) {
+	DescribeTable("never follows a branch or tag that is not set", func(ctx SpecContext, message string, source addonsv1.Source, release addonsv1.Release) {
 		source.Name = "release"
 		err := testEnv.Client.Create(ctx, &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace, Name: "floating"}, Spec: addonsv1.NovaModuleSetSpec{
 			ClusterSelector: &metav1.LabelSelector{}, Sources: []addonsv1.Source{source}, Release: release,
 		}}, client.DryRunAll)
-		Expect(err).To(MatchError(ContainSubstring(says)))
+		Expect(err).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("git without release", "release is required with git and oci sources", addonsv1.Source{Git: addonsv1.GitSource{URL: "https://code.example/x.git"}}, addonsv1.Release{}),
 		Entry("oci without release", "release is required with git and oci sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{}),

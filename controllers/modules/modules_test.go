@@ -110,14 +110,14 @@ var _ = Describe("A set", func() {
 
 	It("waits for the workload cluster before it writes anything", func(ctx SpecContext) {
 		r := newRig(ctx)
-		fakeClusters.setSilent(r.key("a"), true)
+		fakeClusters.setUnreachable(r.key("a"), true)
 		r.cluster(ctx, "a", nil)
 		r.cluster(ctx, "b", nil)
 		r.set(ctx, "base", nil)
 		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The workload cluster cannot be reached: the API server does not respond"))
 		Eventually(r.has(ctx, "b")).Should(ConsistOf("cni"))
 		Expect(r.has(ctx, "a")()).To(BeEmpty())
-		fakeClusters.setSilent(r.key("a"), false)
+		fakeClusters.setUnreachable(r.key("a"), false)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 	})
 
@@ -260,13 +260,13 @@ var _ = Describe("A set", func() {
 				s.Modules = []addonsv1.Module{{Name: name, Kustomize: &addonsv1.Kustomize{}}}
 			}
 		}
-		fakeClusters.setSilent(r.key("a"), true)
+		fakeClusters.setUnreachable(r.key("a"), true)
 		r.cluster(ctx, "a", nil)
 		for set, m := range map[string]string{"nova": "extra-x", "nova-extra": "x", "own": "dns"} {
 			r.set(ctx, set, module(m))
 			Eventually(r.condition(ctx, "a", set)).Should(HavePrefix("False ClusterUnreachable"))
 		}
-		fakeClusters.setSilent(r.key("a"), false)
+		fakeClusters.setUnreachable(r.key("a"), false)
 		Eventually(r.condition(ctx, "a", "own")).Should(HavePrefix(
 			"False NameConflict Module dns cannot be written: the name a-own-dns is already used by an object that no set has written"))
 		Eventually(func() []string {
@@ -458,7 +458,7 @@ var _ = Describe("Removal", func() {
 		cluster := r.cluster(ctx, "a", nil)
 		r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
-		fakeClusters.setSilent(r.key("a"), true)
+		fakeClusters.setUnreachable(r.key("a"), true)
 		cni := r.objects(ctx, "a")["cni"].object
 		hold(ctx, cni)
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
@@ -476,7 +476,7 @@ var _ = Describe("Removal", func() {
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Removal.TimeoutSeconds = 1 })
 		r.allReady(ctx, "a", "cni", "dns")
-		fakeClusters.setSilent(r.key("a"), true)
+		fakeClusters.setUnreachable(r.key("a"), true)
 		for _, p := range r.objects(ctx, "a") {
 			hold(ctx, p.object)
 		}

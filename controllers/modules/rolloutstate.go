@@ -97,17 +97,17 @@ func (l *rolloutState) setGrants(set key, revision string, plan modules.Rollout,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.stateOf(set)
-	var news []key
+	var added []key
 	granted := map[key]time.Time{}
 	for cluster := range plan.Granted {
 		since, already := e.granted[cluster]
 		if e.revision != revision || !already {
-			since, news = now, append(news, cluster)
+			since, added = now, append(added, cluster)
 		}
 		granted[cluster] = since
 	}
 	e.revision, e.granted = revision, granted
-	return news
+	return added
 }
 
 // isGranted reports whether a Cluster may take a revision, and since when.

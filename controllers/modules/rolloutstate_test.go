@@ -27,10 +27,10 @@ func TestRolloutStateGrants(t *testing.T) {
 		{"2", none, false, -1},
 		{"2", turn, true, 4},
 	} {
-		news := l.setGrants(set, step.revision, step.plan, begin.Add(time.Duration(i)*time.Minute))
+		added := l.setGrants(set, step.revision, step.plan, begin.Add(time.Duration(i)*time.Minute))
 		since, may := l.isGranted(set, cluster, step.revision)
-		if slices.Contains(news, cluster) != step.news || may != (step.since >= 0) {
-			t.Errorf("step %d: news %v, may %t", i, news, may)
+		if slices.Contains(added, cluster) != step.news || may != (step.since >= 0) {
+			t.Errorf("step %d: added %v, may %t", i, added, may)
 		}
 		if want := begin.Add(time.Duration(step.since) * time.Minute); may && !since.Equal(want) {
 			t.Errorf("step %d: since %s, want %s", i, since, want)

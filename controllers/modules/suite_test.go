@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	testEnv.Client, err = client.New(testEnv.Config, client.Options{Scheme: testEnv.Scheme})
 	Expect(err).NotTo(HaveOccurred())
-	fakeClusters = &fakeWorkloadClusters{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
+	fakeClusters = &fakeWorkloadClusters{unreachable: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
 	Expect(testEnv.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}})).To(Succeed())
 	startManager()
 	installFlux(ctx)
@@ -118,10 +118,10 @@ func startManager() {
 
 // fakeWorkloadClusters simulates workload clusters, which do not run here: the host suites have real ones.
 type fakeWorkloadClusters struct {
-	mu     sync.Mutex
-	silent map[key]bool
-	data   map[key]map[string]string
-	events chan event.GenericEvent
+	mu          sync.Mutex
+	unreachable map[key]bool
+	data        map[key]map[string]string
+	events      chan event.GenericEvent
 }
 
 func (t *fakeWorkloadClusters) Source(_ string, of handler.MapFunc) source.Source {
@@ -131,7 +131,7 @@ func (t *fakeWorkloadClusters) Source(_ string, of handler.MapFunc) source.Sourc
 func (t *fakeWorkloadClusters) Reachable(_ context.Context, cluster client.ObjectKey) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.silent[cluster] {
+	if t.unreachable[cluster] {
 		return errors.New("the API server does not respond")
 	}
 	return nil
@@ -156,9 +156,9 @@ func (t *fakeWorkloadClusters) substitutions(cluster key) map[string]string {
 	return maps.Clone(t.data[cluster])
 }
 
-func (t *fakeWorkloadClusters) setSilent(cluster key, silent bool) {
+func (t *fakeWorkloadClusters) setUnreachable(cluster key, unreachable bool) {
 	t.mu.Lock()
-	t.silent[cluster] = silent
+	t.unreachable[cluster] = unreachable
 	t.mu.Unlock()
 	o := &clusterv1.Cluster{}
 	o.Namespace, o.Name = cluster.Namespace, cluster.Name
