@@ -41,8 +41,8 @@ func TestKeepRequest(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		change       func(*certificatesv1.CertificateSigningRequest)
-		open, judged bool
+		change      func(*certificatesv1.CertificateSigningRequest)
+		open, keeps bool
 	}{
 		"Open": {func(*certificatesv1.CertificateSigningRequest) {}, true, true},
 		"Oversized": {func(csr *certificatesv1.CertificateSigningRequest) {
@@ -75,10 +75,10 @@ func TestKeepRequest(t *testing.T) {
 			if isOpen(kept) != tc.open {
 				t.Errorf("isOpen() = %t, want %t", !tc.open, tc.open)
 			}
-			if decided := len(kept.Spec.Request) > 0; decided != tc.judged {
-				t.Errorf("the request is kept: %t, want %t", decided, tc.judged)
+			if decided := len(kept.Spec.Request) > 0; decided != tc.keeps {
+				t.Errorf("the request is kept: %t, want %t", decided, tc.keeps)
 			}
-			if tc.judged && (kept.Spec.Username != csr.Spec.Username || len(kept.Spec.Groups) != 1 || len(kept.Spec.Usages) != 1) {
+			if tc.keeps && (kept.Spec.Username != csr.Spec.Username || len(kept.Spec.Groups) != 1 || len(kept.Spec.Usages) != 1) {
 				t.Errorf("a field that decisions use is missing: %+v", kept.Spec)
 			}
 		})

@@ -1,4 +1,4 @@
-// Command prose checks the wording of comments, messages and documents.
+// Command prose checks the wording of comments, messages, documents and names.
 //
 //	prose [-list N] PATH...
 //
@@ -7,7 +7,8 @@
 // if a kind of text has more hits of class "rare" than its limit allows, or if
 // it reads no text at all. Text is a comment or a string of Go of at least 12
 // characters, a paragraph of Markdown without its code, a comment or a title,
-// summary, description or message in YAML, JSON and shell.
+// summary, description or message in YAML, JSON and shell. Rules of class "name"
+// apply to each word of a name in Go.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,6 +40,7 @@ const (
 	goStrings  = "go strings"
 	markdown   = "markdown"
 	data       = "yaml and shell"
+	goNames    = "go names"
 	all        = "all"
 )
 
@@ -74,7 +77,7 @@ func run(paths []string, list int, out io.Writer) (bool, error) {
 
 // rule is a line of the glossary.
 type rule struct {
-	never  bool
+	class  string
 	words  *regexp.Regexp
 	better string
 }
@@ -86,14 +89,14 @@ func parse(text string) ([]rule, error) {
 			continue
 		}
 		fields := strings.Split(line, "\t")
-		if len(fields) != 3 || fields[0] != "never" && fields[0] != "rare" {
-			return nil, fmt.Errorf("line %d of the glossary is not \"never|rare, words, better words\"", n+1)
+		if len(fields) != 3 || !slices.Contains([]string{"never", "rare", "name"}, fields[0]) {
+			return nil, fmt.Errorf("line %d of the glossary is not \"never|rare|name, words, better words\"", n+1)
 		}
 		words, err := regexp.Compile(`\b(` + fields[1] + `)\b`)
 		if err != nil {
 			return nil, fmt.Errorf("compiling line %d of the glossary: %w", n+1, err)
 		}
-		rules = append(rules, rule{never: fields[0] == "never", words: words, better: fields[2]})
+		rules = append(rules, rule{class: fields[0], words: words, better: fields[2]})
 	}
 	return rules, nil
 }
@@ -131,10 +134,15 @@ func (r *report) visit(path string, entry fs.DirEntry, err error) error {
 }
 
 func (r *report) count(path string, t text) {
-	r.words[t.kind] += len(strings.Fields(t.text))
+	if t.kind != goNames {
+		r.words[t.kind] += len(strings.Fields(t.text))
+	}
 	for _, rule := range r.rules {
+		if (t.kind == goNames) != (rule.class == "name") {
+			continue
+		}
 		for _, found := range rule.words.FindAllString(t.text, -1) {
-			if rule.never {
+			if rule.class != "rare" {
 				r.never++
 				fmt.Fprintf(r.out, "%s:%d: do not write %q, write: %s\n", path, t.line, found, rule.better)
 				continue
@@ -183,6 +191,7 @@ var directive = regexp.MustCompile(`^//(nolint|go:|\+|\s*\+|line )`)
 
 func readGo(content []byte) []text {
 	var texts []text
+	seen := map[string]bool{}
 	var s scanner.Scanner
 	files := token.NewFileSet()
 	file := files.AddFile("", files.Base(), len(content))
@@ -196,6 +205,10 @@ func readGo(content []byte) []text {
 			return texts
 		case kind == token.COMMENT && !directive.MatchString(literal):
 			texts = append(texts, text{goComments, line, strings.Trim(literal, "/* ")})
+		case kind == token.IDENT && !seen[literal]:
+			seen[literal] = true
+			words := strings.Join(wordOfName.FindAllString(literal, -1), " ")
+			texts = append(texts, text{goNames, line, strings.ToLower(words)})
 		case kind == token.STRING:
 			if value, err := strconv.Unquote(literal); err == nil && len(value) >= 12 {
 				texts = append(texts, text{goStrings, line, value})
@@ -203,6 +216,9 @@ func readGo(content []byte) []text {
 		}
 	}
 }
+
+// wordOfName is one word of a name, such as Set in NovaModuleSet.
+var wordOfName = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
 
 var inlineCode = regexp.MustCompile("`[^`]*`")
 

@@ -29,10 +29,10 @@ var (
 		"Unix time at which a condition changed to its current status.",
 		[]string{"kind", "namespace", "name", "condition"}, nil)
 
-	told = &conditionMetrics{}
+	conditionCollector = &conditionMetrics{}
 )
 
-func init() { metrics.Registry.MustRegister(told) }
+func init() { metrics.Registry.MustRegister(conditionCollector) }
 
 // conditionMetrics exports the conditions of all objects of some kinds. They
 // are read from the cache during a scrape: nothing is stored, so nothing has to
@@ -63,9 +63,9 @@ func ExportConditions(mgr ctrl.Manager, o *Options, list client.ObjectList) erro
 	if o.WatchFilter != "" {
 		options = append(options, client.MatchingLabels{clusterv1.WatchLabel: o.WatchFilter})
 	}
-	told.mu.Lock()
-	defer told.mu.Unlock()
-	told.sources = append(told.sources, conditionSource{
+	conditionCollector.mu.Lock()
+	defer conditionCollector.mu.Unlock()
+	conditionCollector.sources = append(conditionCollector.sources, conditionSource{
 		kind:    strings.TrimSuffix(gvk.Kind, "List"),
 		elected: mgr.Elected(),
 		list: func(ctx context.Context) (client.ObjectList, error) {

@@ -312,7 +312,7 @@ func TestPermissionsAreRestored(t *testing.T) {
 // as it is.
 func TestKubeconfigOfOthers(t *testing.T) {
 	_, authority, own := newAuthority(t, "https://10.0.0.1:6443", "")
-	_, stranger, foreign := newAuthority(t, "https://10.0.0.1:6443", "")
+	_, foreignCA, foreign := newAuthority(t, "https://10.0.0.1:6443", "")
 	none := pki.NewManaged(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build())
 	for name, tc := range map[string]struct {
 		authority  Authority
@@ -320,7 +320,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 		own        bool
 	}{
 		"Own":         {authority, own, true},
-		"OwnOfOther":  {stranger, foreign, true},
+		"OwnOfOther":  {foreignCA, foreign, true},
 		"OtherCA":     {authority, foreign, false},
 		"Token":       {authority, kubeconfig("https://10.0.0.1:6443", "", "", ""), false},
 		"NoAuthority": {none, own, false},

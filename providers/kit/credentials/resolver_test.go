@@ -191,20 +191,20 @@ func TestResolveOutage(t *testing.T) {
 	}
 }
 
-func TestAccountIsNeverTold(t *testing.T) {
+func TestAccountIsNeverPrinted(t *testing.T) {
 	a := Account{Username: "nova", Password: password}
 	encoded, err := json.Marshal(map[string]any{"account": a})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := []string{
+	printed := []string{
 		string(encoded), fmt.Sprint(a.MarshalLog()), fmt.Sprint(struct{ A Account }{a}),
 		fmt.Sprintf("%+v", Login{Account: a}), fmt.Sprintf("%#v", &Login{Account: a}),
 	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		told = append(told, fmt.Sprintf(format, a), fmt.Sprintf(format, &a), fmt.Sprintf(format, []Account{a}))
+		printed = append(printed, fmt.Sprintf(format, a), fmt.Sprintf(format, &a), fmt.Sprintf(format, []Account{a}))
 	}
-	for _, text := range told {
+	for _, text := range printed {
 		if strings.Contains(text, password) || strings.Contains(text, fmt.Sprintf("%x", password)) {
 			t.Errorf("told %s", text)
 		}

@@ -230,13 +230,13 @@ func TestPool(t *testing.T) {
 	g.Eventually(p.Machines.Keys(), soon).Should(Receive(Equal(hypervisor.Key{Name: "a"})))
 
 	p.RequeueClusters("b")
-	var told []hypervisor.Key
+	var keys []hypervisor.Key
 	for range 2 {
 		var key hypervisor.Key
 		g.Eventually(p.Clusters.Keys(), soon).Should(Receive(&key))
-		told = append(told, key)
+		keys = append(keys, key)
 	}
-	g.Expect(told).To(ConsistOf(hypervisor.Key{Name: "one"}, hypervisor.Key{Name: "two"}))
+	g.Expect(keys).To(ConsistOf(hypervisor.Key{Name: "one"}, hypervisor.Key{Name: "two"}))
 
 	p.CloseUnused(time.Now())
 	g.Expect(b.Done()).NotTo(BeClosed())
