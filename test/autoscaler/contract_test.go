@@ -48,13 +48,13 @@ func (r *rig) awaitTemplate(ctx context.Context, name string, check func(g Gomeg
 var _ = Describe("cluster-autoscaler", func() {
 	for _, p := range platforms() {
 		Context("on "+p.name, func() {
-			It("knows what a node will be like before there is one", func(ctx SpecContext) { tellsNodes(ctx, newRig(ctx, p)) })
-			It("scales from zero, tells instances apart and chooses who goes", func(ctx SpecContext) { scales(ctx, newRig(ctx, p)) })
+			It("knows the size of a node before it exists", func(ctx SpecContext) { tellsNodes(ctx, newRig(ctx, p)) })
+			It("scales from zero, distinguishes instances and chooses the machine to delete", func(ctx SpecContext) { scales(ctx, newRig(ctx, p)) })
 		})
 	}
 
 	It("can be added to a cluster that is there", canBeAdded)
-	It("leaves alone what is not for it", func(ctx SpecContext) { leavesAlone(ctx, newRig(ctx, platforms()[0])) })
+	It("ignores other machine sets", func(ctx SpecContext) { leavesAlone(ctx, newRig(ctx, platforms()[0])) })
 	It("may do nothing else", func(ctx SpecContext) { mayNothingElse(ctx, newRig(ctx, platforms()[0])) })
 })
 
@@ -215,7 +215,7 @@ func scales(ctx context.Context, r *rig) {
 	Expect(r.replicas(ctx)()).To(HaveValue(BeEquivalentTo(2)))
 	Expect(g.Increase(ctx, 2)).To(MatchError(ContainSubstring("not between 0 and 3")))
 
-	By("telling one that boots, one that runs and one that goes apart")
+	By("distinguishing an instance that boots, one that runs and one that is deleted")
 	set := r.set(ctx, "workers-1", "1", 2)
 	boots, runs, goes := r.machine(ctx, set, "boots"), r.machine(ctx, set, "runs"), r.machine(ctx, set, "goes")
 	id := "scheme://6f1a0c2e-" + r.namespace
@@ -239,7 +239,7 @@ func scales(ctx context.Context, r *rig) {
 	Expect(r.Delete(ctx, newer)).To(Succeed())
 	Eventually(func() (bool, error) { return g.RollingOut(ctx) }).Should(BeFalse())
 
-	By("taking back what never became a node, and no node")
+	By("deleting machines that never became nodes, and no node")
 	Expect(g.Decrease(ctx, 2)).To(MatchError(ContainSubstring("has 1 nodes")))
 	Expect(g.Delete(ctx, "pending-machine-"+r.namespace+"_boots")).To(Succeed())
 	marked := func(m *clusterv1.Machine) func() (map[string]string, error) {
@@ -294,7 +294,7 @@ func leavesAlone(ctx context.Context, r *rig) {
 	}
 	Eventually(annotations("unsized")).Should(annotated)
 	Expect(r.ids(ctx)()).To(ConsistOf(group))
-	Expect(annotations("fixed")()).To(BeEmpty(), "what is no node group is not annotated")
+	Expect(annotations("fixed")()).To(BeEmpty(), "objects that are not node groups are not annotated")
 
 	By("taking the bounds away: nothing of ours stays")
 	r.change(ctx, worker, func(d *clusterv1.MachineDeployment) {
@@ -316,7 +316,7 @@ func mayNothingElse(ctx context.Context, r *rig) {
 	Expect(account.Delete(ctx, before)).To(refused, "deleting a MachineDeployment")
 	Expect(account.List(ctx, &corev1.SecretList{}, client.InNamespace(r.namespace))).To(refused, "reading Secrets")
 	Expect(account.List(ctx, &clusterv1.MachineList{}, client.InNamespace("default"))).To(refused, "looking into another namespace")
-	Expect(account.List(ctx, &bootstrapv1.NovaConfigTemplateList{}, client.InNamespace(r.namespace))).To(refused, "reading what nodes are told")
+	Expect(account.List(ctx, &bootstrapv1.NovaConfigTemplateList{}, client.InNamespace(r.namespace))).To(refused, "reading bootstrap configuration")
 	Expect(account.DeleteAllOf(ctx, &clusterv1.Machine{}, client.InNamespace(r.namespace))).To(refused, "deleting Machines")
 
 	By("missing a rule, which the autoscaler itself would wait for without a word")

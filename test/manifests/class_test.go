@@ -123,7 +123,7 @@ NovaConfigTemplate:
 `
 )
 
-var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecContext, provider, own, variables string, want map[string]string) {
+var _ = DescribeTable("a class with custom templates", func(ctx SpecContext, provider, own, variables string, want map[string]string) {
 	desired := desire(ctx, topology(provider, identityValues+variables), class(provider, own))
 	worker := desired.MachineDeployments["infra-a"]
 	controlPlane := map[string]any{}
@@ -142,7 +142,7 @@ var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecC
 		Expect(is).To(MatchYAML(want[said]), said)
 	}
 },
-	Entry("of vSphere keeps what no variable says", "nova-vsphere", ownVSphere, "network: tenants\n", map[string]string{
+	Entry("of vSphere keeps fields that no variable sets", "nova-vsphere", ownVSphere, "network: tenants\n", map[string]string{
 		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
 			identityRef: {kind: NovaVSphereIdentity, name: shared}, placement: {datacenter: dc}, antiAffinity: None}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
@@ -154,7 +154,7 @@ var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecC
 		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 	}),
-	Entry("of vSphere takes what variables say, and nothing beside it", "nova-vsphere", ownVSphere, `
+	Entry("of vSphere applies variables, and changes no other field", "nova-vsphere", ownVSphere, `
 network: tenants
 identity: {name: another}
 placement: {datacenter: dc, folder: tenants}
@@ -177,7 +177,7 @@ nodeConfig: {users: [{name: ops}], files: [{path: /etc/other, content: other}], 
 		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 16384, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 	}),
-	Entry("of zVirt takes what variables say, and nothing beside it", "nova-zvirt", ownZVirt, `
+	Entry("of zVirt applies variables, and changes no other field", "nova-zvirt", ownZVirt, `
 network: tenants/other
 placement: {computeCluster: Default}
 nodeSize: {cpus: 4}
@@ -223,7 +223,7 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
 	}[provider]+"nodeConfig: {roles: [ingress]}\n")
 	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()).
-		To(MatchError(ContainSubstring("roles")), "what no patch writes is refused")
+		To(MatchError(ContainSubstring("roles")), "a variable without a patch is rejected")
 },
 	Entry("nova-vsphere", "nova-vsphere"),
 	Entry("nova-zvirt", "nova-zvirt"),

@@ -92,7 +92,7 @@ func TestTablesAnswerTheFirstQuestion(t *testing.T) {
 				names = append(names, column.Name)
 			}
 			if column.Description == "" {
-				t.Errorf("column %s of %s says nothing about itself", column.Name, kind)
+				t.Errorf("column %s of %s has no description", column.Name, kind)
 			}
 		}
 		wanted := []string{"Age"}

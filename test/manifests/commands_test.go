@@ -88,7 +88,7 @@ var elsewhere = map[string]map[string]string{
 	"e2e/README.md":  {"make e2e": "CI"},
 	"docs/alerts.md": {"kubectl create namespace monitoring": "test/monitoring, with the operator's definitions"},
 	"docs/autoscaler.md": {
-		"kubectl get novavspheremachinetemplate": "test/autoscaler: nova-bootstrap writes what is looked for",
+		"kubectl get novavspheremachinetemplate": "test/autoscaler: nova-bootstrap writes the annotations",
 		"kubectl logs":                           "people: cluster-autoscaler is no Go module",
 	},
 	"docs/clusterctl.md": {
@@ -180,7 +180,7 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 				begin, others := runsElsewhere(file, b.text)
 				seen[begin] = true
 				if b.language != "yaml" && !here[file] && !others {
-					Fail(fmt.Sprintf("nobody runs this of %s:\n%s", file, b.text))
+					Fail(fmt.Sprintf("no test runs this command of %s:\n%s", file, b.text))
 				}
 			}
 			for begin := range elsewhere[file] {

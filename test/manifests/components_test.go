@@ -60,12 +60,12 @@ var _ = DescribeTable("objects of", func(p Provider) {
 		Expect(o.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, p.Label), "%s %s", o.GetKind(), o.GetName())
 	}
 
-	By("giving clusterctl the one namespace it asks for")
+	By("setting the one namespace that clusterctl requires")
 	namespaces := ofKind(p, "Namespace")
 	Expect(namespaces).To(HaveLen(1))
 	Expect(namespaces[0].GetName()).To(Equal(p.Namespace()))
 
-	By("labelling the definitions with the contract they keep")
+	By("labeling the CRDs with the contract that they implement")
 	definitions := ofKind(p, "CustomResourceDefinition")
 	Expect(definitions).NotTo(BeEmpty())
 	for _, d := range definitions {
@@ -96,7 +96,7 @@ var _ = DescribeTable("the pods of", func(ctx SpecContext, p Provider) {
 	pod := d.Spec.Template
 	Expect(pod.Spec.PriorityClassName).To(Equal("system-cluster-critical"))
 
-	By("being what their namespace enforces: restricted, with a file system that is read only")
+	By("matching the policy of their namespace: restricted, with a read-only file system")
 	enforced := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	Expect(ofKind(p, "Namespace")[0].GetLabels()).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restricted-", Labels: enforced}}

@@ -51,10 +51,10 @@ var _ = DescribeTable("a pool of the class", func(ctx SpecContext, provider, rol
 	}
 	pool = desire(ctx, cluster, class(provider)).MachineDeployments["infra-a"]
 	Expect(replaces(pool.MachineHealthCheck, 8, 20)).To(BeTrue())
-	Expect(pool.Object.Spec.Remediation.MaxInFlight).To(HaveValue(Equal(intstr.FromInt32(1))), "the class' goes on holding")
+	Expect(pool.Object.Spec.Remediation.MaxInFlight).To(HaveValue(Equal(intstr.FromInt32(1))), "the value of the class still applies")
 },
 	func(provider, role, _ string) string {
-		return fmt.Sprintf("%s of %s replaces what is broken, however small it is", role, provider)
+		return fmt.Sprintf("%s of %s replaces unhealthy machines at any size", role, provider)
 	},
 	Entry(nil, "nova-vsphere", "worker", "network: tenants\n"),
 	Entry(nil, "nova-vsphere", "infra", "network: tenants\n"),

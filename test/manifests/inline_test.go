@@ -81,7 +81,7 @@ func simple(script string) []string {
 	return found
 }
 
-var _ = Describe("what documents say of commands and fields", Ordered, ContinueOnFailure, func() {
+var _ = Describe("commands and fields in documents", Ordered, ContinueOnFailure, func() {
 	var texts map[string]string
 	var schemas map[string]map[string]apiextensionsv1.JSONSchemaProps
 

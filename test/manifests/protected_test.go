@@ -54,7 +54,7 @@ var _ = Describe("a protected object", func() {
 		Expect(server.Client.Delete(ctx, moved)).To(Succeed())
 	})
 
-	It("is what bears the annotation, and nothing else", func(ctx SpecContext) {
+	It("is set exactly for the objects with the annotation", func(ctx SpecContext) {
 		Expect(server.Client.Delete(ctx, cluster(ctx, nil))).To(Succeed())
 		Expect(server.Client.Delete(ctx, cluster(ctx, map[string]string{protectedAnnotation: "false"}))).To(Succeed())
 	})

@@ -99,7 +99,7 @@ var _ = DescribeTable("a stage of the management repository", func(became func(*
 	}
 },
 	Entry("is ready with a cluster in which all has arrived", func(*clusterv1.Cluster) {}, current),
-	Entry("waits for a cluster that says nothing yet", func(c *clusterv1.Cluster) { c.Status = clusterv1.ClusterStatus{} }, "Unknown"),
+	Entry("waits for a cluster that has not reported yet", func(c *clusterv1.Cluster) { c.Status = clusterv1.ClusterStatus{} }, "Unknown"),
 	Entry("waits for a cluster that is not available", func(c *clusterv1.Cluster) {
 		set(c, clusterv1.ClusterAvailableCondition, metav1.ConditionFalse, clusterv1.ClusterNotAvailableReason)
 	}, inProgress),

@@ -49,7 +49,7 @@ func TestTimeLimitsAreDocumented(t *testing.T) {
 		if row, ok := got[name]; !ok {
 			t.Errorf("docs/time-limits.md has no row for %s: | `%s` | %s | what it bounds |", name, name, readable(want[name]))
 		} else if row != readable(want[name]) {
-			t.Errorf("docs/time-limits.md says that %s is %s, it is %s", name, row, readable(want[name]))
+			t.Errorf("docs/time-limits.md has %s = %s, the code has %s", name, row, readable(want[name]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {

@@ -114,7 +114,7 @@ var _ = Describe("The rules of vSphere machines", func() {
 		Entry("more memory reserved than allowed", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware.MemoryReservationMiB, m.Spec.Hardware.MemoryLimitMiB = ptr.To[int64](2000), 1000
 		}, "memoryReservationMiB cannot be more than memoryLimitMiB"),
-		Entry("shares said twice", func(m *infrav1.NovaVSphereMachine) {
+		Entry("shares set twice", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware.MemoryShares = infrav1.NovaVSphereShares{Value: 5, Level: infrav1.SharesHigh}
 		}, "spec.hardware.memoryShares"),
 		Entry("a hardware version that is none", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.Version = "version-19" },
@@ -141,12 +141,12 @@ var _ = Describe("The rules of vSphere machines", func() {
 		Entry("an address without length", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Network.Interfaces[0].Addresses = []string{"192.0.2.10"}
 		}, "an address is written with the length of its network"),
-		Entry("overrides of what is not asked", func(m *infrav1.NovaVSphereMachine) {
+		Entry("overrides of properties that are not set", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Network.Interfaces[0].DHCP6Overrides.RouteMetric = 5
 		}, "dhcp6Overrides needs dhcp6"),
 	)
 
-	It("allow everything at once, and change of what can change", func(ctx SpecContext) {
+	It("allow all fields together, and changes of mutable fields", func(ctx SpecContext) {
 		m := vsphereMachine(newNamespace(ctx))
 		everything(m)
 		Expect(server.Client.Create(ctx, m)).To(Succeed())
@@ -219,7 +219,7 @@ var _ = Describe("The rules of vSphere clusters", func() {
 		}}}}, "a network without interface is for all interfaces: it must be the only one"),
 	)
 
-	It("allow a domain that says all", func(ctx SpecContext) {
+	It("allow a domain with all fields", func(ctx SpecContext) {
 		c := vsphereCluster(newNamespace(ctx))
 		c.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
 		c.Spec.Server = ""

@@ -182,7 +182,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 	By("comparing the nodes with the template")
 	Eventually(func(g Gomega) {
 		for _, node := range s.workers(g, ctx) {
-			g.Expect(node.Spec.Taints).To(taints, "the taint it starts with is gone, and it is ready")
+			g.Expect(node.Spec.Taints).To(taints, "the initial taint is removed, and the node is ready")
 			for key, value := range template.Labels {
 				if key != corev1.LabelHostname {
 					g.Expect(node.Labels).To(HaveKeyWithValue(key, value))
@@ -233,7 +233,7 @@ func (s *scene) goesBack(ctx context.Context) {
 		left := len(nodes) - i - 1
 		Eventually(func(g Gomega) {
 			g.Expect(s.workers(g, ctx)).To(HaveLen(left))
-			g.Expect(s.workers(g, ctx)).NotTo(ContainElement(HaveField("Name", node.Name)), "the marked one goes")
+			g.Expect(s.workers(g, ctx)).NotTo(ContainElement(HaveField("Name", node.Name)), "the marked machine is deleted")
 			machines := &clusterv1.MachineList{}
 			g.Expect(b.Client.List(ctx, machines, client.InNamespace(s.cluster.Namespace),
 				client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())

@@ -72,7 +72,7 @@ func describeBalancer(c bed.Cluster) {
 		Expect(config.Data["kubeconfig.conf"]).To(ContainSubstring("server: https://127.0.0.1:6443\n"))
 		balancer := &corev1.Pod{}
 		Expect(tenant.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "nova-api-balancer-" + worker}, balancer)).To(Succeed())
-		Expect(balancer.Spec.Priority).To(HaveValue(BeEquivalentTo(2000001000)), "it goes last when memory is short")
+		Expect(balancer.Spec.Priority).To(HaveValue(BeEquivalentTo(2000001000)), "it is evicted last if memory is short")
 	})
 
 	if everything {
@@ -141,5 +141,5 @@ func loseEndpoint(ctx context.Context, c bed.Cluster) {
 	})).To(Succeed())
 	Eventually(func() (string, error) {
 		return b.Exec(ctx, worker, "curl", "-s", "--noproxy", "*", "--max-time", "2", "-o", "/dev/null", "-w", "%{http_code}", "http://"+service.Spec.ClusterIP)
-	}).WithTimeout(podTimeout).Should(Equal("407"), "the suite's proxy answers, and asks for a login")
+	}).WithTimeout(podTimeout).Should(Equal("407"), "the suite's proxy responds, and requires a login")
 }

@@ -204,7 +204,7 @@ func describeEverything(hypervisor string, address string) {
 	var master, worker corev1.Node
 	var tenant client.Client
 
-	It("comes up with everything that can be said", func(ctx context.Context) {
+	It("becomes ready with all fields set", func(ctx context.Context) {
 		objects, err := b.Generate(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		for _, o := range objects {
@@ -272,7 +272,7 @@ func describeEverything(hypervisor string, address string) {
 		Expect(strings.Count(log, " Making "+worker.Name+" a node")).To(Equal(2))
 		Expect(strings.Count(log, "Running kubeadm join")).To(Equal(1))
 		left, err := b.Exec(ctx, worker.Name, "ls", "/var/lib/nova/first-boot")
-		Expect(err).To(HaveOccurred(), "what it went on from is gone: %s", left)
+		Expect(err).To(HaveOccurred(), "the saved state is deleted: %s", left)
 	})
 
 	It("has the node's labels, taints and size", func(ctx context.Context) {
@@ -305,13 +305,13 @@ func describeEverything(hypervisor string, address string) {
 			}
 		}
 		Expect(u.pulls()).To(ContainElements("/v2/docker/library/probe/manifests/v1", "/v2/all/team/probe/manifests/v1", "/v2/nova-universe/probe/manifests/v1"))
-		Expect(u.connections()).To(ConsistOf(hub+":443"), "nothing else goes through the proxy, not even the tenant's own traffic")
+		Expect(u.connections()).To(ConsistOf(hub+":443"), "no other traffic uses the proxy, not even the workload cluster's own traffic")
 		By("using the proxy and the authority from a shell")
 		const ask = `. /etc/profile.d/nova-proxy.sh; curl -s -o /dev/null -w '%{http_code}' https://` + hub + `/v2/`
 		Expect(on(ctx, worker.Name, "sh", "-c", ask)).To(Equal("401"), "TLS and proxy are passed, and the hub wants a token")
 	})
 
-	It("tells modules of the proxy, and its password only in a Secret", func(ctx context.Context) {
+	It("configures the proxy for modules, with the password only in a Secret", func(ctx context.Context) {
 		proxy := &unstructured.Unstructured{}
 		proxy.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.nova-platform.io", Version: "v1alpha1", Kind: "Proxy"})
 		Eventually(func(ctx context.Context) error {
@@ -346,7 +346,7 @@ func describeEverything(hypervisor string, address string) {
 	describeBalancer(c)
 }
 
-var _ = Describe("A NovaConfig that says everything", Ordered, func() {
+var _ = Describe("A NovaConfig with all fields", Ordered, func() {
 	for i, hypervisor := range hypervisors() {
 		Describe("on "+hypervisor, Ordered, Label(hypervisor), func() { describeEverything(hypervisor, []string{"10.77.0.10", "10.77.0.60"}[i]) })
 	}

@@ -67,7 +67,7 @@ func startWith(ctx context.Context, c bed.Cluster, command string) {
 
 var _ = Describe("A machine that fails", func() {
 	for _, hypervisor := range bed.Hypervisors() {
-		It("says why on "+hypervisor+", without credentials", Label(hypervisor), func(ctx context.Context) {
+		It("reports the reason on "+hypervisor+", without credentials", Label(hypervisor), func(ctx context.Context) {
 			c := sick(hypervisor)
 			// It may have been made a moment ago.
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
@@ -84,7 +84,7 @@ var _ = Describe("A machine that fails", func() {
 			}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 			Expect(why).To(ContainSubstring("the data disk is too small"))
 			Expect(strings.Contains(why, "hunter22")).To(BeFalse())
-			AddReportEntry("the Machine says", why)
+			AddReportEntry("message of the Machine", why)
 		})
 	}
 

@@ -36,7 +36,7 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 func TestBootstrap(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyPollingInterval(time.Second)
-	RunSpecs(t, "Hosts do what NovaConfigs say")
+	RunSpecs(t, "Hosts apply NovaConfigs")
 }
 
 // hypervisors are those that specs run on which have nothing to do with the

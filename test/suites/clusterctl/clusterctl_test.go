@@ -209,7 +209,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
 		})
 
-		It("says what goes on while machines are made on "+c.Hypervisor, func(ctx context.Context) {
+		It("reports the progress while machines are created on "+c.Hypervisor, func(ctx context.Context) {
 			Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(BeNumerically(">=", 1))
 			out := clusterctl(ctx, one, "describe", "cluster", c.Name, "-n", c.Namespace, "--show-conditions", "all", "--grouping=false", "--echo")
 			Expect(out).To(MatchRegexp(`NovaControlPlane \S*` + c.Name + `-control-plane`))
@@ -269,7 +269,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 	})
 
 	if everything {
-		It("goes on from copies in a directory when a management cluster is lost", func(ctx context.Context) {
+		It("continues from copies in a directory after the loss of a management cluster", func(ctx context.Context) {
 			before := map[string]int{}
 			for _, c := range tenants {
 				Expect(os.MkdirAll(copies(c), 0o700)).To(Succeed())
@@ -290,7 +290,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			for _, c := range tenants {
 				Eventually(available).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(BeTrue())
 				Expect(ready(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
-				Expect(creations(ctx, c)).To(Equal(before[c.Name]), "no machine is made again")
+				Expect(creations(ctx, c)).To(Equal(before[c.Name]), "no machine is replaced")
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func generatesFlavors(ctx context.Context) {
 			for _, variable := range required(listVariables(ctx, h.Facts().Provider, flavor)) {
 				_, own := more[variable]
 				Expect(own || slices.Contains(base, variable)).To(BeTrue(),
-					"%s asks for %s, which neither the default template nor the documentation of the flavor does", flavor, variable)
+					"%s requires %s, but neither the default template nor the documentation of the flavor has it", flavor, variable)
 			}
 			objects, err := manifests.Objects([]byte(generate(ctx, c, flavor, more)))
 			Expect(err).NotTo(HaveOccurred())

@@ -59,7 +59,7 @@ func TestClusterctl(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
+	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed of a crashed run is removed first")
 	var err error
 	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "kubectl")
 	Expect(err).NotTo(HaveOccurred())

@@ -42,7 +42,7 @@ func reconciled(ctx context.Context, c bed.Cluster) (string, error) {
 	}
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	if condition == nil || condition.ObservedGeneration != cluster.Generation {
-		return "not said yet", nil
+		return "not reported yet", nil
 	}
 	return string(condition.Status) + " " + condition.Reason + " " + condition.Message, nil
 }
@@ -137,7 +137,7 @@ func makesClustersOfClasses(ctx context.Context, hypervisor string) {
 	Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(
 		ContainElements(int64(4), int64(4), int64(6)), "a worker of the new size is made beside the old one")
 
-	By("moving it to another class that says the same")
+	By("moving it to another class with the same settings")
 	Expect(another(ctx, objects)).To(Succeed())
 	// One control plane machine, a worker of each size, a node for infra.
 	Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(Equal(before + 4))
@@ -148,7 +148,7 @@ func makesClustersOfClasses(ctx context.Context, hypervisor string) {
 		Eventually(nodes).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(3))
 		Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(ConsistOf(int64(4), int64(4), int64(6)))
 	}
-	Expect(creations(ctx, c)).To(Equal(before+4), "no machine is made anew")
+	Expect(creations(ctx, c)).To(Equal(before+4), "no machine is replaced")
 }
 
 // another makes a copy of a class and its templates under another name.

@@ -47,7 +47,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 		create(ctx, c)
 	})
 
-	It("is mended by a MachineHealthCheck when a host is destroyed", func(ctx context.Context) {
+	It("is repaired by a MachineHealthCheck when a host is destroyed", func(ctx context.Context) {
 		check := &clusterv1.MachineHealthCheck{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
 			Spec: clusterv1.MachineHealthCheckSpec{
@@ -69,7 +69,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 		figuref("a destroyed control plane host was replaced in %.0f s", time.Since(started).Seconds())
 	})
 
-	It("says within seconds that quorum is lost and how to recover, and changes nothing", func(ctx context.Context) {
+	It("reports within seconds that quorum is lost and how to recover, and changes nothing", func(ctx context.Context) {
 		before := names(ctx, c)
 		goOn := stopProvider(c)
 		for _, victim := range before[:2] {
@@ -127,7 +127,7 @@ var _ = describeFull("A cluster that is deleted before it is up", func() {
 		deleteCluster(ctx, c)
 	}
 
-	It("leaves nothing while its first control plane initialises", func(ctx context.Context) {
+	It("leaves nothing while its first control plane initializes", func(ctx context.Context) {
 		c := cluster("initial", 26, 3, 1)
 		Expect(b.Create(ctx, *c)).To(Succeed())
 		deleteWhen(ctx, c, func(g Gomega, found []clusterv1.Machine) {

@@ -74,7 +74,7 @@ var _ = describeFull("A control plane that is rolled out", func() {
 		rollOut(ctx, "second", 0, 2, 3)
 	})
 
-	It("waits for somebody to delete a machine with OnDelete, and says what differs", func(ctx context.Context) {
+	It("waits for the deletion of a machine with OnDelete, and reports the differences", func(ctx context.Context) {
 		before := names(ctx, c)
 		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
 			cp.Spec.Rollout.Strategy = controlplanev1.NovaControlPlaneRolloutStrategy{Type: controlplanev1.OnDeleteStrategy}
@@ -192,7 +192,7 @@ func describeUpgrade(c *bed.Cluster, from, to string, refused ...string) {
 		}
 	})
 
-	It("moves the control plane, with what kubeadm keeps", func(ctx context.Context) {
+	It("moves the control plane, with the objects that kubeadm stores", func(ctx context.Context) {
 		before, started := names(ctx, c), time.Now()
 		template := newTemplate(ctx, c, "control-plane", to)
 		c.Version = to
@@ -225,7 +225,7 @@ func describeUpgrade(c *bed.Cluster, from, to string, refused ...string) {
 		p.withinf(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
 		p.withinf(plannedLoss, endpoint.Longest().Length, "API during the upgrade: %s", endpoint)
 		if len(p.broken) > 0 {
-			AddReportEntry("what the tenant saw", tenantEvents(ctx, c))
+			AddReportEntry("events of the workload cluster", tenantEvents(ctx, c))
 		}
 	})
 

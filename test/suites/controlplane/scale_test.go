@@ -25,7 +25,7 @@ import (
 var _ = describeFull("A control plane that is scaled", func() {
 	c := cluster("scaled", 20, 1, 0)
 
-	It("starts with one, and goes to three, five, three and one", func(ctx context.Context) {
+	It("starts with one, and scales to three, five, three and one", func(ctx context.Context) {
 		create(ctx, c)
 		for _, replicas := range []int{3, 5, 3, 1} {
 			scale(ctx, c, replicas)
@@ -131,7 +131,7 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 		p.withinf(plannedLoss, seen.Longest().Length, "API during the planned replacement of the address's holder: %s", seen)
 	})
 
-	It("is replaced though its VM is gone", func(ctx context.Context) {
+	It("is replaced although its VM is deleted", func(ctx context.Context) {
 		victim := names(ctx, c)[0]
 		destroy(ctx, c, victim)
 		replace(ctx, victim)
@@ -162,7 +162,7 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 		})
 	})
 
-	It("leaves no member in etcd though somebody tore its finalizers and hooks off", func(ctx context.Context) {
+	It("leaves no member in etcd although a user removed its finalizers and hooks", func(ctx context.Context) {
 		victim := names(ctx, c)[0]
 		keepingQuorum(ctx, c, func() {
 			remove(ctx, c, victim)

@@ -252,7 +252,7 @@ func etcdHealth(ctx context.Context, c bed.Cluster) func() (string, error) {
 	}
 }
 
-var _ = describeFull("A control plane on an etcd of somebody else", func() {
+var _ = describeFull("A control plane on an external etcd", func() {
 	for i, members := range []int{1, 3} {
 		It(fmt.Sprintf("of %d members keeps its data there, and leaves it there", members), func(ctx context.Context) {
 			c := cluster(fmt.Sprintf("external%d", members), 12+i)
@@ -269,14 +269,14 @@ var _ = describeFull("A control plane on an etcd of somebody else", func() {
 			Expect(tenant.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd"})).To(Succeed())
 			Expect(pods.Items).To(BeEmpty(), "no machine has a member")
 			if members > 1 {
-				By("telling which member does not answer, and that it does again")
+				By("reporting the member that does not respond, and that it responds again")
 				lost := e.members[members-1]
 				lost.stop()
 				Eventually(etcdHealth(ctx, c)).WithTimeout(3 * time.Minute).Should(And(HavePrefix("False: "), ContainSubstring(strings.TrimPrefix(lost.clients, "https://"))))
 				write(ctx, c, "meanwhile")
 				e.run(ctx, lost)
 				Eventually(etcdHealth(ctx, c)).WithTimeout(3 * time.Minute).Should(HavePrefix("True"))
-				By("replacing a machine, which asks no quorum")
+				By("replacing a machine, which needs no quorum")
 				gone := machines(ctx, c)[0]
 				Expect(b.Client.Delete(ctx, &gone)).To(Succeed())
 				Eventually(func(g Gomega, ctx context.Context) {

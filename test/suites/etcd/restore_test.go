@@ -19,14 +19,14 @@ var latest = controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaE
 var _ = Describe("A control plane of one machine", Ordered, func() {
 	c := cluster("one", 10)
 
-	It("tells of an alarm of etcd for which nobody reaches its API server", func(ctx context.Context) {
+	It("reports an alarm of etcd that makes its API server unreachable", func(ctx context.Context) {
 		create(ctx, c)
 		awaitWhole(ctx, c, bootTimeout)
 		alarm(ctx, c, "ACTIVATE")
 		Eventually(func(g Gomega, ctx context.Context) {
 			cp, err := controlPlane(ctx, c)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(conditions.IsFalse(cp, controlplanev1.AvailableCondition)).To(BeTrue(), "kube-vip has let go of the address")
+			g.Expect(conditions.IsFalse(cp, controlplanev1.AvailableCondition)).To(BeTrue(), "kube-vip has released the address")
 			g.Expect(conditions.IsFalse(cp, controlplanev1.EtcdClusterHealthyCondition)).To(BeTrue())
 			g.Expect(conditions.GetMessage(cp, controlplanev1.EtcdClusterHealthyCondition)).To(ContainSubstring("NOSPACE"))
 		}).WithContext(ctx).WithTimeout(2*time.Minute).Should(Succeed(), func() string { return describe(ctx, c) })
@@ -49,7 +49,7 @@ var _ = Describe("A control plane of one machine", Ordered, func() {
 		Expect(r.Status.Snapshot.Name).To(Equal(taken.Name))
 		Expect(r.Status.Machine).NotTo(Equal(lost[0].Name))
 		Expect(written(ctx, c, "before")).To(BeTrue())
-		Expect(written(ctx, c, "after")).To(BeFalse(), "what came after the snapshot is lost")
+		Expect(written(ctx, c, "after")).To(BeFalse(), "later writes than the snapshot are lost")
 		deleteCluster(ctx, c)
 	})
 })
@@ -86,18 +86,18 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		awaitWhole(ctx, c, bootTimeout)
 		Expect(written(ctx, c, "before")).To(BeTrue())
 		Expect(written(ctx, c, "after")).To(BeFalse())
-		By("the worker's kubelet goes on as if nothing had been")
+		By("the worker's kubelet continues without a change")
 		write(ctx, c, "later")
 	})
 
-	It("goes on from a survivor whose etcd was restarted, by hand", func(ctx context.Context) {
+	It("continues manually from a surviving member whose etcd was restarted", func(ctx context.Context) {
 		write(ctx, c, "survives")
 		all := machines(ctx, c)
 		survivor := all[0].Name
 		lose(ctx, all[1:]...)
 		on := func(command string) (string, error) { return b.Exec(ctx, survivor, "sh", "-c", command) }
 		Eventually(func() (string, error) { return on("pkill -x etcd") }).WithTimeout(reportTimeout).Should(BeEmpty())
-		By("asking for a restore from it, which is told that it does not answer")
+		By("requesting a restore from it, which reports that it does not respond")
 		r := restore(ctx, c, controlplanev1.NovaEtcdRestoreSource{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: survivor}})
 		Eventually(func(g Gomega, ctx context.Context) {
 			g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
@@ -111,7 +111,7 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		}).
 			WithTimeout(bootTimeout).Should(ContainSubstring(survivor), func() string { return describe(ctx, c) })
 		Expect(on(endNewCluster)).Error().NotTo(HaveOccurred())
-		By("deleting the machines that are gone")
+		By("deleting the machines of lost hosts")
 		for i := range all[1:] {
 			Expect(b.Client.Delete(ctx, &all[1+i])).To(Succeed())
 		}
@@ -144,11 +144,11 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		Expect(machines(ctx, c)).NotTo(ContainElement(HaveField("Name", survivor)), "it gave its data and went")
 	})
 
-	It("refuses what would only do harm", func(ctx context.Context) {
+	It("rejects restores that would only do harm", func(ctx context.Context) {
 		alive := machines(ctx, c)[0].Name
 		for source, want := range map[controlplanev1.NovaEtcdRestoreSource]string{
 			{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: alive}}:                "its quorum is not lost",
-			{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: "nobody"}}:             "no control plane Machine nobody",
+			{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: "unknown"}}:            "no control plane Machine unknown",
 			{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: "20200101t000000z"}}: "no snapshot 20200101t000000z",
 		} {
 			r := restore(ctx, c, source)

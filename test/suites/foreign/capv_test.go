@@ -34,7 +34,7 @@ var _ = func() bool {
 				g.Expect(nodes.Items).To(HaveEach(WithTransform(ready, BeTrue())))
 				g.Expect(nodes.Items).To(HaveLen(c.ControlPlanes + c.Workers))
 			}).WithContext(ctx).WithTimeout(readyTimeout).Should(Succeed())
-			By("finding the machines' nodes by what CAPV calls them")
+			By("finding the machines' nodes by the IDs of CAPV")
 			Eventually(func(g Gomega, ctx context.Context) {
 				machines := &clusterv1.MachineList{}
 				g.Expect(b.Client.List(ctx, machines, client.InNamespace(c.Namespace))).To(Succeed())

@@ -32,7 +32,7 @@ func TestForeign(t *testing.T) {
 // start starts a bed for one spec.
 func start(ctx context.Context, options bed.Options) *bed.Bed {
 	GinkgoHelper()
-	Expect(bed.Down(ctx, options.Name)).To(Succeed(), "a bed that a crashed run left is taken away first")
+	Expect(bed.Down(ctx, options.Name)).To(Succeed(), "a bed of a crashed run is removed first")
 	options.Log = GinkgoWriter
 	b, err := bed.Start(ctx, options)
 	Expect(err).NotTo(HaveOccurred())

@@ -193,10 +193,10 @@ var _ = Describe("A management repository", Ordered, func() {
 		It("upgrades a tenant by a commit", func(ctx context.Context) { upgrades(ctx, r) })
 	}
 
-	It("rolls out what all tenants of a hypervisor share, one wave after the other", func(ctx context.Context) { rollsOut(ctx, r) })
+	It("rolls out the shared objects of all tenants of a hypervisor, one wave after the other", func(ctx context.Context) { rollsOut(ctx, r) })
 
 	if everything {
-		It("takes a tenant to the class of the next release, and makes no machine anew", func(ctx context.Context) { changesClass(ctx, r) })
+		It("moves a tenant to the class of the next release, and replaces no machine", func(ctx context.Context) { changesClass(ctx, r) })
 	}
 
 	It("keeps a tenant whose commit is reverted", func(ctx context.Context) {
@@ -244,7 +244,7 @@ var _ = Describe("A management repository", Ordered, func() {
 	})
 
 	if everything {
-		It("goes on in another management cluster when its own is lost", func(ctx context.Context) { loses(ctx, &r) })
+		It("continues in another management cluster after the loss of its own", func(ctx context.Context) { loses(ctx, &r) })
 		It("changes a tenant by a commit there", func(ctx context.Context) { changesAfterLoss(ctx, r) })
 	}
 

@@ -49,7 +49,7 @@ func report(ctx context.Context, wave string) {
 	GinkgoHelper()
 	said, err := ready(ctx, wave)
 	Expect(err).NotTo(HaveOccurred())
-	AddReportEntry("Flux says of "+wave, said)
+	AddReportEntry("status of Flux for "+wave, said)
 }
 
 // clusters are the names of all Clusters.

@@ -157,7 +157,7 @@ func loses(ctx context.Context, r *repository) {
 	Expect(b.Lose()).To(Succeed())
 	follows(ctx, r)
 
-	By("applying what clusters stand on")
+	By("applying the prerequisites of clusters")
 	r.run(ctx, programs["kubectl"], "create", "namespace", fluxNamespace)
 	r.run(ctx, programs["kubectl"], "create", "secret", "generic", "sops-age", "--namespace", fluxNamespace, "--from-file=age.agekey="+r.key)
 	r.run(ctx, programs["kubectl"], "apply", "--namespace", fluxNamespace, "-f", "flux/repository.yaml", "-f", "flux/classes.yaml", "-f", "flux/credentials.yaml")

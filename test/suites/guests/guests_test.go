@@ -60,13 +60,13 @@ var _ = Describe("The host of a VM", Ordered, func() {
 		Eventually(address).WithTimeout(bootTimeout).Should(Succeed())
 	})
 
-	It("shuts down when its VM is asked to", func(ctx context.Context) {
+	It("shuts down on a shutdown request for its VM", func(ctx context.Context) {
 		Eventually(inside(ctx, "systemctl", "is-system-running")).WithTimeout(bootTimeout).Should(Equal("running"))
 		Expect(machine.ShutdownGuest(ctx)).To(Succeed())
 		Eventually(func() bool { return vm().PoweredOn }).WithTimeout(bootTimeout).Should(BeFalse())
 	})
 
-	It("goes with its VM", func(ctx context.Context) {
+	It("ends with its VM", func(ctx context.Context) {
 		task, err := machine.PowerOn(ctx)
 		done(ctx, task, err)
 		task, err = machine.PowerOff(ctx)

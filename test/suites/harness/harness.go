@@ -50,7 +50,7 @@ func Tell(to io.Writer, kind string, object conditions.Getter, name string) {
 // the suite's output.
 func Start(ctx context.Context, options bed.Options) *bed.Bed {
 	ginkgo.GinkgoHelper()
-	gomega.Expect(bed.Down(ctx, options.Name)).To(gomega.Succeed(), "a bed that a crashed run left is taken away first")
+	gomega.Expect(bed.Down(ctx, options.Name)).To(gomega.Succeed(), "a bed of a crashed run is removed first")
 	options.Log = ginkgo.GinkgoWriter
 	options.Progress = func(step string) func(error) {
 		ginkgo.By(step)
@@ -76,5 +76,5 @@ func KeepArtifacts(ctx context.Context, b *bed.Bed, suite string) {
 		ginkgo.AddReportEntry("collecting artifacts failed", err.Error())
 		return
 	}
-	ginkgo.AddReportEntry("what the bed was like", dir)
+	ginkgo.AddReportEntry("artifacts of the bed", dir)
 }

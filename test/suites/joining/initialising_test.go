@@ -42,8 +42,8 @@ func firstMachine(ctx context.Context, c bed.Cluster) string {
 	return name
 }
 
-var _ = describeInFull("A machine that initialises", func() {
-	It("goes on where kubeadm init lost its API server", func(ctx context.Context) {
+var _ = describeInFull("A machine that initializes", func() {
+	It("continues after kubeadm init lost its API server", func(ctx context.Context) {
 		c := bed.Cluster{Name: "torn", Namespace: "torn", Hypervisor: bed.VSphere, ControlPlanes: 1, Endpoint: "10.77.0.64"}
 		objects, err := b.Generate(ctx, c)
 		Expect(err).NotTo(HaveOccurred())

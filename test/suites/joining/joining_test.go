@@ -346,7 +346,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		return
 	}
 
-	It("try again while nobody judges, say so, and join after all", func(ctx context.Context) {
+	It("retry while no controller approves them, report it, and join in the end", func(ctx context.Context) {
 		late, config := find(objects, "MachineDeployment").DeepCopy(), find(objects, "NovaConfigTemplate").DeepCopy()
 		config.SetName("late")
 		patches := []any{map[string]any{"kind": "JoinConfiguration", "patch": "timeouts: {tlsBootstrap: 10s}"}}
@@ -385,7 +385,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		Eventually(func(g Gomega, ctx context.Context) {
 			tokens := &corev1.SecretList{}
 			g.Expect(tenant.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem), client.MatchingFields{"type": string(corev1.SecretTypeBootstrapToken)})).To(Succeed())
-			g.Expect(tokens.Items).To(BeEmpty(), "the token goes when the machine has joined")
+			g.Expect(tokens.Items).To(BeEmpty(), "the token is deleted after the machine has joined")
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 		Eventually(func() error { return as(config).List(ctx, &certificatesv1.CertificateSigningRequestList{}) }).
 			WithTimeout(time.Minute).Should(Satisfy(apierrors.IsUnauthorized))

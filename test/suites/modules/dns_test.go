@@ -92,7 +92,7 @@ var _ = Describe("Nova DNS", Ordered, func() {
 			Eventually(func() string { return ask(ctx, c, image, name) }, reportTimeout).Should(Equal(node))
 		}
 		Eventually(func() string { return ask(ctx, c, image, "kubernetes.default") }, reportTimeout).
-			Should(Equal("10.233.0.1"), "names of the cluster are what they were")
+			Should(Equal("10.233.0.1"), "names of the cluster have not changed")
 
 		By("asking the node from outside")
 		answer, err := resolve(ctx, node, "nova-grafana-main."+baseDomain)

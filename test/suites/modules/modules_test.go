@@ -54,7 +54,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 			HaveKeyWithValue("k8sDefaultDnsZone", "cluster.local")))
 	})
 
-	It("puts back what somebody changed on a tenant", func(ctx context.Context) {
+	It("reverts a change of a user in a workload cluster", func(ctx context.Context) {
 		t := tenant(ctx, Default, one)
 		cm := &corev1.ConfigMap{}
 		Expect(t.Get(ctx, client.ObjectKey{Namespace: greetNS, Name: "greetings"}, cm)).To(Succeed())
@@ -87,7 +87,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 		Eventually(written(ctx, two), deliverTimeout).Should(Equal(2))
 	})
 
-	It("lets a dead tenant go within its bound and goes on with the other", func(ctx context.Context) {
+	It("deletes an unreachable tenant within its timeout and continues with the other", func(ctx context.Context) {
 		h, err := b.Hypervisor(two.Hypervisor)
 		Expect(err).NotTo(HaveOccurred())
 		machines := &clusterv1.MachineList{}

@@ -49,12 +49,12 @@ var _ = Describe("The host of a VM", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("No such file")))
 	})
 
-	It("shuts down when its VM is asked to", func() {
+	It("shuts down on a shutdown request for its VM", func() {
 		act(name, "shutdown")
 		Eventually(func() string { return vm(name).Status }).WithTimeout(bootTimeout).Should(Equal("down"))
 	})
 
-	It("goes with its VM", func() {
+	It("ends with its VM", func() {
 		act(name, "start")
 		Eventually(func() any { return guests.Host(vm(name).ID) }).WithTimeout(bootTimeout).Should(Not(BeNil()))
 		act(name, "stop")

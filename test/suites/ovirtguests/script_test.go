@@ -24,7 +24,7 @@ var _ = Describe("A custom script", func() {
 		return inside(ctx, name, "cat", "/etc/cloud/cloud.cfg")()
 	}
 
-	It("takes the place of the engine's keys that it says again", func(ctx context.Context) {
+	It("overrides the keys of the engine that it sets", func(ctx context.Context) {
 		const name = "again"
 		power(name, initialization(name, "## template: jinja\n#cloud-config\n"+
 			"bootcmd: ['echo bootcmd > /run/bootcmd']\n"+
@@ -37,7 +37,7 @@ var _ = Describe("A custom script", func() {
 		Expect(inside(ctx, name, "id", "-un", "someone")()).To(Equal("someone"))
 		By("leaving the engine's commands out")
 		Expect(settings(ctx, name)).NotTo(ContainSubstring(engineCommand))
-		By("writing its output where it says")
+		By("writing its output to its file")
 		Expect(inside(ctx, name, "cat", "/var/log/ours.log")()).To(ContainSubstring("ours"))
 		By("not being a template: the first line is the engine's")
 		Expect(inside(ctx, name, "cat", "/run/host")()).To(Equal("{{ ds.meta_data.hostname }} < & >"))

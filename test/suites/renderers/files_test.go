@@ -139,7 +139,7 @@ var wanted = map[string]map[string][]string{
 }
 
 var _ = Describe("The files of a guest", func() {
-	It("say all that the driver was asked for", func(ctx context.Context) {
+	It("contain all requested settings", func(ctx context.Context) {
 		configs := engineConfigs(ctx)
 		maps.Copy(configs, goldenConfigs())
 		for name := range wanted {

@@ -82,7 +82,7 @@ var _ = describeInFull("A guest", Ordered, ContinueOnFailure, func() {
 		return commandIn(ctx, func() *host.Host { return guests.Host(vm(name).BIOSUUID) }, args...)
 	}
 
-	DescribeTable("has the network that its machine asks for", func(ctx context.Context, renderer string, last int) {
+	DescribeTable("has the network of its machine", func(ctx context.Context, renderer string, last int) {
 		name := "by-" + renderer
 		m := machine(name, renderer, last)
 		whenFailed(func() { tellOf(ctx, guests.Host(vm(name).BIOSUUID)) })

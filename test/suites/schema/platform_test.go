@@ -64,7 +64,7 @@ func TestKubeProxyTakesItsConfiguration(t *testing.T) {
 	}
 	for name, document := range map[string]string{"Mode": "mode: bogus", "Field": "ipvs: {scheduling: lc}"} {
 		if _, err := judge(t, "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"+document+"\n"); err == nil {
-			t.Errorf("%s: kube-proxy takes what makes no sense", name)
+			t.Errorf("%s: kube-proxy accepts invalid settings", name)
 		}
 	}
 }

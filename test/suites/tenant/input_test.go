@@ -73,7 +73,7 @@ var refusal = map[string]string{
 const nextTemplate = "nova-node-next"
 
 var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
-	It("names a wrong password and recovers when it is mended", func(ctx context.Context) {
+	It("reports a wrong password and recovers when it is corrected", func(ctx context.Context) {
 		c := cluster(hypervisor, "password", 20)
 		Expect(b.Credentials(ctx, c)).To(Succeed())
 		setPassword(ctx, c, "not-the-password")
@@ -181,7 +181,7 @@ var _ = describeOn(firstOnly(), "Bad settings", func(hypervisor string) {
 		deleteCluster(ctx, c)
 	})
 
-	It("refuses an invalid CIDR, and what was made beside the Cluster can be deleted", func(ctx context.Context) {
+	It("rejects an invalid CIDR, and the objects created with the Cluster can be deleted", func(ctx context.Context) {
 		c := cluster(hypervisor, "cidr", 25)
 		c.Variables = map[string]string{"SERVICE_CIDR": "10.300.0.0/16"}
 		Expect(b.Create(ctx, c)).To(MatchError(ContainSubstring("10.300.0.0/16")))

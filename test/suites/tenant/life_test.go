@@ -44,7 +44,7 @@ var _ = describeOn(bed.Hypervisors(), "A cluster of one control plane and two wo
 		By("killing the managers while VMs are being cloned")
 		Eventually(vms).WithContext(ctx).WithArguments(c).WithTimeout(reportTimeout).ShouldNot(BeEmpty())
 		killAll(c)
-		By("killing the managers while the control plane initialises")
+		By("killing the managers while the control plane initializes")
 		Eventually(func(ctx context.Context) ([]clusterv1.Machine, error) {
 			list := &clusterv1.MachineList{}
 			err := b.Client.List(ctx, list, client.InNamespace(c.Namespace))

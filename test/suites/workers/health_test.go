@@ -95,7 +95,7 @@ func heals(c *bed.Cluster) {
 		replaced(ctx, victim)
 	})
 
-	It("are left alone when too many are unhealthy, until somebody says otherwise", func(ctx context.Context) {
+	It("are not replaced when too many are unhealthy, until a user changes the limit", func(ctx context.Context) {
 		both := namesNow(ctx, c)
 		when(ctx, atMost(0))
 		stop(ctx, both[0])

@@ -78,7 +78,7 @@ func rolls(c *bed.Cluster) {
 		figuref("rolling back two workers, none beyond: %.0f s", time.Since(started).Seconds())
 	})
 
-	It("wait for their deletion where the strategy says so", func(ctx context.Context) {
+	It("wait for their deletion with the strategy OnDelete", func(ctx context.Context) {
 		before := namesNow(ctx, c)
 		Expect(b.CopyTemplate(ctx, *c, first, third, hypervisor(c).Facts().Template)).To(Succeed())
 		use(ctx, c, third, func(md *clusterv1.MachineDeployment) {
@@ -113,7 +113,7 @@ func rolls(c *bed.Cluster) {
 		awaitSettled(ctx, c, changeTimeout)
 	})
 
-	It("are replaced when somebody asks for it without a change", func(ctx context.Context) {
+	It("are replaced when a user requests a rollout without a change", func(ctx context.Context) {
 		before := namesNow(ctx, c)
 		change(ctx, c, func(md *clusterv1.MachineDeployment) {
 			md.Spec.Rollout.Strategy = surge(2, 0)

@@ -49,7 +49,7 @@ func lives(hypervisor string, address int) {
 	})
 
 	It("take labels, annotations and taints where they are", func(ctx context.Context) { propagates(ctx, c) })
-	It("go in the order that somebody says, held by hooks and a budget", func(ctx context.Context) { drains(ctx, c) })
+	It("are deleted in the requested order, blocked by hooks and a budget", func(ctx context.Context) { drains(ctx, c) })
 
 	if !everything {
 		return
@@ -109,7 +109,7 @@ func propagates(ctx context.Context, c *bed.Cluster) {
 		}
 	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 	awaitSettled(ctx, c, reportTimeout)
-	Expect(namesNow(ctx, c)).To(Equal(before), "no machine is made anew")
+	Expect(namesNow(ctx, c)).To(Equal(before), "no machine is replaced")
 }
 
 // marked expects an object to have the label and the annotation.
@@ -159,7 +159,7 @@ func drains(ctx context.Context, c *bed.Cluster) {
 	Expect(b.VMsOf(ctx, *c)).To(ContainElement(victim))
 	changeMachine(ctx, c, victim, func(m *clusterv1.Machine) { delete(m.Annotations, preTerminate) })
 	awaitSettled(ctx, c, deleteTimeout)
-	Expect(namesNow(ctx, c)).NotTo(ContainElement(victim), "the one that was named is the one that goes")
+	Expect(namesNow(ctx, c)).NotTo(ContainElement(victim), "the named machine is deleted")
 	figuref("a machine with two hooks and a stuck budget: %.0f s", time.Since(started).Seconds())
 
 	By("making all as it was")
