@@ -101,9 +101,13 @@ func anchorsIn(t *testing.T, file string) []string {
 	return anchors
 }
 
-// TestEveryDocumentIsLinked requires that the table of documents has every document. Otherwise
-// readers would not find it.
+// TestEveryDocumentIsLinked requires that the table of documents and the navigation of the site have
+// every document. Otherwise readers would not find it.
 func TestEveryDocumentIsLinked(t *testing.T) {
+	navigation, err := os.ReadFile(filepath.Join(tools.Root(), "hack", "site", "mkdocs.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for folder, pattern := range map[string]string{"docs": "[^R]*.md", "docs/adr": "0*.md"} {
 		dir := filepath.Join(tools.Root(), filepath.FromSlash(folder))
 		table, err := os.ReadFile(filepath.Join(dir, "README.md"))
@@ -125,6 +129,9 @@ func TestEveryDocumentIsLinked(t *testing.T) {
 			name, err := filepath.Rel(dir, file)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if folder == "docs" && !strings.Contains(string(navigation), ": "+filepath.ToSlash(name)+"\n") {
+				t.Errorf("hack/site/mkdocs.yml has no entry for %s: hack/site.sh fails", name)
 			}
 			if !regexp.MustCompile(`\]\(` + regexp.QuoteMeta(filepath.ToSlash(name)) + `[)#]`).Match(table) {
 				t.Errorf("%s/README.md does not link %s", folder, name)
