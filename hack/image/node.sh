@@ -51,7 +51,8 @@ printf 'datasource_list: [%s]\n' "$sources" >/etc/cloud/cloud.cfg.d/90-nova.cfg
 rm -f /etc/cloud/cloud.cfg.d/99-installer.cfg
 if [ "$hypervisor" = zvirt ]; then
 	# The network configuration names the interface: always eth0.
-	sed -i 's/^GRUB_CMDLINE_LINUX="/&net.ifnames=0 /' /etc/default/grub
+	# The files of this folder are read last, so none of them loses the argument.
+	printf '%s\n' 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX net.ifnames=0"' >/etc/default/grub.d/90-nova.cfg
 	update-grub
 fi
 # The first boot starts the kubelet.
