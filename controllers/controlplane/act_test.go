@@ -21,6 +21,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // runningWorld creates a running control plane of n machines.
@@ -450,9 +451,9 @@ var _ = Describe("A missing stored configuration of kubeadm", func() {
 		})
 		w.rig.expectMachines(ctx, 1)
 		By("making it again with nothing but the version")
-		w.forgot, w.stored = false, storedDocument{content: "kubernetesVersion: v1.35.4\n"}
+		w.forgot, w.stored = false, kubeadm.Document{Content: "kubernetesVersion: v1.35.4\n"}
 		w.drive(ctx, reconciler, w.whole(ctx, 3))
-		Expect(w.stored.content).To(And(ContainSubstring("kind: ClusterConfiguration"), ContainSubstring("controlPlaneEndpoint: 127.0.0.1:1")))
+		Expect(w.stored.Content).To(And(ContainSubstring("kind: ClusterConfiguration"), ContainSubstring("controlPlaneEndpoint: 127.0.0.1:1")))
 	})
 })
 

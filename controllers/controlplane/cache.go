@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 const (
@@ -28,11 +30,11 @@ func keepUsed(o any) (any, error) {
 		return keepPod(o), nil
 	case *corev1.ConfigMap:
 		kept := &corev1.ConfigMap{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
-		if stored, ok := o.Data[clusterConfigurationKey]; ok {
-			kept.Data = map[string]string{clusterConfigurationKey: strings.Clone(stored)}
+		if stored, ok := o.Data[kubeadm.ConfigurationKey]; ok {
+			kept.Data = map[string]string{kubeadm.ConfigurationKey: strings.Clone(stored)}
 		}
-		if fields, ok := o.Annotations[fieldsAnnotation]; ok {
-			kept.Annotations = map[string]string{fieldsAnnotation: strings.Clone(fields)}
+		if fields, ok := o.Annotations[kubeadm.FieldsAnnotation]; ok {
+			kept.Annotations = map[string]string{kubeadm.FieldsAnnotation: strings.Clone(fields)}
 		}
 		return kept, nil
 	default:

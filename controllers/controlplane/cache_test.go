@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // The cache of a workload cluster stores the fields that Facts are read from,
@@ -91,11 +93,11 @@ func TestKeepUsed(t *testing.T) {
 		t.Errorf("fingerprint() = %q, want %q", is, was)
 	}
 	config := must[*corev1.ConfigMap](t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fieldsAnnotation: "{}", "other": large}},
-		Data:       map[string]string{clusterConfigurationKey: "stored", "other": large},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubeadm.FieldsAnnotation: "{}", "other": large}},
+		Data:       map[string]string{kubeadm.ConfigurationKey: "stored", "other": large},
 	})
 	small(config)
-	if got := documentIn(config, clusterConfigurationKey); got != (storedDocument{content: "stored", fields: "{}"}) {
+	if got := kubeadm.DocumentIn(config, kubeadm.ConfigurationKey); got != (kubeadm.Document{Content: "stored", Fields: "{}"}) {
 		t.Errorf("kept %v", got)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 const (
@@ -78,7 +79,7 @@ func WorkloadClusterOptions(userAgent string, secrets client.Reader, watchFilter
 					LabelSelector: labels.SelectorFromSet(labels.Set{tierLabel: tierControlPlane}),
 				}}},
 				&corev1.ConfigMap{}: {Transform: keepUsed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
-					FieldSelector: fields.OneTermEqualSelector("metadata.name", kubeadmConfigName),
+					FieldSelector: fields.OneTermEqualSelector("metadata.name", kubeadm.ConfigName),
 				}}},
 			},
 		},
@@ -383,17 +384,17 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 		return Facts{}, nil, fmt.Errorf("listing static pods: %w", err)
 	}
 	config := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
+	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName}, config)
 	if client.IgnoreNotFound(err) != nil {
 		return Facts{}, nil, fmt.Errorf("reading kubeadm's configuration: %w", err)
 	}
-	stored := documentIn(config, clusterConfigurationKey)
+	stored := kubeadm.DocumentIn(config, kubeadm.ConfigurationKey)
 	now := time.Now()
 	facts := Facts{
 		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items, now),
 	}
 	facts.Again = nextProven(facts.Nodes, now)
-	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored.content)
+	facts.KubeadmVersion, facts.ExternalEtcd = kubeadm.ReadStored(stored.Content)
 	facts.OldestKubelet = oldestKubelet(facts.Nodes)
 	return facts, pods.Items, nil
 }
@@ -438,7 +439,7 @@ func factsChanged() predicate.Predicate {
 				fingerprint(nil, nil, []corev1.Pod{*was}) != fingerprint(nil, nil, []corev1.Pod{*is})
 		case *corev1.ConfigMap:
 			was, ok := e.ObjectOld.(*corev1.ConfigMap)
-			return !ok || was.Data[clusterConfigurationKey] != is.Data[clusterConfigurationKey]
+			return !ok || was.Data[kubeadm.ConfigurationKey] != is.Data[kubeadm.ConfigurationKey]
 		default:
 			return false
 		}

@@ -18,6 +18,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // machineHealth are the conditions of a machine about the components on its
@@ -101,9 +102,6 @@ func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.T
 	return machine.Status.CertificatesExpiryDate.Time
 }
 
-// kubeadmLifetime is the default lifetime of kubeadm's certificates.
-const kubeadmLifetime = 365 * 24 * time.Hour
-
 // certificateLifetime returns the lifetime of the certificates of a new
 // machine. It renders the configuration, so it does that only if the spec needs
 // it.
@@ -113,9 +111,9 @@ func certificateLifetime(s *scope) time.Duration {
 	}
 	want, err := upgrade(s)
 	if err != nil {
-		return kubeadmLifetime // storedConfiguration reports the error.
+		return kubeadm.DefaultLifetime // storedConfiguration reports the error.
 	}
-	return readLifetime(want.Configuration)
+	return kubeadm.CertificateLifetime(want.Configuration)
 }
 
 func recordedExpiry(config *bootstrapv1.NovaConfig) time.Time {

@@ -23,6 +23,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // seenWithin is the time until Available reports a lost quorum if other
@@ -121,14 +122,14 @@ var _ = Describe("The health of a workload cluster", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(manager.List(ctx, &corev1.NodeList{})).To(Succeed())
 		Expect(manager.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
-		more := clusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, managerUser)
+		more := kubeadm.ClusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, managerUser)
 		Expect(manager.Create(ctx, &more)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 
 		By("kubeadm's stored configuration matching the spec")
 		stored := func() (string, error) {
 			config := &corev1.ConfigMap{}
-			err := workloadCluster.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
-			return config.Data[clusterConfigurationKey], err
+			err := workloadCluster.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName}, config)
+			return config.Data[kubeadm.ConfigurationKey], err
 		}
 		Eventually(stored).Should(And(ContainSubstring("clusterName: c"), ContainSubstring("dataDir: /var/lib/etcd"),
 			ContainSubstring("kubernetesVersion: v1.36.3")))
@@ -198,7 +199,7 @@ var _ = Describe("The health of a workload cluster", func() {
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)), "a node that does not hold it cannot transfer it")
 
 		By("another version being made ready")
-		Expect(realClusters.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
+		Expect(realClusters.SetVersion(ctx, r.key(clusterName), kubeadm.Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
 		Expect(stored()).To(And(ContainSubstring("kubernetesVersion: v1.36.4"), ContainSubstring("dataDir: /var/lib/etcd")))
 		binding = &rbacv1.ClusterRoleBinding{}
 		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -194,8 +195,8 @@ func (t *realCluster) write(name string, data []byte) {
 func (t *realCluster) furnish(ctx context.Context) {
 	GinkgoHelper()
 	Expect(t.client.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName},
-		Data: map[string]string{clusterConfigurationKey: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" +
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName},
+		Data: map[string]string{kubeadm.ConfigurationKey: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" +
 			"kubernetesVersion: v1.36.3\ncertificatesDir: /etc/kubernetes/pki\netcd:\n  local:\n    dataDir: /var/lib/etcd\n"},
 	})).To(Succeed())
 	for _, h := range t.hosts {

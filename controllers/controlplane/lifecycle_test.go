@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // refusesEviction is a workload cluster whose policies reject evictions.
@@ -266,7 +267,7 @@ var _ = Describe("The life of a control plane", func() {
 			Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "c", Image: "r/kube-apiserver:v1.35.4"}}},
 		})).To(Succeed())
 		Expect(testEnv.Client.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName},
 		})).To(Succeed())
 		Eventually(r.controlPlane).WithArguments(ctx).Should(And(
 			HaveField("Status.Initialization.ControlPlaneInitialized", HaveValue(BeTrue())),

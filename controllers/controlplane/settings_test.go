@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 var _ = Describe("Settings that are not carried out", func() {
@@ -67,7 +68,7 @@ var _ = Describe("Settings that are not carried out", func() {
 		machine := r.expectMachines(ctx, 1)[0]
 		workloadCluster.Facts = Facts{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "not queried",
-			KubeadmStored: storedDocument{content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
+			KubeadmStored: kubeadm.Document{Content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
 			Nodes:         []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
@@ -82,9 +83,9 @@ var _ = Describe("Settings that are not carried out", func() {
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.SettingsClusterNetworkChangedReason),
 			HaveField("Message", ContainSubstring(`serviceSubnet is "10.96.0.0/12" in the workload cluster and "10.97.0.0/16" in the Cluster`))))
 		for _, wrote := range workloadCluster.upgrades {
-			next, err := nextConfiguration(workloadCluster.KubeadmStored, wrote.Configuration, wrote.Version)
+			next, err := kubeadm.NextConfiguration(workloadCluster.KubeadmStored, wrote.Configuration, wrote.Version)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(next.content).NotTo(ContainSubstring("10.97"))
+			Expect(next.Content).NotTo(ContainSubstring("10.97"))
 		}
 		Expect(r.expectMachines(ctx, 1)[0].UID).To(Equal(machine.UID))
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(HaveField("Status", metav1.ConditionFalse))

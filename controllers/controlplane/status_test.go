@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 func TestVersions(t *testing.T) {
@@ -253,7 +254,7 @@ func TestReport(t *testing.T) {
 		"EndlessRollout": {
 			reason: "a window that each new machine would be in is reported",
 			change: func(s *scope) {
-				s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.lifetime = 365, kubeadmLifetime
+				s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.lifetime = 365, kubeadm.DefaultLifetime
 			},
 			want: []expect{{"RollingOut", "False", "certificatesExpiryDays is ignored: certificates last 365 days"}},
 		},

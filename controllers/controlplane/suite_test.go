@@ -29,6 +29,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
@@ -314,7 +315,7 @@ type facts struct {
 	removed []uint64
 	// led, moved, upgrades and addons are the received requests.
 	led, moved, gone []string
-	upgrades, addons []Upgrade
+	upgrades, addons []kubeadm.Upgrade
 	// refusal is etcd's error for a removal, movesNot the workload cluster's
 	// for a move of the endpoint.
 	refusal, movesNot error
@@ -338,12 +339,12 @@ func (f *facts) MoveLeader(_ context.Context, _ client.ObjectKey, node string, t
 	return nil
 }
 
-func (f *facts) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) error {
+func (f *facts) SetVersion(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) error {
 	f.upgrades = append(f.upgrades, want)
 	return nil
 }
 
-func (f *facts) SyncAddons(_ context.Context, _ client.ObjectKey, want Upgrade) ([]string, error) {
+func (f *facts) SyncAddons(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
 	f.addons = append(f.addons, want)
 	return nil, nil
 }

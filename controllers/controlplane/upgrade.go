@@ -14,11 +14,12 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // upgrade returns the desired version and configuration of the workload
 // cluster.
-func upgrade(s *scope) (Upgrade, error) {
+func upgrade(s *scope) (kubeadm.Upgrade, error) {
 	spec := &s.controlPlane.Spec
 	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
 	in := &bootstrap.Input{
@@ -38,15 +39,15 @@ func upgrade(s *scope) (Upgrade, error) {
 	}
 	configuration, err := bootstrap.ClusterConfiguration(in)
 	if err != nil {
-		return Upgrade{}, fmt.Errorf("rendering ClusterConfiguration: %w", err)
+		return kubeadm.Upgrade{}, fmt.Errorf("rendering ClusterConfiguration: %w", err)
 	}
 	kubeProxy, err := bootstrap.KubeProxyConfiguration(in)
 	if err != nil {
-		return Upgrade{}, fmt.Errorf("rendering KubeProxyConfiguration: %w", err)
+		return kubeadm.Upgrade{}, fmt.Errorf("rendering KubeProxyConfiguration: %w", err)
 	}
 	_, skipKubeProxy := s.controlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
 	_, skipCoreDNS := s.controlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
-	return Upgrade{
+	return kubeadm.Upgrade{
 		Version: spec.Version, Configuration: configuration, KubeProxy: kubeProxy, ImageRepository: spec.Platform.GetImageRepository(),
 		SkipKubeProxy: skipKubeProxy || spec.Platform.GetKubeProxyMode() == bootstrapv1.KubeProxyModeNone,
 		SkipCoreDNS:   skipCoreDNS,
@@ -61,7 +62,7 @@ func upgrade(s *scope) (Upgrade, error) {
 func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 	if s.initialized && s.workload.Answers && !s.workload.KubeadmConfig {
 		s.joinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
-			metav1.NamespaceSystem, kubeadmConfigName)
+			metav1.NamespaceSystem, kubeadm.ConfigName)
 		return nil
 	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
@@ -82,11 +83,11 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	if unknown := unknownVersion(want); unknown != "" {
+	if unknown := kubeadm.UnknownCoreDNS(want); unknown != "" {
 		r.notApplied(s, controlplanev1.SettingsVersionUnknownReason, unknown)
 	}
 	want.Version = s.workload.KubeadmVersion
-	next, err := nextConfiguration(s.workload.KubeadmStored, want.Configuration, want.Version)
+	next, err := kubeadm.NextConfiguration(s.workload.KubeadmStored, want.Configuration, want.Version)
 	if err != nil {
 		return err
 	}
@@ -97,9 +98,9 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if err := r.WorkloadClusters.SetVersion(ctx, s.key(), want); err != nil {
 		return fmt.Errorf("storing kubeadm's configuration: %w", err)
 	}
-	was := s.workload.KubeadmStored.content
+	was := s.workload.KubeadmStored.Content
 	s.workload.KubeadmStored = next
-	if next.content == was {
+	if next.Content == was {
 		return nil
 	}
 	r.event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
@@ -111,7 +112,7 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 // that the workload cluster was initialized with. No machine is created whose
 // API server would listen on another port than the endpoint's.
 func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
-	changed := changedNetworking(s.workload.KubeadmStored.content, rendered)
+	changed := kubeadm.ChangedNetworking(s.workload.KubeadmStored.Content, rendered)
 	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
 		for _, node := range s.workload.Nodes {
 			if node.APIServerPort != "" && node.APIServerPort != strconv.Itoa(int(port)) {

@@ -6,6 +6,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 const (
@@ -37,13 +38,13 @@ func NewUser(authority pki.Authority) *workload.User {
 			{Verbs: []string{"get", "create"}, APIGroups: []string{""}, Resources: []string{"pods/portforward"}},
 			{
 				Verbs: []string{"get", "list", "watch", "update"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
-				ResourceNames: []string{kubeadmConfigName, kubeProxyName, coreDNSName, controlplanev1.EtcdRestoresConfigMap},
+				ResourceNames: []string{kubeadm.ConfigName, kubeadm.KubeProxyName, kubeadm.CoreDNSName, controlplanev1.EtcdRestoresConfigMap},
 			},
 			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
-			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{kubeProxyName}},
-			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{coreDNSName}},
+			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{kubeadm.KubeProxyName}},
+			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{kubeadm.CoreDNSName}},
 			{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{kubeVIPLease}},
 		},
-		Bindings: []rbacv1.ClusterRoleBinding{clusterRoleBinding(adminsGroup, "cluster-admin", rbacv1.GroupKind, adminsGroup)},
+		Bindings: []rbacv1.ClusterRoleBinding{kubeadm.ClusterRoleBinding(adminsGroup, "cluster-admin", rbacv1.GroupKind, adminsGroup)},
 	}}
 }

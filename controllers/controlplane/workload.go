@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // WorkloadClusters reads workload clusters and changes the objects of the control plane
@@ -59,10 +60,10 @@ type Upgrader interface {
 	// version: it writes kubeadm's stored configuration, which a joining
 	// control plane machine uses, and the permissions that a newer kubeadm
 	// requires.
-	SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error
+	SetVersion(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) error
 	// SyncAddons updates kube-proxy and CoreDNS to the desired version, once
 	// all machines have it. It returns its changes, for users.
-	SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error)
+	SyncAddons(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) ([]string, error)
 }
 
 // Housekeeper makes other changes in workload clusters.
@@ -105,7 +106,7 @@ type Facts struct {
 	// unknown.
 	KubeadmVersion string
 	// KubeadmStored is kubeadm's stored ClusterConfiguration; empty if unknown.
-	KubeadmStored storedDocument
+	KubeadmStored kubeadm.Document
 	// ExternalEtcd is true if the stored configuration has an external etcd.
 	ExternalEtcd bool
 	// OldestKubelet is the lowest version of a worker's kubelet; empty if there
@@ -151,23 +152,6 @@ type Endpoint struct {
 	Unconfirmed bool
 	// Before is the previous holder of the address; empty if unknown.
 	Before string
-}
-
-// Upgrade is the desired version and configuration of a workload cluster.
-type Upgrade struct {
-	// Version is the Kubernetes version.
-	Version string
-	// Configuration is the current ClusterConfiguration for kubeadm init, in
-	// YAML.
-	Configuration []byte
-	// KubeProxy is the current KubeProxyConfiguration for kubeadm init, in
-	// YAML.
-	KubeProxy []byte
-	// ImageRepository is the repository of the images of kube-proxy and
-	// CoreDNS.
-	ImageRepository string
-	// SkipKubeProxy and SkipCoreDNS disable the update of each.
-	SkipKubeProxy, SkipCoreDNS bool
 }
 
 // Node is a node of a workload cluster.
@@ -232,14 +216,13 @@ func controlPlaneNodes(nodes []Node) []string {
 }
 
 const (
-	roleControlPlane  = "node-role.kubernetes.io/control-plane"
-	apiServerName     = "kube-apiserver"
-	componentLabel    = "component"
-	etcdName          = "etcd"
-	kubeVIPName       = "kube-vip"
-	tierLabel         = "tier"
-	tierControlPlane  = "control-plane"
-	kubeadmConfigName = "kubeadm-config"
+	roleControlPlane = "node-role.kubernetes.io/control-plane"
+	apiServerName    = "kube-apiserver"
+	componentLabel   = "component"
+	etcdName         = "etcd"
+	kubeVIPName      = "kube-vip"
+	tierLabel        = "tier"
+	tierControlPlane = "control-plane"
 )
 
 // newNodes combines the observations of each node.
@@ -265,7 +248,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 		for _, pod := range byNode[node.Name] {
 			node.Components.observe(pod, now)
 			if pod.Labels[componentLabel] == apiServerName && len(pod.Spec.Containers) > 0 {
-				node.APIServer = imageVersion(pod.Spec.Containers[0].Image)
+				node.APIServer = kubeadm.ImageVersion(pod.Spec.Containers[0].Image)
 				node.APIServerPort = securePort(&pod.Spec.Containers[0])
 			}
 		}
@@ -278,7 +261,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 func oldestKubelet(nodes []Node) string {
 	oldest := ""
 	for _, node := range nodes {
-		if !node.ControlPlane && node.Kubelet != "" && (oldest == "" || newer(oldest, node.Kubelet)) {
+		if !node.ControlPlane && node.Kubelet != "" && (oldest == "" || kubeadm.Newer(oldest, node.Kubelet)) {
 			oldest = node.Kubelet
 		}
 	}
@@ -331,17 +314,6 @@ func schedulable(node *corev1.Node) bool {
 		}
 	}
 	return !node.Spec.Unschedulable
-}
-
-// imageVersion returns the version in an image's tag, or nothing. A tag cannot
-// contain a plus sign, so it is replaced by an underscore.
-func imageVersion(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	at := strings.LastIndex(image, ":")
-	if at < strings.LastIndex(image, "/") || at < 0 || !strings.HasPrefix(image[at+1:], "v") {
-		return ""
-	}
-	return strings.ReplaceAll(image[at+1:], "_", "+")
 }
 
 // fingerprint changes whenever etcd may have changed.

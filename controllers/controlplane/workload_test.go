@@ -12,22 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-func TestImageVersion(t *testing.T) {
-	for image, want := range map[string]string{
-		"registry.k8s.io/kube-apiserver:v1.36.3":             "v1.36.3",
-		"registry.k8s.io/kube-apiserver:v1.36.3@sha256:0123": "v1.36.3",
-		"host:5000/kube-apiserver:v1.36.3_nova.1":            "v1.36.3+nova.1",
-		"host:5000/kube-apiserver":                           "",
-		"kube-apiserver:latest":                              "",
-		"kube-apiserver@sha256:0123":                         "",
-		"":                                                   "",
-	} {
-		if got := imageVersion(image); got != want {
-			t.Errorf("%s: want %q, got %q", image, want, got)
-		}
-	}
-}
-
 func TestInconclusive(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {

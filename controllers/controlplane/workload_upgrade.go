@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // addonsFresh is how long kube-proxy and CoreDNS count as synced. A user may
@@ -19,19 +21,16 @@ import (
 const addonsFresh = 10 * time.Minute
 
 // SetVersion implements WorkloadClusters.
-func (t *workloadClusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error {
+func (t *workloadClusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
 	}
-	if err := ensurePermissions(ctx, c); err != nil {
-		return err
-	}
-	return storeConfiguration(ctx, c, want)
+	return kubeadm.SetVersion(ctx, c, want)
 }
 
 // SyncAddons implements WorkloadClusters.
-func (t *workloadClusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error) {
+func (t *workloadClusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
 	mark, err := markOf(want)
 	if err != nil {
 		return nil, err
@@ -45,16 +44,16 @@ func (t *workloadClusters) SyncAddons(ctx context.Context, cluster client.Object
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}
-	a := &addons{client: c, want: want}
-	if err := a.sync(ctx); err != nil {
-		return a.changed, err
+	changed, err := kubeadm.SyncAddons(ctx, c, want)
+	if err != nil {
+		return changed, err
 	}
 	t.withState(cluster, func(m *clusterState) { m.addons, m.addonsAt = mark, time.Now() })
-	return a.changed, nil
+	return changed, nil
 }
 
 // markOf returns a hash of an upgrade.
-func markOf(want Upgrade) (string, error) {
+func markOf(want kubeadm.Upgrade) (string, error) {
 	encoded, err := json.Marshal(want)
 	if err != nil {
 		return "", fmt.Errorf("encoding upgrade: %w", err)

@@ -27,6 +27,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // worldTick is the time that passes with each tick.
@@ -48,7 +49,7 @@ type world struct {
 	// kubeadm is the version in kubeadm's stored configuration, and stored all
 	// of it; forgot is true while a user has deleted it.
 	kubeadm string
-	stored  storedDocument
+	stored  kubeadm.Document
 	forgot  bool
 	// sick are the machines with a failed MachineHealthCheck; down those whose
 	// host is off.
@@ -128,7 +129,7 @@ func (w *world) look() Facts {
 	}
 	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
 	if w.forgot {
-		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", storedDocument{}
+		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", kubeadm.Document{}
 	}
 	runs := Component{State: Running}
 	for name, host := range w.hosts {
@@ -228,11 +229,11 @@ func (w *world) MoveLeader(_ context.Context, _ client.ObjectKey, node string, t
 }
 
 // SetVersion implements WorkloadClusters.
-func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) error {
+func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) error {
 	if w.refusesVersion != nil {
 		return w.refusesVersion
 	}
-	stored, err := nextConfiguration(w.stored, want.Configuration, want.Version)
+	stored, err := kubeadm.NextConfiguration(w.stored, want.Configuration, want.Version)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package kubeadm
 
 import (
 	"strings"
@@ -40,12 +40,12 @@ func TestReadLifetime(t *testing.T) {
 		reason, configuration string
 		want                  time.Duration
 	}{
-		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: kubeadmLifetime},
+		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: DefaultLifetime},
 		"Patched": {reason: "the spec's", configuration: "certificateValidityPeriod: 2400h\n", want: 2400 * time.Hour},
-		"Broken":  {reason: "kubeadm reports the problem", configuration: "certificateValidityPeriod: soon\n", want: kubeadmLifetime},
+		"Broken":  {reason: "kubeadm reports the problem", configuration: "certificateValidityPeriod: soon\n", want: DefaultLifetime},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := readLifetime([]byte(tc.configuration)); got != tc.want {
+			if got := CertificateLifetime([]byte(tc.configuration)); got != tc.want {
 				t.Errorf("%s: want %s, got %s", tc.reason, tc.want, got)
 			}
 		})
@@ -106,7 +106,7 @@ func TestNextConfiguration(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nextConfiguration(storedDocument{content: storedConfiguration}, rendered(tc.change), tc.version)
+			got, err := NextConfiguration(Document{Content: storedConfiguration}, rendered(tc.change), tc.version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,16 +114,16 @@ func TestNextConfiguration(t *testing.T) {
 			if tc.was == "" {
 				want = storedConfiguration
 			}
-			if diff := cmp.Diff(want, got.content); diff != "" {
+			if diff := cmp.Diff(want, got.Content); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
-			again, err := nextConfiguration(got, rendered(tc.change), tc.version)
+			again, err := NextConfiguration(got, rendered(tc.change), tc.version)
 			if err != nil || again != got {
 				t.Errorf("%s: a second time it is written again: %v", tc.reason, err)
 			}
 		})
 	}
-	if _, err := nextConfiguration(storedDocument{content: "{"}, rendered(nil), "v1.36.3"); err == nil {
+	if _, err := NextConfiguration(Document{Content: "{"}, rendered(nil), "v1.36.3"); err == nil {
 		t.Error("an unreadable document is not overwritten")
 	}
 }
@@ -202,22 +202,22 @@ func TestSettingsTakenOut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := storedDocument{content: tc.stored}
+			d := Document{Content: tc.stored}
 			for _, rendered := range []string{tc.before, tc.after} {
-				next, err := nextConfiguration(d, []byte(rendered), "v1.36.3")
+				next, err := NextConfiguration(d, []byte(rendered), "v1.36.3")
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, err := nextConfiguration(next, []byte(rendered), "v1.36.3")
+				again, err := NextConfiguration(next, []byte(rendered), "v1.36.3")
 				if err != nil || again != next {
 					t.Errorf("%s: the second time it is written again: %v %v", tc.reason, again, err)
 				}
 				if d = next; rendered == tc.before && tc.byHand != "" {
-					d.content = tc.byHand
+					d.Content = tc.byHand
 				}
 			}
 			got, want := map[string]any{}, map[string]any{}
-			if err := yaml.Unmarshal([]byte(d.content), &got); err != nil {
+			if err := yaml.Unmarshal([]byte(d.Content), &got); err != nil {
 				t.Fatal(err)
 			}
 			if err := yaml.Unmarshal([]byte(tc.want+"kubernetesVersion: v1.36.3\n"), &want); err != nil {
@@ -228,9 +228,9 @@ func TestSettingsTakenOut(t *testing.T) {
 			}
 		})
 	}
-	broken := storedDocument{content: base + "featureGates: {Own: true}\n", fields: "{"}
-	next, err := nextConfiguration(broken, []byte(base), "v1.36.3")
-	if err != nil || !strings.Contains(next.content, "Own: true") {
+	broken := Document{Content: base + "featureGates: {Own: true}\n", Fields: "{"}
+	next, err := NextConfiguration(broken, []byte(base), "v1.36.3")
+	if err != nil || !strings.Contains(next.Content, "Own: true") {
 		t.Errorf("with names of fields that cannot be read nothing is removed, got %v %v", next, err)
 	}
 }
@@ -249,7 +249,7 @@ func TestChangedNetworking(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, changedNetworking(tc.stored, []byte(tc.rendered))); diff != "" {
+			if diff := cmp.Diff(tc.want, ChangedNetworking(tc.stored, []byte(tc.rendered))); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
@@ -266,7 +266,7 @@ func TestReadStored(t *testing.T) {
 		"{": {},
 		"":  {},
 	} {
-		if version, external := readStored(text); version != want.version || external != want.external {
+		if version, external := ReadStored(text); version != want.version || external != want.external {
 			t.Errorf("%s: got %q %t", text, version, external)
 		}
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package kubeadm
 
 import (
 	"os"
@@ -54,7 +54,7 @@ func TestUnknownVersion(t *testing.T) {
 		"Skipped":  {reason: "CoreDNS is managed by others", want: Upgrade{Version: "v1.99.0", SkipCoreDNS: true}, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := unknownVersion(tc.want); (got == "") != tc.known {
+			if got := UnknownCoreDNS(tc.want); (got == "") != tc.known {
 				t.Errorf("%s: got %q", tc.reason, got)
 			}
 		})

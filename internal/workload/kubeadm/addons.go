@@ -1,7 +1,9 @@
-package controlplane
+package kubeadm
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +19,11 @@ import (
 )
 
 const (
-	kubeProxyName     = "kube-proxy"
-	coreDNSName       = "coredns"
+	// KubeProxyName is the name of kube-proxy's DaemonSet and ConfigMap.
+	KubeProxyName = "kube-proxy"
+	// CoreDNSName is the name of CoreDNS' Deployment and ConfigMap.
+	CoreDNSName = "coredns"
+
 	coreDNSVolume     = "config-volume"
 	corefileKey       = "Corefile"
 	corefileBackupKey = "Corefile-backup"
@@ -52,6 +57,13 @@ type addons struct {
 	changed []string
 }
 
+// SyncAddons updates kube-proxy and CoreDNS. It returns its changes, for users.
+func SyncAddons(ctx context.Context, c client.Client, want Upgrade) ([]string, error) {
+	a := &addons{client: c, want: want}
+	err := a.sync(ctx)
+	return a.changed, err
+}
+
 // sync updates kube-proxy and CoreDNS. If one does not exist, the user manages
 // it.
 func (a *addons) sync(ctx context.Context) error {
@@ -74,21 +86,21 @@ func (a *addons) sync(ctx context.Context) error {
 // they are still replaced.
 func (a *addons) kubeProxy(ctx context.Context) error {
 	set := &appsv1.DaemonSet{}
-	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, set); err != nil {
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: KubeProxyName}, set); err != nil {
 		return err
 	}
 	mark, err := a.configureKubeProxy(ctx)
 	if err != nil {
 		return err
 	}
-	container := containerNamed(set.Spec.Template.Spec.Containers, kubeProxyName)
+	container := containerNamed(set.Spec.Template.Spec.Containers, KubeProxyName)
 	if container == nil {
 		return nil
 	}
 	var changed []string
 	was := set.DeepCopy()
-	image := a.want.ImageRepository + "/" + kubeProxyName + ":" + imageTag(a.want.Version)
-	if container.Image != image && !newer(imageVersion(container.Image), a.want.Version) {
+	image := a.want.ImageRepository + "/" + KubeProxyName + ":" + imageTag(a.want.Version)
+	if container.Image != image && !Newer(ImageVersion(container.Image), a.want.Version) {
 		container.Image = image
 		changed = append(changed, "kube-proxy to "+a.want.Version)
 	}
@@ -111,7 +123,7 @@ func (a *addons) kubeProxy(ctx context.Context) error {
 // configuration is unchanged.
 func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error) {
 	config := &corev1.ConfigMap{}
-	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, config); err != nil {
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: KubeProxyName}, config); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", nil
 		}
@@ -124,14 +136,14 @@ func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error
 	if err := yaml.Unmarshal(a.want.KubeProxy, &want); err != nil {
 		return "", fmt.Errorf("reading KubeProxyConfiguration: %w", err)
 	}
-	stored := documentIn(config, kubeProxyKey)
+	stored := DocumentIn(config, kubeProxyKey)
 	next, err := nextDocument(stored, want, nil)
 	if err != nil || next == stored {
 		return config.Annotations[kubeProxyMark], err
 	}
 	next.put(config, kubeProxyKey)
-	if next.content != stored.content {
-		metav1.SetMetaDataAnnotation(&config.ObjectMeta, kubeProxyMark, hash([]byte(next.content)))
+	if next.Content != stored.Content {
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, kubeProxyMark, contentHash(next.Content))
 	}
 	if err := a.client.Update(ctx, config); err != nil {
 		return "", fmt.Errorf("writing its configuration: %w", err)
@@ -147,24 +159,24 @@ func (a *addons) coreDNS(ctx context.Context) error {
 	if err != nil || target == "" {
 		return err
 	}
-	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: coreDNSName}
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: CoreDNSName}
 	deployment := &appsv1.Deployment{}
 	if err := a.client.Get(ctx, key, deployment); err != nil {
 		return err
 	}
-	container := containerNamed(deployment.Spec.Template.Spec.Containers, coreDNSName)
+	container := containerNamed(deployment.Spec.Template.Spec.Containers, CoreDNSName)
 	if container == nil {
 		return nil
 	}
-	current := imageVersion(container.Image)
-	if container.Image == image || current == "" || newer(current, target) {
+	current := ImageVersion(container.Image)
+	if container.Image == image || current == "" || Newer(current, target) {
 		return nil
 	}
 	if err := a.migrateCorefile(ctx, deployment, current, target); err != nil {
 		return err
 	}
 	was := deployment.DeepCopy()
-	container = containerNamed(deployment.Spec.Template.Spec.Containers, coreDNSName)
+	container = containerNamed(deployment.Spec.Template.Spec.Containers, CoreDNSName)
 	container.Image = image
 	useCorefile(deployment, corefileKey)
 	if err := a.client.Patch(ctx, deployment, client.StrategicMergeFrom(was)); err != nil {
@@ -244,13 +256,13 @@ func (a *addons) coreDNSImage() (target, image string, err error) {
 			repository += "/coredns"
 		}
 	}
-	image = repository + "/" + coreDNSName + ":" + target
-	return imageVersion(image), image, nil
+	image = repository + "/" + CoreDNSName + ":" + target
+	return ImageVersion(image), image, nil
 }
 
-// unknownVersion returns why CoreDNS is not updated for the desired version;
+// UnknownCoreDNS returns why CoreDNS is not updated for the desired version;
 // empty if its version is known.
-func unknownVersion(want Upgrade) string {
+func UnknownCoreDNS(want Upgrade) string {
 	a := &addons{want: want}
 	target, _, err := a.coreDNSImage()
 	if err != nil || target != "" || want.SkipCoreDNS {
@@ -258,6 +270,12 @@ func unknownVersion(want Upgrade) string {
 	}
 	return fmt.Sprintf("CoreDNS is not updated: this version of the provider does not know the CoreDNS version of Kubernetes %s. "+
 		"Update the provider, or set dns.imageTag by a patch of ClusterConfiguration", want.Version)
+}
+
+// contentHash returns a short hash of a document.
+func contentHash(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:4])
 }
 
 func containerNamed(containers []corev1.Container, name string) *corev1.Container {
@@ -295,18 +313,4 @@ func corefileItems(deployment *appsv1.Deployment) []corev1.KeyToPath {
 		}
 	}
 	return nil
-}
-
-// imageTag is a version in an image's tag, which cannot hold a plus sign.
-func imageTag(v string) string { return strings.ReplaceAll(v, "+", "_") }
-
-// newer reports whether version a is above b. A version that cannot be parsed
-// is not.
-func newer(a, b string) bool {
-	left, err := version.ParseSemantic(a)
-	if err != nil {
-		return false
-	}
-	order, err := left.Compare(b)
-	return err == nil && order > 0
 }

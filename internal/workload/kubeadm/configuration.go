@@ -1,4 +1,4 @@
-package controlplane
+package kubeadm
 
 import (
 	"cmp"
@@ -18,17 +18,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// DefaultLifetime is the default lifetime of kubeadm's certificates.
+const DefaultLifetime = 365 * 24 * time.Hour
+
 const (
-	clusterConfigurationKey = "ClusterConfiguration"
-	kubernetesVersionField  = "kubernetesVersion"
-	networkingField         = "networking"
+	// ConfigName is the name of the ConfigMap with kubeadm's stored
+	// configuration, in namespace kube-system.
+	ConfigName = "kubeadm-config"
+	// ConfigurationKey is the key of the ClusterConfiguration in it.
+	ConfigurationKey       = "ClusterConfiguration"
+	kubernetesVersionField = "kubernetesVersion"
+	networkingField        = "networking"
 )
 
-// fieldsAnnotation is set on a ConfigMap with a configuration that kubeadm
+// FieldsAnnotation is set on a ConfigMap with a configuration that kubeadm
 // stored and names the fields that the spec set when the configuration was last
 // written. A field that the spec no longer sets is removed. Fields that kubeadm
 // or an administrator of the workload cluster added stay.
-const fieldsAnnotation = "controlplane.cluster.x-k8s.io/nova-fields"
+const FieldsAnnotation = "controlplane.cluster.x-k8s.io/nova-fields"
 
 // owned are the fields of the stored ClusterConfiguration that follow the spec
 // from the start: the spec may have changed between kubeadm init and the first
@@ -51,26 +58,26 @@ var owned = [][]string{
 	{"imageRepository"},
 }
 
-// storedDocument is a document that kubeadm stored in a ConfigMap.
-type storedDocument struct {
-	// content is the document, in YAML.
-	content string
-	// fields are the names in fieldsAnnotation, in JSON; empty before the first
+// Document is a document that kubeadm stored in a ConfigMap.
+type Document struct {
+	// Content is the document, in YAML.
+	Content string
+	// Fields are the names in fieldsAnnotation, in JSON; empty before the first
 	// write.
-	fields string
+	Fields string
 }
 
-// nextConfiguration returns the desired stored ClusterConfiguration. The
+// NextConfiguration returns the desired stored ClusterConfiguration. The
 // networking of a running cluster does not change: API servers with different
 // settings would allocate addresses of Services from different ranges.
-func nextConfiguration(stored storedDocument, rendered []byte, version string) (storedDocument, error) {
+func NextConfiguration(stored Document, rendered []byte, version string) (Document, error) {
 	want := map[string]any{}
 	if err := yaml.Unmarshal(rendered, &want); err != nil {
 		return stored, fmt.Errorf("reading ClusterConfiguration: %w", err)
 	}
 	want[kubernetesVersionField] = version
 	is := map[string]any{}
-	if err := yaml.Unmarshal([]byte(stored.content), &is); err != nil {
+	if err := yaml.Unmarshal([]byte(stored.Content), &is); err != nil {
 		return stored, fmt.Errorf("reading kubeadm's stored configuration: %w", err)
 	}
 	if is[networkingField] != nil {
@@ -87,18 +94,18 @@ func nextConfiguration(stored storedDocument, rendered []byte, version string) (
 }
 
 // nextDocument returns a stored document with the desired fields, and without
-// fields that were desired the last time and are not any more. The content is
+// Fields that were desired the last time and are not any more. The content is
 // identical if no field changes.
-func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (storedDocument, error) {
+func nextDocument(stored Document, want map[string]any, drop [][]string) (Document, error) {
 	is, content := map[string]any{}, map[string]any{}
 	for _, into := range []*map[string]any{&is, &content} {
-		if err := yaml.Unmarshal([]byte(stored.content), into); err != nil {
+		if err := yaml.Unmarshal([]byte(stored.Content), into); err != nil {
 			return stored, fmt.Errorf("reading kubeadm's stored configuration: %w", err)
 		}
 	}
 	want = withoutEmpty(want)
 	last := map[string]any{}
-	if err := json.Unmarshal([]byte(stored.fields), &last); err != nil {
+	if err := json.Unmarshal([]byte(stored.Fields), &last); err != nil {
 		// Not recorded yet, or altered: no field of the document is known to be
 		// obsolete.
 		last = nil
@@ -115,7 +122,7 @@ func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (
 	if err != nil {
 		return stored, fmt.Errorf("encoding names of fields: %w", err)
 	}
-	next := storedDocument{content: stored.content, fields: string(fields)}
+	next := Document{Content: stored.Content, Fields: string(fields)}
 	if reflect.DeepEqual(withoutEmpty(is), withoutEmpty(content)) {
 		return next, nil
 	}
@@ -123,7 +130,7 @@ func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (
 	if err != nil {
 		return stored, fmt.Errorf("writing kubeadm's stored configuration: %w", err)
 	}
-	next.content = string(out)
+	next.Content = string(out)
 	return next, nil
 }
 
@@ -158,9 +165,9 @@ func prune(from, last, want map[string]any) {
 	}
 }
 
-// changedNetworking returns the settings of the network that differ from those
+// ChangedNetworking returns the settings of the network that differ from those
 // the cluster was initialized with.
-func changedNetworking(stored string, rendered []byte) []string {
+func ChangedNetworking(stored string, rendered []byte) []string {
 	type document struct {
 		Networking map[string]string `json:"networking"`
 	}
@@ -180,9 +187,9 @@ func changedNetworking(stored string, rendered []byte) []string {
 	return changed
 }
 
-// readStored reads the version and whether etcd runs elsewhere from kubeadm's
+// ReadStored reads the version and whether etcd runs elsewhere from kubeadm's
 // stored configuration.
-func readStored(stored string) (version string, externalEtcd bool) {
+func ReadStored(stored string) (version string, externalEtcd bool) {
 	config := struct {
 		KubernetesVersion string `json:"kubernetesVersion"`
 		Etcd              struct {
@@ -195,13 +202,13 @@ func readStored(stored string) (version string, externalEtcd bool) {
 	return config.KubernetesVersion, config.Etcd.External != nil
 }
 
-// readLifetime reads the lifetime of certificates from a ClusterConfiguration.
-func readLifetime(configuration []byte) time.Duration {
+// CertificateLifetime reads the lifetime of certificates from a ClusterConfiguration.
+func CertificateLifetime(configuration []byte) time.Duration {
 	config := struct {
 		CertificateValidityPeriod metav1.Duration `json:"certificateValidityPeriod"`
 	}{}
 	if err := yaml.Unmarshal(configuration, &config); err != nil || config.CertificateValidityPeriod.Duration <= 0 {
-		return kubeadmLifetime
+		return DefaultLifetime
 	}
 	return config.CertificateValidityPeriod.Duration
 }
@@ -251,32 +258,40 @@ func withoutEmpty(of map[string]any) map[string]any {
 	return kept
 }
 
+// SetVersion prepares a workload cluster for machines of the desired version.
+func SetVersion(ctx context.Context, c client.Client, want Upgrade) error {
+	if err := ensurePermissions(ctx, c); err != nil {
+		return err
+	}
+	return storeConfiguration(ctx, c, want)
+}
+
 // storeConfiguration writes kubeadm's stored configuration if it has to change.
 func storeConfiguration(ctx context.Context, c client.Client, want Upgrade) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		config := &corev1.ConfigMap{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: ConfigName}, config); err != nil {
 			return fmt.Errorf("reading kubeadm's configuration: %w", err)
 		}
-		stored := documentIn(config, clusterConfigurationKey)
-		next, err := nextConfiguration(stored, want.Configuration, want.Version)
+		stored := DocumentIn(config, ConfigurationKey)
+		next, err := NextConfiguration(stored, want.Configuration, want.Version)
 		if err != nil || next == stored {
 			return err
 		}
-		next.put(config, clusterConfigurationKey)
+		next.put(config, ConfigurationKey)
 		return c.Update(ctx, config)
 	})
 }
 
-// documentIn reads a document from a ConfigMap.
-func documentIn(config *corev1.ConfigMap, key string) storedDocument {
-	return storedDocument{content: config.Data[key], fields: config.Annotations[fieldsAnnotation]}
+// DocumentIn reads a document from a ConfigMap.
+func DocumentIn(config *corev1.ConfigMap, key string) Document {
+	return Document{Content: config.Data[key], Fields: config.Annotations[FieldsAnnotation]}
 }
 
 // put writes a document into a ConfigMap.
-func (d storedDocument) put(config *corev1.ConfigMap, key string) {
-	config.Data[key] = d.content
-	metav1.SetMetaDataAnnotation(&config.ObjectMeta, fieldsAnnotation, d.fields)
+func (d Document) put(config *corev1.ConfigMap, key string) {
+	config.Data[key] = d.Content
+	metav1.SetMetaDataAnnotation(&config.ObjectMeta, FieldsAnnotation, d.Fields)
 }
 
 // ensurePermissions creates the bindings that newer versions of kubeadm require
@@ -286,7 +301,7 @@ func ensurePermissions(ctx context.Context, c client.Client) error {
 	for _, binding := range []rbacv1.ClusterRoleBinding{
 		// Late patches of 1.36 no longer put the API server's certificate for
 		// kubelets into a group: without this it could not reach them.
-		clusterRoleBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", rbacv1.UserKind, "kube-apiserver-kubelet-client"),
+		ClusterRoleBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", rbacv1.UserKind, "kube-apiserver-kubelet-client"),
 	} {
 		err := c.Get(ctx, client.ObjectKeyFromObject(&binding), &rbacv1.ClusterRoleBinding{})
 		if err == nil {
@@ -302,7 +317,8 @@ func ensurePermissions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-func clusterRoleBinding(name, role, subjectKind, subject string) rbacv1.ClusterRoleBinding {
+// ClusterRoleBinding returns a binding of a ClusterRole to one subject.
+func ClusterRoleBinding(name, role, subjectKind, subject string) rbacv1.ClusterRoleBinding {
 	return rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

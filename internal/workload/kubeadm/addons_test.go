@@ -1,4 +1,4 @@
-package controlplane
+package kubeadm
 
 import (
 	"context"
@@ -48,25 +48,25 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 			return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 		}
 		dns := &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: coreDNSName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: CoreDNSName},
 			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To(int32(2)), Selector: selector(coreDNSName), Template: template(coreDNSName, coreDNS),
+				Replicas: ptr.To(int32(2)), Selector: selector(CoreDNSName), Template: template(CoreDNSName, coreDNS),
 			},
 		}
 		dns.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: coreDNSVolume, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
+				LocalObjectReference: corev1.LocalObjectReference{Name: CoreDNSName},
 				Items:                []corev1.KeyToPath{{Key: corefileKey, Path: corefileKey}},
 			},
 		}}}
 		for _, o := range []client.Object{
 			&appsv1.DaemonSet{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeProxyName},
-				Spec:       appsv1.DaemonSetSpec{Selector: selector(kubeProxyName), Template: template(kubeProxyName, "registry.k8s.io/kube-proxy:v1.35.4")},
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: KubeProxyName},
+				Spec:       appsv1.DaemonSetSpec{Selector: selector(KubeProxyName), Template: template(KubeProxyName, "registry.k8s.io/kube-proxy:v1.35.4")},
 			},
 			dns,
 			&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: coreDNSName},
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: CoreDNSName},
 				Data:       map[string]string{corefileKey: corefile},
 			},
 		} {
@@ -77,15 +77,15 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 	images := func(ctx context.Context) (kubeProxy, coreDNS string) {
 		GinkgoHelper()
 		set, deployment := &appsv1.DaemonSet{}, &appsv1.Deployment{}
-		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
-		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(KubeProxyName), set)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(CoreDNSName), deployment)).To(Succeed())
 		Expect(set.Spec.Template.Spec.Containers[0].Image).To(Equal("side:1"), "other containers of the pod do not change")
 		return set.Spec.Template.Spec.Containers[1].Image, deployment.Spec.Template.Spec.Containers[1].Image
 	}
 	corefiles := func(ctx context.Context) map[string]string {
 		GinkgoHelper()
 		config := &corev1.ConfigMap{}
-		Expect(testEnv.Client.Get(ctx, key(coreDNSName), config)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(CoreDNSName), config)).To(Succeed())
 		return config.Data
 	}
 	want := Upgrade{Version: "v1.36.3", ImageRepository: "registry.k8s.io"}
@@ -121,7 +121,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		deploy(ctx, "registry.k8s.io/coredns/coredns:v1.14.2", ".:53 {\n    errors\n}\n")
 		const stored = "bindAddress: 0.0.0.0\nkind: KubeProxyConfiguration\nmetricsBindAddress: \"\"\nmode: iptables\n"
 		config := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeProxyName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: KubeProxyName},
 			Data:       map[string]string{kubeProxyKey: stored, "kubeconfig.conf": "kubeadm's"},
 		}
 		Expect(testEnv.Client.Create(ctx, config)).To(Succeed())
@@ -135,7 +135,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		}
 		template := func() map[string]string {
 			set := &appsv1.DaemonSet{}
-			Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+			Expect(testEnv.Client.Get(ctx, key(KubeProxyName), set)).To(Succeed())
 			return set.Spec.Template.Annotations
 		}
 		Expect(sync("mode: iptables\n")).To(Equal([]string{"kube-proxy to v1.36.3"}))
@@ -150,12 +150,12 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 
 		By("taking a patch out, and a crash before the pods are replaced")
 		set := &appsv1.DaemonSet{}
-		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(KubeProxyName), set)).To(Succeed())
 		Expect(sync("mode: nftables\n")).To(HaveLen(1))
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		Expect(config.Data[kubeProxyKey]).NotTo(ContainSubstring("metricsBindAddress"))
 		before := set.DeepCopy()
-		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(KubeProxyName), set)).To(Succeed())
 		set.Spec.Template.Annotations = before.Spec.Template.Annotations
 		Expect(testEnv.Client.Update(ctx, set)).To(Succeed())
 		Expect(sync("mode: nftables\n")).To(Equal([]string{"kube-proxy to its new configuration"}))
@@ -180,11 +180,11 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		deploy(ctx, "registry.k8s.io/coredns:v1.3.1", oldCorefile)
 		a := &addons{client: testEnv.Client, want: want}
 		deployment := &appsv1.Deployment{}
-		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(CoreDNSName), deployment)).To(Succeed())
 		Expect(a.migrateCorefile(ctx, deployment, "v1.3.1", "v1.14.2")).To(Succeed())
 		// It crashes here. The pods of the old version read the old
 		// configuration.
-		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(CoreDNSName), deployment)).To(Succeed())
 		Expect(usesCorefile(deployment, corefileBackupKey)).To(BeTrue())
 		migrated := corefiles(ctx)
 		Expect(migrated).To(HaveKeyWithValue(corefileBackupKey, oldCorefile))
@@ -193,7 +193,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		a = &addons{client: testEnv.Client, want: want}
 		Expect(a.sync(ctx)).To(Succeed())
 		Expect(corefiles(ctx)).To(Equal(migrated))
-		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, key(CoreDNSName), deployment)).To(Succeed())
 		Expect(usesCorefile(deployment, corefileKey)).To(BeTrue())
 		_, coreDNS := images(ctx)
 		Expect(coreDNS).To(Equal("registry.k8s.io/coredns/coredns:v1.14.2"))
