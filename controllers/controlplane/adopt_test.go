@@ -15,7 +15,7 @@ import (
 var _ = Describe("An object without owner", func() {
 	It("is adopted after a restored backup, and nothing is created twice", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 
@@ -57,7 +57,7 @@ var _ = Describe("An object without owner", func() {
 			Data: map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
-		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(mine), mine)).To(Succeed())
 		Expect(mine.OwnerReferences).To(BeEmpty())
 	})

@@ -32,6 +32,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -74,11 +75,11 @@ func WorkloadClusterOptions(userAgent string, secrets client.Reader, watchFilter
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}: {Transform: keepUsed},
-				&corev1.Pod{}: {Transform: keepUsed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
-					LabelSelector: labels.SelectorFromSet(labels.Set{tierLabel: tierControlPlane}),
+				&corev1.Node{}: {Transform: facts.Keep},
+				&corev1.Pod{}: {Transform: facts.Keep, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{facts.TierLabel: facts.TierControlPlane}),
 				}}},
-				&corev1.ConfigMap{}: {Transform: keepUsed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+				&corev1.ConfigMap{}: {Transform: facts.Keep, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
 					FieldSelector: fields.OneTermEqualSelector("metadata.name", kubeadm.ConfigName),
 				}}},
 			},
@@ -133,7 +134,7 @@ type clusterState struct {
 	etcd     etcdAnswer
 	querying chan struct{}
 	// nodes are the nodes of the last read.
-	nodes []Node
+	nodes []facts.Node
 	// unreadableSince is since when the cluster cache cannot be read although the
 	// workload cluster answers.
 	unreadableSince time.Time
@@ -210,84 +211,84 @@ func (t *workloadClusters) Notify(w Watcher, of func(ctx context.Context, cluste
 }
 
 // Observe implements WorkloadClusters.
-func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
 	p := t.probes.of(cluster)
 	now := p.last()
-	facts, pods, err := t.readCached(ctx, cluster)
-	facts.Endpoint, facts.Alive = now.facts(), now.answers
-	p.setMembers(apiServers(machines, facts.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
-		return !m.DeletionTimestamp.IsZero() || nodeOf(m, facts.Nodes) == nil
+	observed, pods, err := t.readCached(ctx, cluster)
+	observed.Endpoint, observed.Alive = now.endpointFacts(), now.answers
+	p.setMembers(apiServers(machines, observed.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
+		return !m.DeletionTimestamp.IsZero() || facts.NodeOf(m, observed.Nodes) == nil
 	}))
 	switch {
 	case !now.known:
-		facts.Answers, facts.Pending, facts.Again = false, true, connectRetry
-		facts.Problem = "The API server does not answer"
-		return facts
+		observed.Answers, observed.Pending, observed.Again = false, true, connectRetry
+		observed.Problem = "The API server does not answer"
+		return observed
 	case !now.answers:
-		facts.UnreachableSince = now.since
-		t.unreachable(ctx, cluster, machines, &facts, now.problem)
-		return facts
+		observed.UnreachableSince = now.since
+		t.unreachable(ctx, cluster, machines, &observed, now.problem)
+		return observed
 	case err != nil:
-		t.unreadable(cluster, &facts, err)
-		return facts
+		t.unreadable(cluster, &observed, err)
+		return observed
 	}
-	t.withState(cluster, func(m *clusterState) { m.unreadableSince, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
-	if !facts.ExternalEtcd {
-		going := anyDeletingWithoutNode(machines, facts.Nodes)
+	t.withState(cluster, func(m *clusterState) { m.unreadableSince, m.nodes = time.Time{}, slices.Clone(observed.Nodes) })
+	if !observed.ExternalEtcd {
+		going := anyDeletingWithoutNode(machines, observed.Nodes)
 		fresh := etcdFresh
 		if going {
 			fresh = etcdRecent
 		}
-		answer := t.queryEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), fresh, etcdWait)
-		facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
-		if facts.KubeadmConfig && (going || !etcdHealthy(answer.health, facts.Nodes)) {
-			facts.Again = unhealthyRequeue
+		answer := t.queryEtcd(ctx, cluster, facts.Fingerprint(machines, observed.Nodes, pods), targets(machines, observed.Nodes, true), fresh, etcdWait)
+		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
+		if observed.KubeadmConfig && (going || !etcdHealthy(answer.health, observed.Nodes)) {
+			observed.Again = unhealthyRequeue
 		}
 	}
-	t.expiries(cluster, facts.Nodes)
-	t.remember(cluster, &facts)
-	return facts
+	t.expiries(cluster, observed.Nodes)
+	t.remember(cluster, &observed)
+	return observed
 }
 
 // Fresh implements WorkloadClusters.
-func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
 	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
 	defer cancel()
 	now := t.probes.of(cluster).last()
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
-	var facts Facts
+	var observed facts.Cluster
 	if err == nil {
-		facts, _, err = read(ctx, c)
+		observed, _, err = facts.Read(ctx, c)
 	}
-	facts.Endpoint, facts.Alive = now.facts(), err == nil || now.answers
+	observed.Endpoint, observed.Alive = now.endpointFacts(), err == nil || now.answers
 	if err != nil {
 		// A connection may just have broken. Only the health probe decides
 		// whether the workload cluster is unreachable.
-		facts.Answers, facts.Problem, facts.Again = false, problemOf(err), time.Second
+		observed.Answers, observed.Problem, observed.Again = false, problemOf(err), time.Second
 		if now.known && !now.answers {
-			facts.UnreachableSince = now.since
+			observed.UnreachableSince = now.since
 		}
 		t.withState(cluster, func(m *clusterState) {
-			facts.Pending = inconclusive(now, m.unreadableSince, time.Now())
-			facts.Nodes = slices.Clone(m.nodes)
+			observed.Pending = inconclusive(now, m.unreadableSince, time.Now())
+			observed.Nodes = slices.Clone(m.nodes)
 		})
-		return facts
+		return observed
 	}
-	addresses := apiServers(machines, facts.Nodes)
-	facts.Serving, facts.Failing = probeAPIServers(ctx, t.probes.of(cluster).restConfig(), addresses)
-	if found := facts.Serving.Len(); found > 0 && found < len(addresses) {
+	addresses := apiServers(machines, observed.Nodes)
+	observed.Serving, observed.Failing = probeAPIServers(ctx, t.probes.of(cluster).restConfig(), addresses)
+	if found := observed.Serving.Len(); found > 0 && found < len(addresses) {
 		// No event follows when the others answer again.
-		facts.Again = unhealthyRequeue
+		observed.Again = unhealthyRequeue
 	}
-	if !facts.ExternalEtcd {
-		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
-		facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
-		if anyDeletingWithoutNode(machines, facts.Nodes) || !etcdHealthy(answer.health, facts.Nodes) {
-			facts.Again = unhealthyRequeue
+	if !observed.ExternalEtcd {
+		answer := t.observeEtcd(ctx, cluster, targets(machines, observed.Nodes, true))
+		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
+		if anyDeletingWithoutNode(machines, observed.Nodes) || !etcdHealthy(answer.health, observed.Nodes) {
+			observed.Again = unhealthyRequeue
 		}
 	}
-	t.remember(cluster, &facts)
-	return facts
+	t.remember(cluster, &observed)
+	return observed
 }
 
 // inconclusive reports whether a failed read proves nothing about the workload
@@ -300,103 +301,77 @@ func inconclusive(last probeResult, unreadableSince, now time.Time) bool {
 // deletingWithoutNode reports whether a machine is being deleted and has no node. It may
 // still become a member of etcd without an event: its kubelet gets no
 // certificate any more.
-func deletingWithoutNode(machine *clusterv1.Machine, nodes []Node) bool {
-	return !machine.DeletionTimestamp.IsZero() && nodeOf(machine, nodes) == nil
+func deletingWithoutNode(machine *clusterv1.Machine, nodes []facts.Node) bool {
+	return !machine.DeletionTimestamp.IsZero() && facts.NodeOf(machine, nodes) == nil
 }
 
 // anyDeletingWithoutNode reports whether deletingWithoutNode is true for one of the machines.
-func anyDeletingWithoutNode(machines []*clusterv1.Machine, nodes []Node) bool {
+func anyDeletingWithoutNode(machines []*clusterv1.Machine, nodes []facts.Node) bool {
 	return slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return deletingWithoutNode(m, nodes) })
 }
 
 // unreachable sets the facts of a workload cluster whose API server is unreachable:
 // its members of etcd, if they can be reached at their own addresses.
-func (t *workloadClusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, facts *Facts, why string) {
-	facts.Answers, facts.Problem, facts.Again = false, why, unhealthyRequeue
+func (t *workloadClusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, observed *facts.Cluster, why string) {
+	observed.Answers, observed.Problem, observed.Again = false, why, unhealthyRequeue
 	t.withState(cluster, func(m *clusterState) {
 		m.unreadableSince = time.Time{}
-		facts.Nodes = slices.Clone(m.nodes)
+		observed.Nodes = slices.Clone(m.nodes)
 	})
 	// The outage is reported at once; the state of etcd follows a little later.
-	answer := t.queryEtcd(ctx, cluster, "unreachable", targets(machines, facts.Nodes, false), etcdFresh, 0)
-	facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
-	t.remember(cluster, facts)
+	answer := t.queryEtcd(ctx, cluster, "unreachable", targets(machines, observed.Nodes, false), etcdFresh, 0)
+	observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
+	t.remember(cluster, observed)
 }
 
 // unreadable sets why the cluster cache of a workload cluster that answers
 // cannot be read. For a short time the conditions do not report it: the cluster
 // cache reconnects after the kubeconfig was renewed.
-func (t *workloadClusters) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
-	*facts = Facts{Endpoint: facts.Endpoint, Alive: facts.Alive, Problem: problemOf(err), Again: time.Second}
+func (t *workloadClusters) unreadable(cluster client.ObjectKey, observed *facts.Cluster, err error) {
+	*observed = facts.Cluster{Endpoint: observed.Endpoint, Alive: observed.Alive, Problem: problemOf(err), Again: time.Second}
 	t.withState(cluster, func(m *clusterState) {
 		if m.unreadableSince.IsZero() {
 			m.unreadableSince = time.Now()
 		}
-		facts.Pending = time.Since(m.unreadableSince) < reconnecting
+		observed.Pending = time.Since(m.unreadableSince) < reconnecting
 		m.etcd = etcdAnswer{}
 	})
 }
 
 // remember adds facts of earlier reads that do not change.
-func (t *workloadClusters) remember(cluster client.ObjectKey, facts *Facts) {
+func (t *workloadClusters) remember(cluster client.ObjectKey, observed *facts.Cluster) {
 	t.withState(cluster, func(m *clusterState) {
-		for i := range facts.Nodes {
-			facts.Nodes[i].CertificatesExpire = m.expiries[facts.Nodes[i].Name].expires
+		for i := range observed.Nodes {
+			observed.Nodes[i].CertificatesExpire = m.expiries[observed.Nodes[i].Name].expires
 		}
-		if facts.Etcd == nil {
+		if observed.Etcd == nil {
 			return
 		}
-		facts.MemberSince = map[uint64]time.Time{}
+		observed.MemberSince = map[uint64]time.Time{}
 		now := time.Now()
-		for _, member := range facts.Etcd.Members {
+		for _, member := range observed.Etcd.Members {
 			if m.seen[member.ID].IsZero() {
 				m.seen[member.ID] = now
 			}
-			facts.MemberSince[member.ID] = m.seen[member.ID]
+			observed.MemberSince[member.ID] = m.seen[member.ID]
 		}
-		maps.DeleteFunc(m.seen, func(id uint64, _ time.Time) bool { return facts.MemberSince[id].IsZero() })
+		maps.DeleteFunc(m.seen, func(id uint64, _ time.Time) bool { return observed.MemberSince[id].IsZero() })
 	})
 }
 
 // readCached reads from the cluster cache and watches it for changes.
-func (t *workloadClusters) readCached(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
+func (t *workloadClusters) readCached(ctx context.Context, cluster client.ObjectKey) (facts.Cluster, []corev1.Pod, error) {
 	// A cache that cannot sync blocks indefinitely.
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
 	if err != nil {
-		return Facts{}, nil, err
+		return facts.Cluster{}, nil, err
 	}
 	if err := t.watch(ctx, cluster); err != nil {
-		return Facts{}, nil, err
+		return facts.Cluster{}, nil, err
 	}
-	return read(ctx, c)
-}
-
-// read reads the facts from the API server.
-func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err != nil {
-		return Facts{}, nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{tierLabel: tierControlPlane}); err != nil {
-		return Facts{}, nil, fmt.Errorf("listing static pods: %w", err)
-	}
-	config := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName}, config)
-	if client.IgnoreNotFound(err) != nil {
-		return Facts{}, nil, fmt.Errorf("reading kubeadm's configuration: %w", err)
-	}
-	stored := kubeadm.DocumentIn(config, kubeadm.ConfigurationKey)
-	now := time.Now()
-	facts := Facts{
-		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items, now),
-	}
-	facts.Again = nextProven(facts.Nodes, now)
-	facts.KubeadmVersion, facts.ExternalEtcd = kubeadm.ReadStored(stored.Content)
-	facts.OldestKubelet = oldestKubelet(facts.Nodes)
-	return facts, pods.Items, nil
+	return facts.Read(ctx, c)
 }
 
 // watch adds the watches for changes. The cluster cache adds a watch only once
@@ -415,35 +390,13 @@ func (t *workloadClusters) watch(ctx context.Context, cluster client.ObjectKey) 
 		{"controlplane-kubeadm", &corev1.ConfigMap{}},
 	} {
 		err := t.clusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
-			Name: w.name, Watcher: t.watcher, Kind: w.object, EventHandler: h, Predicates: []predicate.Predicate{factsChanged()},
+			Name: w.name, Watcher: t.watcher, Kind: w.object, EventHandler: h, Predicates: []predicate.Predicate{facts.Changed()},
 		}))
 		if err != nil {
 			return fmt.Errorf("watching: %w", err)
 		}
 	}
 	return nil
-}
-
-// factsChanged filters updates that cannot change Facts. A kubelet writes more often
-// than that.
-func factsChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		switch is := e.ObjectNew.(type) {
-		case *corev1.Node:
-			was, ok := e.ObjectOld.(*corev1.Node)
-			return !ok || !slices.Equal(newNodes([]corev1.Node{*was}, nil, time.Time{}), newNodes([]corev1.Node{*is}, nil, time.Time{}))
-		case *corev1.Pod:
-			was, ok := e.ObjectOld.(*corev1.Pod)
-			now := time.Now()
-			return !ok || newComponent(was, now) != newComponent(is, now) ||
-				fingerprint(nil, nil, []corev1.Pod{*was}) != fingerprint(nil, nil, []corev1.Pod{*is})
-		case *corev1.ConfigMap:
-			was, ok := e.ObjectOld.(*corev1.ConfigMap)
-			return !ok || was.Data[kubeadm.ConfigurationKey] != is.Data[kubeadm.ConfigurationKey]
-		default:
-			return false
-		}
-	}}
 }
 
 // CoreDNS implements WorkloadClusters.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // spreadCoreDNS evicts one of the CoreDNS pods from the node that they share.
@@ -54,14 +55,14 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 
 // spread returns the pod to evict, if any, and whether nothing is left to do
 // after that. A pod is evicted only while another one is ready.
-func spread(pods []corev1.Pod, nodes []Node) (move *corev1.Pod, done bool) {
+func spread(pods []corev1.Pod, nodes []facts.Node) (move *corev1.Pod, done bool) {
 	if len(pods) < 2 {
 		// The user configured another number of replicas.
 		return nil, true
 	}
 	used := map[string]bool{}
 	for i := range pods {
-		if !podReady(&pods[i]) {
+		if !facts.PodReady(&pods[i]) {
 			return nil, false
 		}
 		used[pods[i].Spec.NodeName] = true
@@ -78,19 +79,7 @@ func spread(pods []corev1.Pod, nodes []Node) (move *corev1.Pod, done bool) {
 	return nil, false
 }
 
-func podReady(pod *corev1.Pod) bool {
-	if !pod.DeletionTimestamp.IsZero() {
-		return false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func ready(nodes []Node) int {
+func ready(nodes []facts.Node) int {
 	n := 0
 	for _, node := range nodes {
 		if node.Ready {

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestSpread(t *testing.T) {
@@ -15,41 +17,41 @@ func TestSpread(t *testing.T) {
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		}
 	}
-	n1 := Node{Name: "n1", Ready: true, Schedulable: true}
-	n2 := Node{Name: "n2", Ready: true, Schedulable: true}
+	n1 := facts.Node{Name: "n1", Ready: true, Schedulable: true}
+	n2 := facts.Node{Name: "n2", Ready: true, Schedulable: true}
 	for name, tc := range map[string]struct {
 		reason string
 		pods   []corev1.Pod
-		nodes  []Node
+		nodes  []facts.Node
 		move   string
 		done   bool
 	}{
 		"Together": {
 			reason: "one of two on the same node moves",
 			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue), pod("b", "n1", corev1.ConditionTrue)},
-			nodes:  []Node{n1, n2}, move: "b", done: true,
+			nodes:  []facts.Node{n1, n2}, move: "b", done: true,
 		},
 		"Apart": {
 			reason: "they are where they should be",
 			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue), pod("b", "n2", corev1.ConditionTrue)},
-			nodes:  []Node{n1, n2}, done: true,
+			nodes:  []facts.Node{n1, n2}, done: true,
 		},
 		"OneDown": {
 			reason: "nothing moves while only one answers",
 			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue), pod("b", "n1", corev1.ConditionFalse)},
-			nodes:  []Node{n1, n2},
+			nodes:  []facts.Node{n1, n2},
 		},
 		"NowhereToGo": {
 			reason: "a node that takes no pods is no place to go",
 			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue), pod("b", "n1", corev1.ConditionTrue)},
-			nodes:  []Node{n1, {Name: "n2", Ready: true}, {Name: "n3", Schedulable: true}},
+			nodes:  []facts.Node{n1, {Name: "n2", Ready: true}, {Name: "n3", Schedulable: true}},
 		},
 		"Single": {
 			reason: "someone runs only one, and that is theirs to say",
-			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue)}, nodes: []Node{n1, n2}, done: true,
+			pods:   []corev1.Pod{pod("a", "n1", corev1.ConditionTrue)}, nodes: []facts.Node{n1, n2}, done: true,
 		},
 		"None": {
-			reason: "someone runs none", nodes: []Node{n1, n2}, done: true,
+			reason: "someone runs none", nodes: []facts.Node{n1, n2}, done: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

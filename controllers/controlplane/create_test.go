@@ -20,6 +20,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 var _ = Describe("Creating machines", func() {
@@ -35,7 +36,7 @@ var _ = Describe("Creating machines", func() {
 			cluster.Status.FailureDomains = append(cluster.Status.FailureDomains, clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(true)})
 		}
 		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
-		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 
 		var domains []string
 		for _, m := range r.expectMachines(ctx, 3) {
@@ -75,11 +76,11 @@ var _ = Describe("Creating machines", func() {
 
 	It("adds machines later only while etcd is whole", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 
@@ -122,7 +123,7 @@ var _ = Describe("Creating machines", func() {
 		// A run without a crash counts the writes.
 		count := &crash{}
 		r := newRig(ctx, "", nil)
-		r.reconcileUntilIdle(ctx, direct(count.config(), &facts{}))
+		r.reconcileUntilIdle(ctx, direct(count.config(), &fakeClusters{}))
 		r.expectMachines(ctx, 3)
 		Expect(count.writes).To(BeNumerically(">", 15), "certificates, kubeconfig, three times three children and more")
 		// A crash before a write has the same result as a crash after the
@@ -135,9 +136,9 @@ var _ = Describe("Creating machines", func() {
 				defer GinkgoRecover()
 				r := newRig(ctx, "", nil)
 				crashing := &crash{at: at}
-				crashed(ctx, r, direct(crashing.config(), &facts{}))
+				crashed(ctx, r, direct(crashing.config(), &fakeClusters{}))
 				Expect(crashing.dead).To(BeTrue(), "crashing after write %d", at)
-				r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+				r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 				r.expectMachines(ctx, 3)
 				return nil
 			})
@@ -147,7 +148,7 @@ var _ = Describe("Creating machines", func() {
 
 	It("deletes the created objects when a machine cannot be created", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		refusing := direct(refuseMachines(), &facts{})
+		refusing := direct(refuseMachines(), &fakeClusters{})
 		Eventually(func() error {
 			_, err := refusing.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 			return err
@@ -160,7 +161,7 @@ var _ = Describe("Creating machines", func() {
 		_, err = refusing.Reconcile(ctx, requestFor(r))
 		Expect(err).To(HaveOccurred())
 		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(Equal(messages), "the next try has another name to say")
-		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 		r.expectMachines(ctx, 3)
 	})
 })
@@ -263,7 +264,7 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 var _ = Describe("Orphans", func() {
 	It("keeps objects of a machine or of another owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		r.adopt(ctx, &machines[0])

@@ -92,7 +92,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 	It("waits for MachinePools", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 3)[0]
 		pool := &clusterv1.MachinePool{
@@ -115,7 +115,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 	It("does not wait for machines of its own that a backup brought back without an owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		for i := range machines {
@@ -135,7 +135,7 @@ var _ = Describe("Deleting a control plane", func() {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		handOver(ctx, r, time.Hour)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
@@ -178,7 +178,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 	It("needs no Cluster", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: clusterName}}
@@ -197,7 +197,7 @@ var _ = Describe("Deleting a control plane", func() {
 	})
 	It("needs no lock if its namespace is being deleted too", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 		cluster := &clusterv1.Cluster{}

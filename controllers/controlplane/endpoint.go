@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // endpoint waits for the address of the API server.
@@ -44,7 +45,7 @@ func (e *endpointMoveError) Error() string { return e.waits }
 // later to another kube-vip. If no other kube-vip runs, the machine waits for a
 // limited time: its own kube-vip is the last way to reach the cluster.
 func (r *Reconciler) moveEndpoint(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node := nodeOf(machine, s.workload.Nodes)
+	node := facts.NodeOf(machine, s.workload.Nodes)
 	if node == nil || !hostResponds(s, machine, node) || s.workload.Endpoint.Holder == "" || !s.workload.Answers {
 		return nil
 	}
@@ -115,7 +116,7 @@ func holderMessage(node string) string {
 
 // hostResponds reports whether a machine's host responds: its kubelet, or its API
 // server while the kubelet does not.
-func hostResponds(s *scope, machine *clusterv1.Machine, node *Node) bool {
+func hostResponds(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
 	return node.Ready || s.workload.Serving.Has(machine.Name)
 }
 
@@ -127,13 +128,13 @@ func hostResponds(s *scope, machine *clusterv1.Machine, node *Node) bool {
 func nextHolder(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
 	byItself := false
 	for _, machine := range s.sorted() {
-		node := nodeOf(machine, s.workload.Nodes)
+		node := facts.NodeOf(machine, s.workload.Nodes)
 		if !machine.DeletionTimestamp.IsZero() || node == nil || node.Name == but || !hostResponds(s, machine, node) {
 			continue
 		}
 		kubeVIP, known := kubeVIPOf(s, machine, node)
 		switch {
-		case tried.Has(node.Name), node.Ready && known && kubeVIP.State != Running:
+		case tried.Has(node.Name), node.Ready && known && kubeVIP.State != facts.Running:
 			without = append(without, node.Name)
 		case serves(s, machine, node):
 			return node.Name, nil

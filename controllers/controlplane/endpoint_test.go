@@ -18,6 +18,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // three is a healthy control plane of three machines. The first one holds the
@@ -28,7 +29,7 @@ func three() *scope {
 	s.workload.Nodes = nil
 	for _, machine := range []string{"m0", "m1", "m2"} {
 		s.machines[machine].UID = "uid-of-" + s.machines[machine].UID
-		s.workload.Nodes = append(s.workload.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+		s.workload.Nodes = append(s.workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
 	}
 	s.workload.Etcd = &etcd.Health{}
 	return s
@@ -37,18 +38,18 @@ func three() *scope {
 func TestNextEndpointStep(t *testing.T) {
 	kubeVIPFails := func(s *scope, nodes ...int) {
 		for _, i := range nodes {
-			s.workload.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
+			s.workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "Its image cannot be pulled"}
 		}
 	}
 	notReady := func(s *scope, nodes ...int) {
 		for _, i := range nodes {
 			s.workload.Nodes[i].Ready, s.workload.Nodes[i].Unreachable = false, true
-			s.workload.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "The node does not report"}
+			s.workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "The node does not report"}
 		}
 	}
 	held := func(holder, before string, confirmed, unconfirmed bool) func(*scope) {
 		return func(s *scope) {
-			s.workload.Endpoint = Endpoint{Probed: true, Answers: true, Holder: holder, Before: before, Confirmed: confirmed, Unconfirmed: unconfirmed}
+			s.workload.Endpoint = facts.Endpoint{Probed: true, Answers: true, Holder: holder, Before: before, Confirmed: confirmed, Unconfirmed: unconfirmed}
 		}
 	}
 	const noKubeVIP = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: kube-vip does not run on m1, m2. "
@@ -61,7 +62,7 @@ func TestNextEndpointStep(t *testing.T) {
 	}{
 		"Holder": {
 			reason: "the address is moved before the machine is deleted", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler.State = Failed },
+			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler.State = facts.Failed },
 		},
 		"KubeVIPFails": {
 			reason: "a node without kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
@@ -69,7 +70,7 @@ func TestNextEndpointStep(t *testing.T) {
 		},
 		"KubeVIPUnlabeled": {
 			reason: "a node whose pod lacks the label can take it", to: "m1", waits: "Waiting for node m1 to take",
-			change: func(s *scope) { s.workload.Nodes[1].Components.KubeVIP = Component{}; kubeVIPFails(s, 2) },
+			change: func(s *scope) { s.workload.Nodes[1].Components.KubeVIP = facts.Component{}; kubeVIPFails(s, 2) },
 		},
 		"LastKubeVIP": {
 			reason: "the last kube-vip is the last holder of the endpoint", waits: noKubeVIP,
@@ -77,7 +78,7 @@ func TestNextEndpointStep(t *testing.T) {
 		},
 		"ByItself": {
 			reason: "a node that lacks something else takes it when it is free",
-			change: func(s *scope) { kubeVIPFails(s, 1); s.workload.Nodes[2].Components.Scheduler.State = Failed },
+			change: func(s *scope) { kubeVIPFails(s, 1); s.workload.Nodes[2].Components.Scheduler.State = facts.Failed },
 		},
 		"TakenBack": {
 			reason: "a node that did not take it is not tried again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
@@ -157,7 +158,7 @@ func TestMoveEndpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := three()
 			tc.change(s)
-			workloadCluster := &facts{movesNot: tc.refuses}
+			workloadCluster := &fakeClusters{movesNot: tc.refuses}
 			r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}}
 			err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
 			if moving := (*endpointMoveError)(nil); errors.As(err, &moving) != tc.waits {
@@ -171,7 +172,7 @@ func TestMoveEndpoint(t *testing.T) {
 }
 
 func TestMoveEndpointIsBounded(t *testing.T) {
-	s, workloadCluster, now := three(), &facts{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, workloadCluster, now := three(), &fakeClusters{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }}
 	moveEndpoint := func() error {
 		s.decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}

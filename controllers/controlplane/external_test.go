@@ -16,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // handOver stores the Secrets for an external etcd, with the given lifetime.
@@ -47,14 +48,14 @@ var _ = Describe("External etcd", func() {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
 		handOver(ctx, r, time.Hour)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		now := time.Now()
 		reconciler.Now = func() time.Time { return now }
 		r.reconcileUntilIdle(ctx, reconciler)
 		By("an endpoint that does not answer, before the first machine is up")
 		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true}
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")

@@ -29,14 +29,14 @@ var _ = Describe("A restored copy of a management cluster", func() {
 
 	It("changes no machine and no member of etcd, until it takes over", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		reconciler.Fence = fence.For(original)
 		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 		Expect(r.condition(ctx, fence.ConditionType)()).To(HaveField("Status", metav1.ConditionTrue))
 
 		By("looking at the same objects from another management cluster")
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler = direct(testEnv.Config, workloadCluster)
 		reconciler.Fence = fence.For(restored)
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(5)) })
@@ -55,7 +55,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 
 	It("keeps the machines when its control plane is deleted", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		reconciler.Fence = fence.For(original)
 		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)

@@ -15,6 +15,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // withOrphan is a control plane with the machine m0 and the node of another
@@ -23,9 +24,9 @@ func withOrphan(answers bool) *scope {
 	return &scope{
 		controlPlane: &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{UID: "u"}},
 		machines:     collections.FromMachines(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}),
-		workload: Facts{
+		workload: facts.Cluster{
 			Answers: true,
-			Nodes:   []Node{{Name: "m0", Machine: "m0", ControlPlane: true, Ready: true}, {Name: "lost", Machine: "lost", ControlPlane: true, Ready: answers}},
+			Nodes:   []facts.Node{{Name: "m0", Machine: "m0", ControlPlane: true, Ready: true}, {Name: "lost", Machine: "lost", ControlPlane: true, Ready: answers}},
 			Etcd: &etcd.Health{Members: []etcd.Member{
 				{ID: 1, Name: "m0", Answers: true, Leader: true}, {ID: 2, Name: "lost", Answers: answers},
 			}},
@@ -123,7 +124,7 @@ func TestForeignRefusal(t *testing.T) {
 var _ = Describe("Members of etcd that a restored backup does not know", func() {
 	It("keep machines from being created until the administrator has decided", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		// They were members when the backup was made; their VMs are deleted.
@@ -132,9 +133,9 @@ var _ = Describe("Members of etcd that a restored backup does not know", func() 
 			metav1.SetMetaDataAnnotation(&machines[i].ObjectMeta, controlplanev1.JoinedAnnotation, "")
 			Expect(testEnv.Client.Patch(ctx, &machines[i], client.MergeFrom(before))).To(Succeed())
 		}
-		workloadCluster := &facts{Facts: Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}}
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}}
 		for i, name := range []string{"rolled-1", "rolled-2", "rolled-3"} {
-			workloadCluster.Nodes = append(workloadCluster.Nodes, Node{Name: name, Machine: name, ControlPlane: true, Ready: true})
+			workloadCluster.Nodes = append(workloadCluster.Nodes, facts.Node{Name: name, Machine: name, ControlPlane: true, Ready: true})
 			workloadCluster.Etcd.Members = append(workloadCluster.Etcd.Members, etcd.Member{ID: uint64(i + 1), Name: name, Answers: true, Leader: i == 2})
 		}
 		reconciler = direct(testEnv.Config, workloadCluster)

@@ -18,6 +18,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -69,7 +70,7 @@ func (r *Reconciler) reportMachineHealth(ctx context.Context, s *scope, machine 
 // recordExpiry records when the machine's certificates expire, in the annotation
 // that Cluster API reads.
 func (r *Reconciler) recordExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node, config := nodeOf(machine, s.workload.Nodes), s.configs[machine.Name]
+	node, config := facts.NodeOf(machine, s.workload.Nodes), s.configs[machine.Name]
 	if node == nil || node.CertificatesExpire.IsZero() || config == nil || !config.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -90,7 +91,7 @@ func (r *Reconciler) recordExpiry(ctx context.Context, s *scope, machine *cluste
 
 // certificatesExpire returns when a machine's certificates expire; zero if
 // unknown.
-func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.Time {
+func certificatesExpire(s *scope, machine *clusterv1.Machine, node *facts.Node) time.Time {
 	if node != nil && !node.CertificatesExpire.IsZero() {
 		return node.CertificatesExpire
 	}
@@ -126,15 +127,15 @@ func recordedExpiry(config *bootstrapv1.NovaConfig) time.Time {
 
 // healthOf returns the health conditions of one machine.
 func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
-	node := nodeOf(machine, s.workload.Nodes)
+	node := facts.NodeOf(machine, s.workload.Nodes)
 	parts := []struct {
 		condition string
-		of        func(c *Components) Component
+		of        func(c *facts.Components) facts.Component
 	}{
-		{controlplanev1.MachineAPIServerPodHealthyCondition, func(c *Components) Component { return c.APIServer }},
-		{controlplanev1.MachineControllerManagerPodHealthyCondition, func(c *Components) Component { return c.ControllerManager }},
-		{controlplanev1.MachineSchedulerPodHealthyCondition, func(c *Components) Component { return c.Scheduler }},
-		{controlplanev1.MachineEtcdPodHealthyCondition, func(c *Components) Component { return c.Etcd }},
+		{controlplanev1.MachineAPIServerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.APIServer }},
+		{controlplanev1.MachineControllerManagerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.ControllerManager }},
+		{controlplanev1.MachineSchedulerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Scheduler }},
+		{controlplanev1.MachineEtcdPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Etcd }},
 	}
 	if externalEtcd(s) {
 		parts = parts[:3]
@@ -171,7 +172,7 @@ func joinTime(s *scope) string {
 }
 
 // unknownHealth returns the condition while the state of a node is unknown.
-func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition string) (c metav1.Condition, known bool) {
+func unknownHealth(s *scope, machine *clusterv1.Machine, node *facts.Node, condition string) (c metav1.Condition, known bool) {
 	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
 	switch {
 	case !s.workload.Answers:
@@ -188,23 +189,23 @@ func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition s
 	return c, false
 }
 
-func podCondition(condition string, component Component) metav1.Condition {
+func podCondition(condition string, component facts.Component) metav1.Condition {
 	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: string(component.State), Message: component.Message}
 	switch component.State {
-	case Running:
+	case facts.Running:
 		c.Status = metav1.ConditionTrue
-	case Missing:
+	case facts.Missing:
 		c.Reason, c.Message = controlplanev1.MachinePodDoesNotExistReason, "The pod does not exist"
-	case Deleting:
+	case facts.Deleting:
 		c.Message = "The pod is being deleted"
-	case Provisioning, Failed:
+	case facts.Provisioning, facts.Failed:
 	}
 	return c
 }
 
 // memberCondition returns the health of the machine's etcd member. etcd may
 // answer while the API server does not.
-func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Condition {
+func memberCondition(s *scope, machine *clusterv1.Machine, node *facts.Node) metav1.Condition {
 	c := metav1.Condition{
 		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
 		Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason,

@@ -27,6 +27,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 const (
@@ -81,9 +82,9 @@ type probeResult struct {
 	before string
 }
 
-// facts returns the observed state of the endpoint.
-func (b probeResult) facts() Endpoint {
-	e := Endpoint{Probed: b.known, Answers: b.endpoint, Holder: b.holder, Confirmed: b.confirmed, Unconfirmed: b.unconfirmed, Before: b.before}
+// endpointFacts returns the observed state of the endpoint.
+func (b probeResult) endpointFacts() facts.Endpoint {
+	e := facts.Endpoint{Probed: b.known, Answers: b.endpoint, Holder: b.holder, Confirmed: b.confirmed, Unconfirmed: b.unconfirmed, Before: b.before}
 	if !b.endpoint {
 		e.Problem = b.problem
 	}

@@ -27,6 +27,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 const leaseOfN1 = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"n1","renewTime":"2026-01-01T00:00:00.000000Z"}}`
@@ -246,7 +247,7 @@ var _ = Describe("A kubeconfig with a field that is refused", func() {
 		// A user's kubeconfig, which the control plane does not change.
 		made.Type = corev1.SecretTypeOpaque
 		putKubeconfig(ctx, made)
-		observed := func() Facts { return realClusters.Observe(ctx, r.key(clusterName), nil) }
+		observed := func() facts.Cluster { return realClusters.Observe(ctx, r.key(clusterName), nil) }
 		Eventually(observed).Should(HaveField("Alive", true))
 
 		config, err := clientcmd.Load(made.Data[secret.KubeconfigDataName])
@@ -273,11 +274,11 @@ var _ = Describe("A workload cluster that hangs", func() {
 		made := f.kubeconfig(r.namespace, "first")
 		putKubeconfig(ctx, made)
 		var slowest time.Duration
-		Eventually(func() Facts {
+		Eventually(func() facts.Cluster {
 			begun := time.Now()
-			facts := realClusters.Observe(ctx, r.key(clusterName), nil)
+			observed := realClusters.Observe(ctx, r.key(clusterName), nil)
 			slowest = max(slowest, time.Since(begun))
-			return facts
+			return observed
 		}).Should(And(HaveField("Answers", false), HaveField("Pending", false)))
 		Expect(slowest).To(BeNumerically("<", 2*readTimeout))
 		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", false)))

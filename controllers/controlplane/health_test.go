@@ -23,6 +23,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -47,7 +48,7 @@ func TestHealthWhileJoining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				controlPlane: newControlPlane("ns"), machines: machinesIn(""),
-				workload: Facts{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
+				workload: facts.Cluster{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
 			}
 			if tc.external {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
@@ -135,16 +136,16 @@ var _ = Describe("The health of a workload cluster", func() {
 			ContainSubstring("kubernetesVersion: v1.36.3")))
 
 		By("a member that joins from a machine that is being deleted and has no node")
-		members := func(of ...*clusterv1.Machine) Facts { return realClusters.Observe(ctx, r.key(clusterName), of) }
+		members := func(of ...*clusterv1.Machine) facts.Cluster { return realClusters.Observe(ctx, r.key(clusterName), of) }
 		ours := []*clusterv1.Machine{&machines[0], &machines[1], &machines[2]}
 		leaving := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving", DeletionTimestamp: ptr.To(metav1.Now())}}
 		Expect(members(ours...).Again).To(BeZero(), "a healthy workload cluster sends events")
 		haveMembers := func(n int) func(Gomega) {
 			return func(g Gomega) {
-				facts := members(append(ours, leaving)...)
+				observed := members(append(ours, leaving)...)
 				// The state of a slow etcd is unknown for a moment.
-				g.Expect(facts.Etcd).NotTo(BeNil())
-				g.Expect(facts).To(And(HaveField("Again", unhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
+				g.Expect(observed.Etcd).NotTo(BeNil())
+				g.Expect(observed).To(And(HaveField("Again", unhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
 			}
 		}
 		Eventually(haveMembers(3), "20s").Should(Succeed())
@@ -207,7 +208,7 @@ var _ = Describe("The health of a workload cluster", func() {
 		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
 
 		By("the new holder not taking the address, because it does not renew the lease")
-		Eventually(func() Endpoint { return realClusters.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
+		Eventually(func() facts.Endpoint { return realClusters.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
 			HaveField("Unconfirmed", true), HaveField("Confirmed", false), HaveField("Before", machines[0].Name)))
 	}, SpecTimeout(5*time.Minute))
 })

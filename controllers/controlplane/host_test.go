@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -200,16 +201,16 @@ func (t *realCluster) furnish(ctx context.Context) {
 			"kubernetesVersion: v1.36.3\ncertificatesDir: /etc/kubernetes/pki\netcd:\n  local:\n    dataDir: /var/lib/etcd\n"},
 	})).To(Succeed())
 	for _, h := range t.hosts {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{roleControlPlane: ""}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{facts.RoleControlPlane: ""}}}
 		Expect(t.client.Create(ctx, node)).To(Succeed())
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 		Expect(t.client.Status().Update(ctx, node)).To(Succeed())
-		for _, component := range []string{apiServerName, "kube-controller-manager", "kube-scheduler", etcdName, kubeVIPName} {
+		for _, component := range []string{facts.APIServerName, "kube-controller-manager", "kube-scheduler", facts.EtcdName, facts.KubeVIPName} {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: metav1.NamespaceSystem, Name: component + "-" + h.name,
-					Labels: map[string]string{componentLabel: component, tierLabel: tierControlPlane},
+					Labels: map[string]string{facts.ComponentLabel: component, facts.TierLabel: facts.TierControlPlane},
 				},
 				Spec: corev1.PodSpec{NodeName: h.name, Containers: []corev1.Container{{
 					Name: component, Image: "registry.k8s.io/" + component + ":v1.36.3", Command: []string{component, "--secure-port=26443"},
@@ -246,7 +247,7 @@ func (t *realCluster) connect(ctx context.Context) {
 		// Open watches would keep the API server from stopping.
 		Expect(testEnv.Client.Delete(ctx, made)).To(Succeed())
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(func() Facts { return realClusters.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
+		Eventually(func() facts.Cluster { return realClusters.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
 	})
 }
 

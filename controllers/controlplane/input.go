@@ -18,6 +18,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 const (
@@ -86,7 +87,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 }
 
 func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
-	node := nodeOf(machine, s.workload.Nodes)
+	node := facts.NodeOf(machine, s.workload.Nodes)
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
 	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
 	_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
@@ -152,7 +153,7 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 // own address takes precedence over its pod, whose status may be a minute old:
 // a kubelet may report through that same API server. If no API server answers
 // at its own address, managers have no route to the nodes' network.
-func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer {
+func apiServer(s *scope, machine *clusterv1.Machine, node *facts.Node) plan.APIServer {
 	switch {
 	case s.workload.Serving.Has(machine.Name):
 		return plan.APIServerServes
@@ -164,7 +165,7 @@ func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer 
 		return plan.APIServerFails
 	case node.Unreachable:
 		return plan.APIServerUnknown
-	case node.Components.APIServer.State != Running:
+	case node.Components.APIServer.State != facts.Running:
 		return plan.APIServerFails
 	case s.workload.Serving.Len() > 0:
 		return plan.APIServerUnknown
@@ -191,7 +192,7 @@ func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
 
 // initUnknown reports whether the workload cluster could not be queried reliably
 // yet.
-func initUnknown(workloadCluster *Facts, now time.Time) bool {
+func initUnknown(workloadCluster *facts.Cluster, now time.Time) bool {
 	return workloadCluster.Pending || !workloadCluster.UnreachableSince.IsZero() && now.Sub(workloadCluster.UnreachableSince) < unreachableGrace
 }
 
@@ -292,7 +293,7 @@ func machineOf(s *scope, m etcd.Member) string {
 		return machineAt(s, m.Peers)
 	}
 	for _, machine := range s.sorted() {
-		node := nodeOf(machine, s.workload.Nodes)
+		node := facts.NodeOf(machine, s.workload.Nodes)
 		switch {
 		case node != nil && node.Name == m.Name,
 			machine.Status.NodeRef.IsDefined() && machine.Status.NodeRef.Name == m.Name,
@@ -311,7 +312,7 @@ func machineAt(s *scope, urls []string) string {
 			continue
 		}
 		for _, machine := range s.sorted() {
-			node := nodeOf(machine, s.workload.Nodes)
+			node := facts.NodeOf(machine, s.workload.Nodes)
 			if node != nil && sameAddress(node.Address, parsed.Hostname()) || slices.ContainsFunc(machine.Status.Addresses,
 				func(a clusterv1.MachineAddress) bool { return sameAddress(a.Address, parsed.Hostname()) }) {
 				return machine.Name
@@ -334,11 +335,11 @@ func sameAddress(a, b string) bool {
 // ownNode reports whether a node of that name exists that does not belong to a
 // deleted machine.
 func ownNode(s *scope, name string) bool {
-	return slices.ContainsFunc(s.workload.Nodes, func(n Node) bool { return n.Name == name && !hasDeletedMachine(s, n) })
+	return slices.ContainsFunc(s.workload.Nodes, func(n facts.Node) bool { return n.Name == name && !hasDeletedMachine(s, n) })
 }
 
 // hasDeletedMachine reports whether a node belongs to a deleted machine.
-func hasDeletedMachine(s *scope, node Node) bool {
+func hasDeletedMachine(s *scope, node facts.Node) bool {
 	_, ours := s.machines[node.Machine]
 	return node.Machine != "" && !ours && !s.otherMachines.Has(node.Machine)
 }

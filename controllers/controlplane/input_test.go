@@ -12,6 +12,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestMachineOf(t *testing.T) {
@@ -27,7 +28,7 @@ func TestMachineOf(t *testing.T) {
 		controlPlane: &controlplanev1.NovaControlPlane{},
 		machines: collections.FromMachines(
 			machine("m1", "n1", "10.0.0.1"), machine("m2", "", "10.0.0.2"), machine("m3", "n3", ""), machine("m4", "", "2001:db8::4")),
-		workload: Facts{Nodes: []Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
+		workload: facts.Cluster{Nodes: []facts.Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -57,13 +58,13 @@ func TestInitUnknown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		reason   string
-		workload Facts
+		workload facts.Cluster
 		want     bool
 	}{
-		"Pending": {reason: "no probe yet", workload: Facts{Pending: true}, want: true},
-		"Silent":  {reason: "this process may not be able to connect yet", workload: Facts{UnreachableSince: now.Add(time.Second - unreachableGrace)}, want: true},
-		"Problem": {reason: "a working API server would have answered", workload: Facts{UnreachableSince: now.Add(-unreachableGrace)}},
-		"Answers": {reason: "it answered", workload: Facts{Answers: true}},
+		"Pending": {reason: "no probe yet", workload: facts.Cluster{Pending: true}, want: true},
+		"Silent":  {reason: "this process may not be able to connect yet", workload: facts.Cluster{UnreachableSince: now.Add(time.Second - unreachableGrace)}, want: true},
+		"Problem": {reason: "a working API server would have answered", workload: facts.Cluster{UnreachableSince: now.Add(-unreachableGrace)}},
+		"Answers": {reason: "it answered", workload: facts.Cluster{Answers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := initUnknown(&tc.workload, now); got != tc.want {
@@ -122,12 +123,12 @@ func TestInputMachine(t *testing.T) {
 		expires time.Time
 	}{
 		"Well":        {reason: "all components run", ready: true},
-		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.workload.Nodes[0].Components.Scheduler.State = Failed }},
-		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP.State = Failed }},
-		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = Component{} }},
+		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.workload.Nodes[0].Components.Scheduler.State = facts.Failed }},
+		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP.State = facts.Failed }},
+		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = facts.Component{} }},
 		"ExternalEtcd": {
 			reason: "unless etcd runs elsewhere", ready: true,
-			change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = Component{}; elsewhere(s) },
+			change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = facts.Component{}; elsewhere(s) },
 		},
 		"Seen": {
 			reason: "the certificate of the API server counts", ready: true, expires: expires,

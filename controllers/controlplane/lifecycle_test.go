@@ -23,11 +23,12 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // refusesEviction is a workload cluster whose policies reject evictions.
-type refusesEviction struct{ facts }
+type refusesEviction struct{ fakeClusters }
 
 func (*refusesEviction) Evict(context.Context, client.ObjectKey, *corev1.Pod) error {
 	return errors.New("not allowed")
@@ -67,13 +68,13 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			Data:       map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
-		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 		Expect(kubeconfig(ctx, r)()).To(HaveField("ResourceVersion", mine.ResourceVersion))
 	})
 
 	It("renews the kubeconfig before it expires", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		first, err := kubeconfig(ctx, r)()
 		Expect(err).NotTo(HaveOccurred())
@@ -86,7 +87,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		r := newRig(ctx, "", nil)
 		// A CA of another cluster is used as the user's.
 		other := newRig(ctx, "", nil)
-		other.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		other.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 		ca := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, other.key(secret.Name(clusterName, secret.ClusterCA)), ca)).To(Succeed())
 		mine := &corev1.Secret{
@@ -97,7 +98,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			Data: map[string][]byte{secret.TLSCrtDataName: []byte("garbage"), secret.TLSKeyDataName: []byte("garbage")},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		Eventually(func() (metav1.Condition, error) {
 			_, err := reconciler.Reconcile(ctx, requestFor(r))
 			if err == nil {
@@ -122,10 +123,10 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 	It("keeps machines while certificates or the infrastructure's status are missing", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true}
 		r.reconcileUntilIdle(ctx, reconciler)
 		available := func() (metav1.ConditionStatus, error) {
 			c, err := r.condition(ctx, controlplanev1.AvailableCondition)()
@@ -162,7 +163,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			c.Status = controlplanev1.NovaControlPlaneStatus{}
 			return testEnv.Client.Status().Update(ctx, c)
 		}).Should(Succeed())
-		workloadCluster.Facts = Facts{Pending: true, Problem: "no probe yet"}
+		workloadCluster.Cluster = facts.Cluster{Pending: true, Problem: "no probe yet"}
 		// The first reconcile only sets the Paused condition.
 		_, err = reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
@@ -173,10 +174,10 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 	It("creates no new CA for an initialized cluster", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 		ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.ClusterCA)}}
@@ -216,7 +217,7 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
 		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 		Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		waiting.reconcileUntilIdle(ctx, reconciler)
 		Expect(waiting.condition(ctx, controlplanev1.AvailableCondition)()).To(HaveField("Message", ContainSubstring("infrastructure")))
 		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
@@ -257,12 +258,12 @@ var _ = Describe("The life of a control plane", func() {
 		machines := r.expectMachines(ctx, 3)
 		Consistently(r.condition(ctx, controlplanev1.InitializedCondition), "1s").Should(HaveField("Status", Not(Equal(metav1.ConditionTrue))))
 
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[0].Name, Labels: map[string]string{roleControlPlane: ""}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[0].Name, Labels: map[string]string{facts.RoleControlPlane: ""}}}
 		Expect(testEnv.Client.Create(ctx, node)).To(Succeed())
 		Expect(testEnv.Client.Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-" + node.Name,
-				Labels: map[string]string{componentLabel: apiServerName, tierLabel: tierControlPlane},
+				Labels: map[string]string{facts.ComponentLabel: facts.APIServerName, facts.TierLabel: facts.TierControlPlane},
 			},
 			Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "c", Image: "r/kube-apiserver:v1.35.4"}}},
 		})).To(Succeed())
@@ -282,14 +283,14 @@ var _ = Describe("The life of a control plane", func() {
 
 	It("records the initialization even if other steps fail", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		proxy := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.FrontProxyCA)), proxy)).To(Succeed())
 		proxy.Data[secret.TLSKeyDataName] = []byte("garbage")
 		Expect(testEnv.Client.Update(ctx, proxy)).To(Succeed())
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true}
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).To(MatchError(ContainSubstring("c-proxy")))
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
@@ -305,14 +306,14 @@ var _ = Describe("The life of a control plane", func() {
 
 	It("does not count as initialized while its only machine is being deleted", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
 		machine.Finalizers = []string{clusterv1.MachineFinalizer}
 		Expect(testEnv.Client.Update(ctx, &machine)).To(Succeed())
 		Expect(testEnv.Client.Delete(ctx, &machine)).To(Succeed())
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionFalse))
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeFalse())
@@ -326,8 +327,8 @@ var _ = Describe("The life of a control plane", func() {
 				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 			}
 		}
-		workloadCluster := &facts{
-			Facts: Facts{Answers: true, KubeadmConfig: true, Nodes: []Node{
+		workloadCluster := &fakeClusters{
+			Cluster: facts.Cluster{Answers: true, KubeadmConfig: true, Nodes: []facts.Node{
 				{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true},
 			}},
 			coreDNS: []corev1.Pod{coreDNS("a"), coreDNS("b")},
@@ -350,9 +351,9 @@ var _ = Describe("The life of a control plane", func() {
 		first := r.expectMachines(ctx, 1)[0].Name
 		pod.Spec.NodeName = first
 		workloadCluster.coreDNS = []corev1.Pod{pod, pod}
-		workloadCluster.Facts = Facts{
+		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first, Answers: true, Leader: true}}},
-			Nodes: []Node{{Name: first, Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
+			Nodes: []facts.Node{{Name: first, Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
 		}
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(3)) })
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
@@ -365,7 +366,7 @@ var _ = Describe("The life of a control plane", func() {
 			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"old": "1", "kept": "1"}
 			c.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
 		})
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		for _, m := range r.expectMachines(ctx, 3) {
 			r.adopt(ctx, &m)
@@ -405,13 +406,13 @@ var _ = Describe("The life of a control plane", func() {
 		r := newRig(ctx, "", nil)
 		s := &scope{machines: collections.New()}
 		gone := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "gone"}}
-		Expect(direct(testEnv.Config, &facts{}).reportUpToDate(ctx, s, gone)).To(Succeed())
+		Expect(direct(testEnv.Config, &fakeClusters{}).reportUpToDate(ctx, s, gone)).To(Succeed())
 	})
 
 	It("writes nothing at rest", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		count := &crash{}
-		reconciler := direct(count.config(), &facts{})
+		reconciler := direct(count.config(), &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		before := count.writes
 		_, err := reconciler.Reconcile(ctx, requestFor(r))

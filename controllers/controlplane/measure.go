@@ -13,6 +13,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // The values of the label of certificates.
@@ -80,7 +81,7 @@ func membersByState(health *etcd.Health) map[string]int {
 func (s *scope) firstExpiry() time.Time {
 	var first time.Time
 	for _, machine := range s.machines {
-		expires := certificatesExpire(s, machine, nodeOf(machine, s.workload.Nodes))
+		expires := certificatesExpire(s, machine, facts.NodeOf(machine, s.workload.Nodes))
 		if !expires.IsZero() && (first.IsZero() || expires.Before(first)) {
 			first = expires
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestMembersByState(t *testing.T) {
@@ -41,7 +42,7 @@ func TestMeasure(t *testing.T) {
 	s.controlPlane.Namespace, s.controlPlane.Name = "measured", "cp"
 	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
 	s.machines = machinesIn("", "")
-	s.workload.Nodes = []Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
+	s.workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
 	s.workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
 	s.report(nil)
 	s.measure()

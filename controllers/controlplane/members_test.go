@@ -16,6 +16,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestTargets(t *testing.T) {
@@ -30,12 +31,12 @@ func TestTargets(t *testing.T) {
 		}
 		return m
 	}
-	nodes := []Node{{Name: "m0", ControlPlane: true, Ready: true, Address: "192.0.2.1"}, {Name: "w0", Address: "192.0.2.2"}}
+	nodes := []facts.Node{{Name: "m0", ControlPlane: true, Ready: true, Address: "192.0.2.1"}, {Name: "w0", Address: "192.0.2.2"}}
 	first := target{name: "m0", forward: true, address: "192.0.2.1"}
 	for name, tc := range map[string]struct {
 		reason      string
 		machine     *clusterv1.Machine
-		nodes       []Node
+		nodes       []facts.Node
 		unreachable bool
 		want        []target
 	}{
@@ -69,7 +70,7 @@ func TestLostMembers(t *testing.T) {
 		change func(s *scope)
 		// The machines are m0 and m1.
 		members []etcd.Member
-		nodes   []Node
+		nodes   []facts.Node
 		want    uint64
 	}{
 		"Whole": {reason: "no member is lost", members: []etcd.Member{up(1, "m0"), up(2, "m1")}},
@@ -84,15 +85,15 @@ func TestLostMembers(t *testing.T) {
 		"Machine": {reason: "its machine is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(5, "m2"), down(2, "m1")}},
 		"Node": {
 			reason: "its node is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
-			nodes: []Node{{Name: "left", ControlPlane: true}},
+			nodes: []facts.Node{{Name: "left", ControlPlane: true}},
 		},
 		"LeftNode": {
 			reason: "its node belongs to a deleted machine", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
-			nodes: []Node{{Name: "left", ControlPlane: true, Machine: "left"}}, want: 3,
+			nodes: []facts.Node{{Name: "left", ControlPlane: true, Machine: "left"}}, want: 3,
 		},
 		"OtherControllersNode": {
 			reason: "its machine belongs to another controller", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
-			nodes: []Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.otherMachines = sets.New("theirs") },
+			nodes: []facts.Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.otherMachines = sets.New("theirs") },
 		},
 		"Running": {reason: "a running member may belong to another owner", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "foreign")}},
 		"Starting": {
@@ -119,7 +120,7 @@ func TestLostMembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				controlPlane: newControlPlane("ns"), initialized: true, machines: machinesIn("", ""),
-				workload: Facts{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
+				workload: facts.Cluster{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
 			}
 			if tc.change != nil {
 				tc.change(s)
@@ -138,13 +139,13 @@ func TestLostMembers(t *testing.T) {
 var _ = Describe("Members of etcd", func() {
 	It("removes the member of a deleted machine before another machine joins", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
 		for i := range machines {
-			workloadCluster.Nodes = append(workloadCluster.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
+			workloadCluster.Nodes = append(workloadCluster.Nodes, facts.Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
 			workloadCluster.Etcd.Members = append(workloadCluster.Etcd.Members, etcd.Member{
 				ID: uint64(i) + 1, Name: machines[i].Name, Answers: true, Leader: i == 0,
 			})

@@ -14,6 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func condition(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
@@ -190,8 +191,8 @@ func TestRemediatingCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				at: time.Now(), controlPlane: newControlPlane("ns"), cluster: &clusterv1.Cluster{}, machines: machinesIn(""), initialized: true,
-				workload: Facts{
-					Answers: true, Nodes: []Node{{Name: "m0", Ready: true}},
+				workload: facts.Cluster{
+					Answers: true, Nodes: []facts.Node{{Name: "m0", Ready: true}},
 					Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}},
 				},
 			}

@@ -16,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 const (
@@ -268,7 +269,7 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 }
 
 func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
-	isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.workload.Nodes) != nil
+	isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.workload.Nodes) != nil
 	return restoreMachine{
 		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
 		// Before it is a node a MachineHealthCheck only fails by its startup
@@ -293,7 +294,7 @@ func restoredAlone(s *scope, name string) bool {
 	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.workload.Answers {
 		return false
 	}
-	node := nodeOf(machine, s.workload.Nodes)
+	node := facts.NodeOf(machine, s.workload.Nodes)
 	if node == nil || !node.ControlPlane {
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // reconcileTimes reconciles several times, as the requeues of a restore would.
@@ -91,7 +92,7 @@ func (r *rig) setConditions(ctx context.Context, machine clusterv1.Machine, of .
 var _ = Describe("A control plane whose etcd is restored", func() {
 	It("deletes all machines for one that restores, and blocks all other steps", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{Problem: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		before := r.expectMachines(ctx, 3)
@@ -156,7 +157,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("does not wait for a fenced machine, and continues without it", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{Problem: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		cluster := &clusterv1.Cluster{}
@@ -195,8 +196,8 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		restore.Annotations = map[string]string{controlplanev1.EtcdRestoredAnnotation: restorer}
 		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
 		Expect(initlock.EndRestore(ctx, testEnv.Client, cluster, restore.Name)).To(Succeed())
-		workloadCluster.Facts = Facts{
-			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer, Machine: restorer, ControlPlane: true, Ready: true}},
+		workloadCluster.Cluster = facts.Cluster{
+			Answers: true, KubeadmConfig: true, Nodes: []facts.Node{{Name: restorer, Machine: restorer, ControlPlane: true, Ready: true}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer, Answers: true, Leader: true}}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
@@ -210,8 +211,8 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("creates no machine while an API server answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{Facts: Facts{
-			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: "unknown-node", ControlPlane: true, APIServer: "v1.36.3"}},
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{
+			Answers: true, KubeadmConfig: true, Nodes: []facts.Node{{Name: "unknown-node", ControlPlane: true, APIServer: "v1.36.3"}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "unknown-node", Answers: true, Leader: true}}},
 		}}
 		reconciler := direct(testEnv.Config, workloadCluster)
@@ -226,15 +227,15 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(And(ContainSubstring("The API server still answers"), ContainSubstring("unknown-node")))
 
-		workloadCluster.Facts = Facts{Problem: "The API server does not answer"}
+		workloadCluster.Cluster = facts.Cluster{Problem: "The API server does not answer"}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.restoring(ctx).Machine).To(Equal(r.expectMachines(ctx, 1)[0].Name))
 	})
 
 	It("keeps the machine that restores as long as it may be the one that answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		unreachable := Facts{Problem: "The API server does not answer"}
-		workloadCluster := &facts{Facts: unreachable}
+		unreachable := facts.Cluster{Problem: "The API server does not answer"}
+		workloadCluster := &fakeClusters{Cluster: unreachable}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		// Our clock is ahead of the API server's.
 		ahead := time.Hour
@@ -258,18 +259,18 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 		By("not being seen as a node for long")
 		ahead += restoreTimeout
-		workloadCluster.Facts = Facts{Problem: "The API server answers too slowly", Alive: true}
+		workloadCluster.Cluster = facts.Cluster{Problem: "The API server answers too slowly", Alive: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(ContainSubstring("but the API server answers, so it is kept"))
-		workloadCluster.Facts = Facts{Problem: unreachable.Problem, Pending: true}
+		workloadCluster.Cluster = facts.Cluster{Problem: unreachable.Problem, Pending: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
 		By("exceeding the timeout while the API server does not answer")
-		workloadCluster.Facts = unreachable
+		workloadCluster.Cluster = unreachable
 		r.reconcileTimes(ctx, reconciler, 4)
 		next := r.expectMachines(ctx, 1)[0]
 		Expect(next.Name).NotTo(Equal(restorer.Name))
@@ -285,7 +286,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("knows that it was initialized without the status that a backup lacks", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{Facts: Facts{Problem: "The API server does not answer"}})
+		reconciler := direct(testEnv.Config, &fakeClusters{Cluster: facts.Cluster{Problem: "The API server does not answer"}})
 		restorer := r.beginRestore(ctx, reconciler)
 		controlPlane, err := r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -307,7 +308,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("continues once the machine restored etcd although the restore was deleted", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{Problem: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		restorer := r.beginRestore(ctx, reconciler)
 		Expect(testEnv.Client.Delete(ctx, &controlplanev1.NovaEtcdRestore{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}})).To(Succeed())
@@ -317,8 +318,8 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(available.Message).To(ContainSubstring("waiting for machine " + restorer.Name + " to restore etcd"))
 
 		By("the API server answering, and kubeadm not being through")
-		workloadCluster.Facts = Facts{
-			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer.Name}},
+		workloadCluster.Cluster = facts.Cluster{
+			Answers: true, KubeadmConfig: true, Nodes: []facts.Node{{Name: restorer.Name}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer.Name, Answers: true, Leader: true}}},
 		}
 		r.reconcileTimes(ctx, reconciler, 2)
@@ -341,7 +342,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
-		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &fakeClusters{}))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(Equal("Waiting for Secret c-etcd, which external etcd needs"))

@@ -13,6 +13,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // scope is the state of one reconcile. Fields are set from top to bottom.
@@ -57,7 +58,7 @@ type scope struct {
 	// inGrace are nodes without a Machine that have not been down for long.
 	inGrace sets.Set[string]
 	// workload is the observed state of the workload cluster.
-	workload Facts
+	workload facts.Cluster
 
 	certificates certificatesState
 	// initialized is true if the initialization is recorded.

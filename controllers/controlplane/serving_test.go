@@ -17,6 +17,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestAPIServer(t *testing.T) {
@@ -26,7 +27,7 @@ func TestAPIServer(t *testing.T) {
 		want   plan.APIServer
 	}{
 		"Pod":         {reason: "the pod's status counts where no API server can be reached", want: plan.APIServerServes},
-		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.workload.Nodes[0].Components.APIServer.State = Failed }, want: plan.APIServerFails},
+		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.workload.Nodes[0].Components.APIServer.State = facts.Failed }, want: plan.APIServerFails},
 		"Silent":      {reason: "a kubelet that does not report proves nothing", change: func(s *scope) { s.workload.Nodes[0].Unreachable = true }},
 		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope) { s.workload.Nodes = nil }},
 		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope) { s.workload.Answers = false }},
@@ -56,7 +57,7 @@ func TestAPIServer(t *testing.T) {
 				tc.change(s)
 			}
 			machine := s.sorted()[0]
-			if got := apiServer(s, machine, nodeOf(machine, s.workload.Nodes)); got != tc.want {
+			if got := apiServer(s, machine, facts.NodeOf(machine, s.workload.Nodes)); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 			}
 		})
@@ -135,7 +136,7 @@ func TestHeldForRedundancy(t *testing.T) {
 	machine := s.sorted()[0]
 	for i := range s.workload.Nodes {
 		if s.workload.Nodes[i].Name != machine.Name {
-			s.workload.Nodes[i].Components.APIServer.State = Failed
+			s.workload.Nodes[i].Components.APIServer.State = facts.Failed
 		}
 	}
 	machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -21,7 +22,7 @@ var _ = Describe("Settings that are not carried out", func() {
 	It("do not replace machines that an admission policy alters", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		alter(ctx, r.namespace)
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
@@ -30,7 +31,7 @@ var _ = Describe("Settings that are not carried out", func() {
 			HaveField("Message", ContainSubstring(machine.Name+" (config.preKubeadmCommands)"))))
 		Expect(eventsOf(reconciler)).To(ContainElement(ContainSubstring("MachinesAltered")))
 
-		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.expectMachines(ctx, 1)[0].UID).To(Equal(machine.UID))
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(HaveField("Status", metav1.ConditionFalse))
@@ -45,13 +46,13 @@ var _ = Describe("Settings that are not carried out", func() {
 
 	It("name a version of Kubernetes that is not known", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas, c.Spec.Version = nil, "v1.99.0" })
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		workloadCluster.Facts = Facts{
+		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdProblem: "not queried",
-			Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
+			Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
@@ -62,14 +63,14 @@ var _ = Describe("Settings that are not carried out", func() {
 
 	It("name a network that changed after kubeadm init, and write nothing", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		workloadCluster.Facts = Facts{
+		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "not queried",
 			KubeadmStored: kubeadm.Document{Content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
-			Nodes:         []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
+			Nodes:         []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(HaveField("Status", metav1.ConditionTrue))

@@ -19,6 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
@@ -105,11 +106,11 @@ func (s *scope) reportReplicas() {
 // observed version of a running API server counts; a machine without an
 // observed API server counts with the version that it was created with, so that
 // workers do not have to wait for the first one.
-func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVersion {
+func versions(machines []*clusterv1.Machine, nodes []facts.Node) []clusterv1.StatusVersion {
 	counts := map[string]int32{}
 	for _, machine := range machines {
 		v := machine.Spec.Version
-		if node := nodeOf(machine, nodes); node != nil && node.APIServer != "" {
+		if node := facts.NodeOf(machine, nodes); node != nil && node.APIServer != "" {
 			v = node.APIServer
 		}
 		if _, err := version.ParseSemantic(v); err == nil {
@@ -266,7 +267,7 @@ func (s *scope) etcdCondition() metav1.Condition {
 	case s.workload.Etcd == nil:
 		c.Message = s.workload.EtcdProblem
 	default:
-		problems := s.workload.Etcd.Problems(controlPlaneNodes(s.workload.Nodes))
+		problems := s.workload.Etcd.Problems(facts.ControlPlaneNodes(s.workload.Nodes))
 		if len(problems) == 0 {
 			c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
 			return c

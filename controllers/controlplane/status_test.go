@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -27,7 +28,7 @@ func TestVersions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		machines []*clusterv1.Machine
-		nodes    []Node
+		nodes    []facts.Node
 		want     []clusterv1.StatusVersion
 	}{
 		"None": {reason: "no machine has no version"},
@@ -39,7 +40,7 @@ func TestVersions(t *testing.T) {
 		"Seen": {
 			reason:   "the running version counts, not the desired one",
 			machines: []*clusterv1.Machine{machine("a", "v1.36.3"), machine("b", "v1.36.3")},
-			nodes:    []Node{{Name: "a", APIServer: "v1.35.4"}, {Name: "b", APIServer: "v1.36.3"}},
+			nodes:    []facts.Node{{Name: "a", APIServer: "v1.35.4"}, {Name: "b", APIServer: "v1.36.3"}},
 			want:     []clusterv1.StatusVersion{{Version: "v1.35.4", Replicas: 1}, {Version: "v1.36.3", Replicas: 1}},
 		},
 		"Order": {
@@ -103,10 +104,10 @@ func running() *scope {
 		initialized:  true,
 		certificates: certificatesState{known: true},
 		machines:     machinesIn(""),
-		workload: Facts{
+		workload: facts.Cluster{
 			Answers: true, KubeadmConfig: true,
-			Nodes:    []Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
-			Endpoint: Endpoint{Probed: true, Answers: true, Holder: "m0", Confirmed: true},
+			Nodes:    []facts.Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
+			Endpoint: facts.Endpoint{Probed: true, Answers: true, Holder: "m0", Confirmed: true},
 			Etcd:     &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
 		},
 	}
@@ -132,7 +133,7 @@ func TestReport(t *testing.T) {
 		},
 		"APIServerSilent": {
 			reason: "a control plane that does not answer is not available, and nothing is known of etcd",
-			change: func(s *scope) { s.workload = Facts{Problem: "The API server does not answer"} },
+			change: func(s *scope) { s.workload = facts.Cluster{Problem: "The API server does not answer"} },
 			want: []expect{
 				{"Available", "False", "The API server does not answer"}, {"Initialized", "True", ""},
 				{"EtcdClusterHealthy", "Unknown", "The API server does not answer"},
@@ -142,7 +143,7 @@ func TestReport(t *testing.T) {
 			reason: "one of three members may fail",
 			change: func(s *scope) {
 				s.workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
-				s.workload.Nodes = []Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
+				s.workload.Nodes = []facts.Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
 			},
 			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "Member m2 does not answer"}},
 		},
@@ -189,14 +190,14 @@ func TestReport(t *testing.T) {
 		"EndpointSilent": {
 			reason: "the last one to hold the address is where to look",
 			change: func(s *scope) {
-				s.workload = Facts{Problem: "x", Endpoint: Endpoint{Probed: true, Holder: "m0", Problem: "No API server answers at the endpoint"}}
+				s.workload = facts.Cluster{Problem: "x", Endpoint: facts.Endpoint{Probed: true, Holder: "m0", Problem: "No API server answers at the endpoint"}}
 			},
 			want: []expect{{"EndpointHealthy", "False", "The last known holder of the address is node m0"}},
 		},
 		"SchedulerDown": {
 			reason: "a failure is listed with its machine",
 			change: func(s *scope) {
-				s.workload.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was restarted"}
+				s.workload.Nodes[0].Components.Scheduler = facts.Component{State: facts.Failed, Message: "It is not ready and was restarted"}
 			},
 			want: []expect{
 				{"Available", "True", ""},
@@ -297,7 +298,7 @@ func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s.workload.Nodes[0].APIServer = "v1.35.4"
 	s.report(nil)
 	before := s.controlPlane.DeepCopy()
-	s.workload = Facts{Pending: true, Problem: "The API server does not answer"}
+	s.workload = facts.Cluster{Pending: true, Problem: "The API server does not answer"}
 	s.report(nil)
 	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
 		t.Errorf("a restart changed the status (-before +after)\n%s", diff)

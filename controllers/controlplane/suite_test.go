@@ -29,6 +29,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -307,9 +308,9 @@ func (r *rig) reconcileUntilIdle(ctx context.Context, reconciler *Reconciler) {
 	Fail("the control plane does not become idle")
 }
 
-// facts is a workload cluster with facts that a test sets.
-type facts struct {
-	Facts
+// fakeClusters is a workload cluster with facts that a test sets.
+type fakeClusters struct {
+	facts.Cluster
 	coreDNS []corev1.Pod
 	evicted []string
 	removed []uint64
@@ -321,40 +322,42 @@ type facts struct {
 	refusal, movesNot error
 }
 
-func (f *facts) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
-	return f.Facts
+func (f *fakeClusters) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) facts.Cluster {
+	return f.Cluster
 }
 
-func (f *facts) RemoveMember(_ context.Context, _ client.ObjectKey, _ []Node, id uint64) error {
+func (f *fakeClusters) RemoveMember(_ context.Context, _ client.ObjectKey, _ []facts.Node, id uint64) error {
 	if f.refusal == nil {
 		f.removed = append(f.removed, id)
 	}
 	return f.refusal
 }
 
-func (f *facts) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts { return f.Facts }
+func (f *fakeClusters) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) facts.Cluster {
+	return f.Cluster
+}
 
-func (f *facts) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
+func (f *fakeClusters) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
 	f.led = append(f.led, fmt.Sprintf("%s to %x", node, to))
 	return nil
 }
 
-func (f *facts) SetVersion(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) error {
+func (f *fakeClusters) SetVersion(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) error {
 	f.upgrades = append(f.upgrades, want)
 	return nil
 }
 
-func (f *facts) SyncAddons(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
+func (f *fakeClusters) SyncAddons(_ context.Context, _ client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
 	f.addons = append(f.addons, want)
 	return nil, nil
 }
 
-func (f *facts) DeleteNode(_ context.Context, _ client.ObjectKey, name string) error {
+func (f *fakeClusters) DeleteNode(_ context.Context, _ client.ObjectKey, name string) error {
 	f.gone = append(f.gone, name)
 	return nil
 }
 
-func (f *facts) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to string) error {
+func (f *fakeClusters) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to string) error {
 	if f.movesNot != nil {
 		return f.movesNot
 	}
@@ -362,15 +365,15 @@ func (f *facts) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to str
 	return nil
 }
 
-func (f *facts) CoreDNS(context.Context, client.ObjectKey) ([]corev1.Pod, error) {
+func (f *fakeClusters) CoreDNS(context.Context, client.ObjectKey) ([]corev1.Pod, error) {
 	return f.coreDNS, nil
 }
 
-func (f *facts) Evict(_ context.Context, _ client.ObjectKey, pod *corev1.Pod) error {
+func (f *fakeClusters) Evict(_ context.Context, _ client.ObjectKey, pod *corev1.Pod) error {
 	f.evicted = append(f.evicted, pod.Name)
 	return nil
 }
 
-func (f *facts) Source(string, handler.MapFunc) source.Source { return nil }
+func (f *fakeClusters) Source(string, handler.MapFunc) source.Source { return nil }
 
-func (f *facts) Notify(Watcher, func(context.Context, client.ObjectKey) []ctrl.Request) {}
+func (f *fakeClusters) Notify(Watcher, func(context.Context, client.ObjectKey) []ctrl.Request) {}

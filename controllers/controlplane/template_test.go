@@ -22,7 +22,7 @@ var _ = Describe("The machine template", func() {
 		template.OwnerReferences = []metav1.OwnerReference{other}
 		Expect(testEnv.Client.Update(ctx, template)).To(Succeed())
 
-		reconciler := direct(testEnv.Config, &facts{})
+		reconciler := direct(testEnv.Config, &fakeClusters{})
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key("template"), template)).To(Succeed())
 		Expect(template.OwnerReferences).To(ConsistOf(own, other))

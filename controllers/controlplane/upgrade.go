@@ -14,6 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -152,7 +153,7 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 // allAt reports whether all machines and their API servers have a version.
 func allAt(s *scope, version string) bool {
 	for _, machine := range s.sorted() {
-		node := nodeOf(machine, s.workload.Nodes)
+		node := facts.NodeOf(machine, s.workload.Nodes)
 		if machine.Spec.Version != version || node == nil || node.APIServer != version {
 			return false
 		}
@@ -174,9 +175,9 @@ func foreignAPIServer(s *scope) bool {
 	return false
 }
 
-func hasMachine(machines []*clusterv1.Machine, nodes []Node, name string) bool {
+func hasMachine(machines []*clusterv1.Machine, nodes []facts.Node, name string) bool {
 	for _, machine := range machines {
-		if node := nodeOf(machine, nodes); node != nil && node.Name == name {
+		if node := facts.NodeOf(machine, nodes); node != nil && node.Name == name {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestMissingSnapshot(t *testing.T) {
@@ -71,15 +72,15 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", CredentialsSecretRef: bootstrapv1.SecretReference{Name: "bucket"}},
 			}
 		})
-		workloadCluster := &facts{}
+		workloadCluster := &fakeClusters{}
 		reconciler := direct(testEnv.Config, workloadCluster)
 		r.reconcileUntilIdle(ctx, reconciler)
 		first := r.expectMachines(ctx, 1)[0]
 		first.Status.NodeRef.Name = first.Name
 		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
-		workloadCluster.Facts = Facts{
+		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
-			Nodes: []Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
+			Nodes: []facts.Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
 			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)

@@ -18,6 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 const (
@@ -60,7 +61,7 @@ type target struct {
 // that is not ready and an unreachable API server forward nothing, but the
 // member may still work. So may the member of a machine that was deleted while
 // it joined: it never becomes a node, but its vote counts.
-func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target {
+func targets(machines []*clusterv1.Machine, nodes []facts.Node, answers bool) []target {
 	var found []target
 	for _, node := range nodes {
 		if node.ControlPlane {
@@ -96,10 +97,10 @@ func machineAddress(machine *clusterv1.Machine) string {
 }
 
 // apiServers returns the API servers' own addresses, by machine.
-func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
+func apiServers(machines []*clusterv1.Machine, nodes []facts.Node) map[string]string {
 	found := map[string]string{}
 	for _, machine := range machines {
-		node := nodeOf(machine, nodes)
+		node := facts.NodeOf(machine, nodes)
 		switch {
 		case node != nil && node.Address != "" && node.APIServerPort != "":
 			found[machine.Name] = net.JoinHostPort(node.Address, node.APIServerPort)
@@ -187,7 +188,7 @@ func (t *workloadClusters) invalidateEtcd(cluster client.ObjectKey) {
 }
 
 // RemoveMember implements WorkloadClusters.
-func (t *workloadClusters) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
+func (t *workloadClusters) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node, id uint64) error {
 	of := reachableTargets(nodes)
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
 	if err != nil {
@@ -219,7 +220,7 @@ func (t *workloadClusters) MoveLeader(ctx context.Context, cluster client.Object
 
 // reachableTargets returns the nodes whose members can receive requests: nodes that are
 // ready first.
-func reachableTargets(nodes []Node) []target {
+func reachableTargets(nodes []facts.Node) []target {
 	of := targets(nil, nodes, true)
 	slices.SortStableFunc(of, func(a, b target) int { return rank(b.forward) - rank(a.forward) })
 	return of
@@ -332,8 +333,8 @@ func healthy(health *etcd.Health, names []string) bool {
 }
 
 // etcdHealthy reports whether etcd has no problems.
-func etcdHealthy(health *etcd.Health, nodes []Node) bool {
-	return healthy(health, controlPlaneNodes(nodes))
+func etcdHealthy(health *etcd.Health, nodes []facts.Node) bool {
+	return healthy(health, facts.ControlPlaneNodes(nodes))
 }
 
 func result(err error) string {
@@ -359,14 +360,14 @@ const (
 
 // expiries reads the certificates of the API servers in the background if that
 // is due.
-func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []Node) {
-	var due []Node
+func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []facts.Node) {
+	var due []facts.Node
 	t.withState(cluster, func(m *clusterState) {
 		if m.expiring {
 			return
 		}
 		for _, node := range nodes {
-			if !node.ControlPlane || !node.Ready || node.Components.APIServer.State != Running {
+			if !node.ControlPlane || !node.Ready || node.Components.APIServer.State != facts.Running {
 				continue
 			}
 			known := m.expiries[node.Name]
@@ -380,7 +381,7 @@ func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []Node) {
 		}
 		m.expiring = len(due) > 0
 		maps.DeleteFunc(m.expiries, func(name string, _ expiry) bool {
-			return !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name })
+			return !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.Name == name })
 		})
 	})
 	if len(due) > 0 {
@@ -388,7 +389,7 @@ func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []Node) {
 	}
 }
 
-func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.ObjectKey, nodes []Node) {
+func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node) {
 	found := false
 	for _, node := range nodes {
 		answer := expiry{queried: time.Now()}
@@ -411,14 +412,14 @@ func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.Obje
 // readExpiry reads the serving certificate of the API server on one node.
 // kubeadm issues all of a node's certificates at once, so its expiry holds for
 // all.
-func (t *workloadClusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node Node) (time.Time, error) {
+func (t *workloadClusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node facts.Node) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, expiryTimeout)
 	defer cancel()
 	config := t.probes.of(cluster).restConfig()
 	if config == nil {
 		return time.Time{}, errors.New("no kubeconfig was read yet")
 	}
-	forward, err := etcd.ForwardTo(config, apiServerName, node.APIServerPort)
+	forward, err := etcd.ForwardTo(config, facts.APIServerName, node.APIServerPort)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -27,6 +27,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -37,7 +38,7 @@ const worldTick = 10 * time.Second
 // does for Machines the work of core Cluster API and the bootstrap provider,
 // implements etcd's rules, and records violations of invariants.
 type world struct {
-	facts
+	fakeClusters
 
 	rig   *rig
 	now   time.Time
@@ -123,25 +124,25 @@ func (w *world) quorum() bool {
 }
 
 // look returns the state of the workload cluster.
-func (w *world) look() Facts {
+func (w *world) look() facts.Cluster {
 	if len(w.members) == 0 || !w.quorum() {
-		return Facts{Problem: "The API server does not answer"}
+		return facts.Cluster{Problem: "The API server does not answer"}
 	}
-	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
+	f := facts.Cluster{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
 	if w.forgot {
 		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", kubeadm.Document{}
 	}
-	runs := Component{State: Running}
+	runs := facts.Component{State: facts.Running}
 	for name, host := range w.hosts {
 		if host.node {
-			f.Nodes = append(f.Nodes, Node{
+			f.Nodes = append(f.Nodes, facts.Node{
 				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm,
-				Components: Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
+				Components: facts.Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
 			})
 		}
 	}
 	for name := range w.torn {
-		f.Nodes = append(f.Nodes, Node{Name: name, ControlPlane: true, Machine: name})
+		f.Nodes = append(f.Nodes, facts.Node{Name: name, ControlPlane: true, Machine: name})
 	}
 	w.elect()
 	for _, m := range w.members {
@@ -163,17 +164,17 @@ func (w *world) elect() {
 }
 
 // Observe implements WorkloadClusters.
-func (w *world) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+func (w *world) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
 	if w.unseen {
-		return Facts{Problem: "The API server does not answer"}
+		return facts.Cluster{Problem: "The API server does not answer"}
 	}
 	return w.Fresh(ctx, cluster, machines)
 }
 
 // Fresh implements WorkloadClusters.
-func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
+func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) facts.Cluster {
 	if w.initUnknown {
-		return Facts{Pending: true, Problem: "The API server does not answer", Again: connectRetry}
+		return facts.Cluster{Pending: true, Problem: "The API server does not answer", Again: connectRetry}
 	}
 	return w.look()
 }
@@ -186,7 +187,7 @@ func (w *world) acting() error {
 }
 
 // RemoveMember implements WorkloadClusters.
-func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, id uint64) error {
+func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []facts.Node, id uint64) error {
 	at := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.ID == id })
 	if at < 0 {
 		return w.acting()

@@ -1,18 +1,9 @@
-package controlplane
+package facts
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-
-	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // ComponentState is the state of a static pod.
@@ -50,23 +41,23 @@ type Components struct {
 
 // observe sets the component that the pod's label names.
 func (c *Components) observe(pod *corev1.Pod, now time.Time) {
-	switch pod.Labels[componentLabel] {
-	case apiServerName:
+	switch pod.Labels[ComponentLabel] {
+	case APIServerName:
 		c.APIServer = newComponent(pod, now)
 	case "kube-controller-manager":
 		c.ControllerManager = newComponent(pod, now)
 	case "kube-scheduler":
 		c.Scheduler = newComponent(pod, now)
-	case etcdName:
+	case EtcdName:
 		c.Etcd = newComponent(pod, now)
-	case kubeVIPName:
+	case KubeVIPName:
 		c.KubeVIP = newComponent(pod, now)
 	}
 }
 
-// running reports whether all of kubeadm's components run. etcd counts only if
+// Running reports whether all of kubeadm's components run. etcd counts only if
 // it is stacked.
-func (c *Components) running(stackedEtcd bool) bool {
+func (c *Components) Running(stackedEtcd bool) bool {
 	return c.APIServer.State == Running && c.ControllerManager.State == Running && c.Scheduler.State == Running &&
 		(!stackedEtcd || c.Etcd.State == Running)
 }
@@ -84,7 +75,7 @@ func newComponent(pod *corev1.Pod, now time.Time) Component {
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
 		return Component{State: Deleting}
-	case podReady(pod) && proven.IsZero():
+	case PodReady(pod) && proven.IsZero():
 		return Component{State: Running}
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return Component{State: Failed, Message: "Its containers have ended"}
@@ -105,7 +96,7 @@ func newComponent(pod *corev1.Pod, now time.Time) Component {
 // for components with a probe. A container that ran long before it ended, as it
 // does when it loses the address, counts at once.
 func proven(pod *corev1.Pod, now time.Time) time.Time {
-	if pod.Labels[componentLabel] != kubeVIPName {
+	if pod.Labels[ComponentLabel] != KubeVIPName {
 		return time.Time{}
 	}
 	for _, status := range pod.Status.ContainerStatuses {
@@ -136,90 +127,15 @@ func nextProven(nodes []Node, now time.Time) time.Duration {
 	return first
 }
 
-// kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
-// of older machines lack the component label, and with a load balancer there is
-// no kube-vip.
-func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *Node) (c Component, known bool) {
-	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
-		return Component{}, false
+// PodReady reports whether a pod is ready and is not being deleted.
+func PodReady(pod *corev1.Pod) bool {
+	if !pod.DeletionTimestamp.IsZero() {
+		return false
 	}
-	c = node.Components.KubeVIP
-	return c, c.State != Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
-}
-
-// serves reports whether all required components run on a machine's node.
-func serves(s *scope, machine *clusterv1.Machine, node *Node) bool {
-	kubeVIP, known := kubeVIPOf(s, machine, node)
-	return node.Ready && node.Components.running(!externalEtcd(s)) && (!known || kubeVIP.State == Running)
-}
-
-// componentGroup are machines with the same message.
-type componentGroup struct {
-	message  string
-	failed   bool
-	machines []string
-}
-
-// componentGroups returns the machines on which not all components are known to
-// run, first those with a failed component.
-func (s *scope) componentGroups() []componentGroup {
-	var groups []componentGroup
-	for _, machine := range s.sorted() {
-		message, failed := componentTrouble(healthOf(s, machine))
-		if message == "" {
-			continue
-		}
-		at := slices.IndexFunc(groups, func(g componentGroup) bool { return g.message == message && g.failed == failed })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, componentGroup{message: message, failed: failed})
-		}
-		groups[at].machines = append(groups[at].machines, machine.Name)
-	}
-	slices.SortStableFunc(groups, func(a, b componentGroup) int {
-		switch {
-		case a.failed == b.failed:
-			return 0
-		case a.failed:
-			return -1
-		default:
-			return 1
-		}
-	})
-	return groups
-}
-
-// componentTrouble returns the message about one machine's components, a line
-// for each, or one line if the same holds for all. EtcdClusterHealthy reports
-// the members of etcd.
-func componentTrouble(health []metav1.Condition) (message string, failed bool) {
-	var lines []string
-	messages := sets.Set[string]{}
-	for _, is := range health {
-		if is.Type == controlplanev1.MachineEtcdMemberHealthyCondition {
-			continue
-		}
-		messages.Insert(is.Message)
-		if is.Status != metav1.ConditionTrue {
-			failed = failed || is.Status == metav1.ConditionFalse
-			lines = append(lines, fmt.Sprintf("  * %s: %s", is.Type, is.Message))
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
 		}
 	}
-	if len(lines) > 1 && len(messages) == 1 {
-		return "  * Control plane components: " + messages.UnsortedList()[0], failed
-	}
-	return strings.Join(lines, "\n"), failed
-}
-
-// describe formats groups as Cluster API's own control plane does.
-func describe(groups []componentGroup) string {
-	lines := make([]string, 0, len(groups))
-	for _, g := range groups {
-		what := "Machine"
-		if len(g.machines) > 1 {
-			what = "Machines"
-		}
-		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, shorten(g.machines), g.message))
-	}
-	return strings.Join(lines, "\n")
+	return false
 }

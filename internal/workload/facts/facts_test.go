@@ -1,4 +1,4 @@
-package controlplane
+package facts
 
 import (
 	"testing"
@@ -11,28 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
-
-func TestInconclusive(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for name, tc := range map[string]struct {
-		reason          string
-		last            probeResult
-		unreadableSince time.Time
-		want            bool
-	}{
-		"Unprobed":   {reason: "no probe yet", want: true},
-		"Silent":     {reason: "it was probed and does not answer", last: probeResult{known: true}},
-		"Broken":     {reason: "a connection broke in this moment", last: probeResult{known: true, answers: true}, want: true},
-		"Connecting": {reason: "the cluster cache serves other workload clusters too", last: probeResult{known: true, answers: true}, unreadableSince: now.Add(time.Second - unreadableGrace), want: true},
-		"Unreadable": {reason: "no wait is without end", last: probeResult{known: true, answers: true}, unreadableSince: now.Add(-unreadableGrace)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := inconclusive(tc.last, tc.unreadableSince, now); got != tc.want {
-				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
-			}
-		})
-	}
-}
 
 func TestNodeOf(t *testing.T) {
 	nodes := []Node{{Name: "n1", ProviderID: "vsphere://1"}, {Name: "n2", ProviderID: "vsphere://2"}}
@@ -66,7 +44,7 @@ func TestNodeOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if node := nodeOf(&tc.machine, nodes); node != nil {
+			if node := NodeOf(&tc.machine, nodes); node != nil {
 				got = node.Name
 			}
 			if got != tc.want {
@@ -79,9 +57,9 @@ func TestNodeOf(t *testing.T) {
 func TestNewNodes(t *testing.T) {
 	nodes := []corev1.Node{
 		{
-			ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{roleControlPlane: ""}},
+			ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{RoleControlPlane: ""}},
 			Spec: corev1.NodeSpec{ProviderID: "vsphere://1", Taints: []corev1.Taint{
-				{Key: roleControlPlane, Effect: corev1.TaintEffectNoSchedule},
+				{Key: RoleControlPlane, Effect: corev1.TaintEffectNoSchedule},
 			}},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -102,7 +80,7 @@ func TestNewNodes(t *testing.T) {
 		},
 	}
 	pods := []corev1.Pod{{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{componentLabel: apiServerName}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{ComponentLabel: APIServerName}},
 		Spec: corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{
 			Image: "r/kube-apiserver:v1.36.3", Command: []string{"kube-apiserver", "--secure-port=7443"},
 		}}},
@@ -130,7 +108,7 @@ func TestMatters(t *testing.T) {
 	}
 	etcdPod := func(status corev1.ConditionStatus, version string) *corev1.Pod {
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Labels: map[string]string{componentLabel: etcdName}},
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Labels: map[string]string{ComponentLabel: EtcdName}},
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
 		}
 	}
@@ -144,7 +122,7 @@ func TestMatters(t *testing.T) {
 		"PodNotReady": {was: etcdPod(corev1.ConditionTrue, "1"), is: etcdPod(corev1.ConditionFalse, "2"), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := factsChanged().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
+			if got := Changed().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
 				t.Errorf("want %t, got %t", tc.want, got)
 			}
 		})

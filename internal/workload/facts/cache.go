@@ -1,4 +1,4 @@
-package controlplane
+package facts
 
 import (
 	"slices"
@@ -19,10 +19,10 @@ const (
 	maxStatuses = 8
 )
 
-// keepUsed keeps only the fields of Nodes, pods and kubeadm's configuration
+// Keep keeps only the fields of Nodes, pods and kubeadm's configuration
 // that Facts are read from. A kubelet may write megabytes into its Node, and
 // the list of images alone is most of a normal one.
-func keepUsed(o any) (any, error) {
+func Keep(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Node:
 		return keepNode(o), nil
@@ -51,7 +51,7 @@ func keepMeta(o metav1.ObjectMeta) metav1.ObjectMeta {
 
 func keepNode(o *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
-	kept.Labels = keepKeys(o.Labels, roleControlPlane)
+	kept.Labels = keepKeys(o.Labels, RoleControlPlane)
 	kept.Annotations = keepKeys(o.Annotations, clusterv1.MachineAnnotation)
 	kept.Spec = corev1.NodeSpec{ProviderID: keepText(o.Spec.ProviderID), Unschedulable: o.Spec.Unschedulable}
 	if !schedulable(o) {
@@ -73,7 +73,7 @@ func keepNode(o *corev1.Node) *corev1.Node {
 
 func keepPod(o *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
-	kept.Labels = keepKeys(o.Labels, tierLabel, componentLabel)
+	kept.Labels = keepKeys(o.Labels, TierLabel, ComponentLabel)
 	kept.Spec.NodeName = o.Spec.NodeName
 	if len(o.Spec.Containers) > 0 {
 		from := &o.Spec.Containers[0]

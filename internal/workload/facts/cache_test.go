@@ -1,4 +1,4 @@
-package controlplane
+package facts
 
 import (
 	"encoding/json"
@@ -22,12 +22,12 @@ func TestKeepUsed(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "cp", UID: "u", ResourceVersion: "7", Labels: map[string]string{roleControlPlane: "", "l": large},
+			Name: "cp", UID: "u", ResourceVersion: "7", Labels: map[string]string{RoleControlPlane: "", "l": large},
 			Annotations:   map[string]string{clusterv1.MachineAnnotation: "m", "a": large},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}},
 		},
 		Spec: corev1.NodeSpec{ProviderID: "vsphere://1", Taints: []corev1.Taint{
-			{Key: roleControlPlane, Effect: corev1.TaintEffectNoSchedule},
+			{Key: RoleControlPlane, Effect: corev1.TaintEffectNoSchedule},
 		}},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: "Other", Message: large}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: large}},
@@ -43,7 +43,7 @@ func TestKeepUsed(t *testing.T) {
 	pod := func(component string, status corev1.ContainerStatus) corev1.Pod {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: component, UID: "p", Labels: map[string]string{componentLabel: component, tierLabel: tierControlPlane, "l": large},
+				Name: component, UID: "p", Labels: map[string]string{ComponentLabel: component, TierLabel: TierControlPlane, "l": large},
 				Annotations: map[string]string{"a": large},
 			},
 			Spec: corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{
@@ -52,7 +52,7 @@ func TestKeepUsed(t *testing.T) {
 			Status: corev1.PodStatus{Message: large, ContainerStatuses: []corev1.ContainerStatus{status}},
 		}
 	}
-	vip := pod(kubeVIPName, corev1.ContainerStatus{
+	vip := pod(KubeVIPName, corev1.ContainerStatus{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Message: large, StartedAt: metav1.NewTime(now.Add(-2 * time.Second)), FinishedAt: metav1.NewTime(now.Add(-time.Second)),
@@ -60,8 +60,8 @@ func TestKeepUsed(t *testing.T) {
 	})
 	vip.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: large}}
 	pods := []corev1.Pod{
-		pod(apiServerName, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: large}}}),
-		pod(etcdName, corev1.ContainerStatus{RestartCount: 3, ImageID: large}), vip,
+		pod(APIServerName, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: large}}}),
+		pod(EtcdName, corev1.ContainerStatus{RestartCount: 3, ImageID: large}), vip,
 	}
 	nodes := []corev1.Node{node, tainted}
 	small := func(kept any) {
@@ -89,7 +89,7 @@ func TestKeepUsed(t *testing.T) {
 	if diff := cmp.Diff(newNodes(nodes, pods, now), newNodes(keptNodes, keptPods, now)); diff != "" {
 		t.Errorf("the cached fields give other facts (-want +got)\n%s", diff)
 	}
-	if was, is := fingerprint(nil, nil, pods), fingerprint(nil, nil, keptPods); was != is {
+	if was, is := Fingerprint(nil, nil, pods), Fingerprint(nil, nil, keptPods); was != is {
 		t.Errorf("fingerprint() = %q, want %q", is, was)
 	}
 	config := must[*corev1.ConfigMap](t, &corev1.ConfigMap{
@@ -104,7 +104,7 @@ func TestKeepUsed(t *testing.T) {
 
 func must[O any](t *testing.T, o runtime.Object) O {
 	t.Helper()
-	kept, err := keepUsed(o)
+	kept, err := Keep(o)
 	if err != nil {
 		t.Fatal(err)
 	}
