@@ -23,6 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 )
 
 const name = "nova-control-plane"
@@ -55,8 +56,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
-	workloadClusters, err := controlplane.SetupWorkloadClusters(ctx, mgr,
-		controlplane.WorkloadClusterOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, *probePeriod)
+	workloadClusters, err := access.Setup(ctx, mgr,
+		access.CacheOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, controlplane.NewUser(authority), *probePeriod)
 	if err != nil {
 		return err
 	}

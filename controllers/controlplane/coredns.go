@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
@@ -33,7 +34,7 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 		err := r.WorkloadClusters.Evict(ctx, s.key(), move)
 		if apierrors.IsTooManyRequests(err) {
 			// A disruption budget does not allow it now.
-			s.requeueAfter(unhealthyRequeue)
+			s.requeueAfter(access.UnhealthyRequeue)
 			return nil
 		}
 		if err != nil {
@@ -43,7 +44,7 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 			fmt.Sprintf("Moved CoreDNS pod %s off node %s, where all of them ran", move.Name, move.Spec.NodeName))
 	}
 	if !done {
-		s.requeueAfter(unhealthyRequeue)
+		s.requeueAfter(access.UnhealthyRequeue)
 		return nil
 	}
 	if s.controlPlane.Annotations == nil {

@@ -1,7 +1,7 @@
 // Package controlplane reconciles NovaControlPlanes.
 //
-// One reconcile observes the machines and the workload cluster (observe.go,
-// workload.go), runs the steps that are due (a file each: initialization,
+// One reconcile observes the machines and the workload cluster (observe.go;
+// package internal/workload/access), runs the steps that are due (a file each: initialization,
 // certificates, endpoint, kubeconfig, sync of machines, the decided action,
 // CoreDNS) and reports the result (status.go, progress.go).
 //

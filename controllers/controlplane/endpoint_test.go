@@ -19,6 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
 // three is a healthy control plane of three machines. The first one holds the
@@ -151,7 +152,7 @@ func TestMoveEndpoint(t *testing.T) {
 		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.workload.Nodes[0].Ready = false }},
 		"Renewed": {
 			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
-			refuses: fmt.Errorf("transferring kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
+			refuses: fmt.Errorf("transferring kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, probe.KubeVIPLease, errors.New("modified"))),
 		},
 		"Refused": {reason: "it cannot be moved, and moves by itself", change: func(*scope) {}, refuses: errors.New("not allowed")},
 	} {

@@ -2,9 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -84,9 +81,9 @@ func (r *Reconciler) queryExternal(ctx context.Context, s *scope) error {
 		fresh = externalRequeue
 	}
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.now().Sub(last.at) >= fresh {
-		config, err := r.externalConfig(ctx, s)
+		config, err := pki.EtcdTLS(ctx, r.Authority, s.key(), managerUser)
 		if err != nil {
-			s.externalProblems = []string{loop.Sentence(err)}
+			s.externalProblems = []string{loop.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
 			s.requeueAfter(externalRequeue)
 			return nil
 		}
@@ -105,21 +102,4 @@ func (r *Reconciler) queryExternal(ctx context.Context, s *scope) error {
 		s.requeueAfter(externalFresh)
 	}
 	return nil
-}
-
-// externalConfig returns the TLS configuration for external etcd.
-func (r *Reconciler) externalConfig(ctx context.Context, s *scope) (*tls.Config, error) {
-	pair, ca, err := r.Authority.EtcdClient(ctx, s.key(), pki.ClientRequest{CommonName: "nova-control-plane", TTL: etcdTTL})
-	if err != nil {
-		return nil, fmt.Errorf("reading certificates of external etcd: %w", err)
-	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		return nil, fmt.Errorf("loading certificate for external etcd: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the CA of external etcd has no certificate")
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
 }

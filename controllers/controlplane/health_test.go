@@ -23,8 +23,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
 // seenWithin is the time until Available reports a lost quorum if other
@@ -83,7 +85,7 @@ var _ = Describe("The health of a workload cluster", func() {
 		}
 		workloadCluster.furnish(ctx)
 		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: probe.KubeVIPLease},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To(machines[0].Name), RenewTime: ptr.To(metav1.NowMicro()), AcquireTime: ptr.To(metav1.NowMicro()),
 			},
@@ -145,7 +147,7 @@ var _ = Describe("The health of a workload cluster", func() {
 				observed := members(append(ours, leaving)...)
 				// The state of a slow etcd is unknown for a moment.
 				g.Expect(observed.Etcd).NotTo(BeNil())
-				g.Expect(observed).To(And(HaveField("Again", unhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
+				g.Expect(observed).To(And(HaveField("Again", access.UnhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
 			}
 		}
 		Eventually(haveMembers(3), "20s").Should(Succeed())

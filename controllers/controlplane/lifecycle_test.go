@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
@@ -300,7 +301,7 @@ var _ = Describe("The life of a control plane", func() {
 		// The cluster cache does not know this Cluster, as right after a start.
 		r := newRig(ctx, "", nil)
 		Expect(realClusters.Observe(ctx, r.key(clusterName), nil)).To(And(
-			HaveField("Answers", false), HaveField("Pending", true), HaveField("Again", connectRetry)))
+			HaveField("Answers", false), HaveField("Pending", true), HaveField("Again", access.ConnectRetry)))
 		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", true)))
 	})
 

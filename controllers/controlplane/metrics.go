@@ -45,13 +45,9 @@ var (
 		Name: "nova_control_plane_kubeconfigs_issued_total",
 		Help: "Kubeconfigs written, new or renewed.",
 	})
-	etcdObservations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nova_control_plane_etcd_observations_total",
-		Help: "Observations of the etcd of a workload cluster by result.",
-	}, []string{"result"})
 )
 
 func init() {
 	metrics.Registry.MustRegister(replicas, etcdMembers, certificatesExpireAt)
-	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted, kubeconfigsIssued, etcdObservations)
+	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted, kubeconfigsIssued)
 }

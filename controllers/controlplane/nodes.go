@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // deleteOrphanedNodes deletes nodes of the control plane whose machines are deleted.
@@ -58,13 +56,4 @@ func isMember(s *scope, node string) bool {
 		}
 	}
 	return false
-}
-
-// DeleteNode implements WorkloadClusters.
-func (t *workloadClusters) DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error {
-	c, err := t.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return fmt.Errorf("reaching API server: %w", err)
-	}
-	return client.IgnoreNotFound(c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,8 +30,10 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
@@ -79,7 +82,7 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	authority := pki.NewManaged(mgr.GetClient())
 	options := controller.Options{MaxConcurrentReconciles: 4}
-	realClusters, err = SetupWorkloadClusters(ctx, mgr, WorkloadClusterOptions("test", mgr.GetClient(), managed), options, authority, probeInterval)
+	realClusters, err = access.Setup(ctx, mgr, access.CacheOptions("test", mgr.GetClient(), managed), options, authority, NewUser(authority), probe.Interval)
 	Expect(err).NotTo(HaveOccurred())
 	Expect((&Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, WorkloadClusters: realClusters,
@@ -376,4 +379,5 @@ func (f *fakeClusters) Evict(_ context.Context, _ client.ObjectKey, pod *corev1.
 
 func (f *fakeClusters) Source(string, handler.MapFunc) source.Source { return nil }
 
-func (f *fakeClusters) Notify(Watcher, func(context.Context, client.ObjectKey) []ctrl.Request) {}
+func (f *fakeClusters) Notify(clustercache.SourceWatcher[ctrl.Request], func(context.Context, client.ObjectKey) []ctrl.Request) {
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
 const (
@@ -43,7 +44,7 @@ func NewUser(authority pki.Authority) *workload.User {
 			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
 			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{kubeadm.KubeProxyName}},
 			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{kubeadm.CoreDNSName}},
-			{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{kubeVIPLease}},
+			{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{probe.KubeVIPLease}},
 		},
 		Bindings: []rbacv1.ClusterRoleBinding{kubeadm.ClusterRoleBinding(adminsGroup, "cluster-admin", rbacv1.GroupKind, adminsGroup)},
 	}}

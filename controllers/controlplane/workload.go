@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -25,7 +25,7 @@ type WorkloadClusters interface {
 	// Source sends an event when a workload cluster starts or stops to answer.
 	Source(controller string, of handler.MapFunc) source.Source
 	// Notify sends events to w when the state of a workload cluster changes.
-	Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request)
+	Notify(w clustercache.SourceWatcher[ctrl.Request], of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request)
 }
 
 // Looker reads workload clusters.
@@ -72,9 +72,4 @@ type Housekeeper interface {
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
 	// Evict evicts a pod from its node as a drain does.
 	Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error
-}
-
-// Watcher is the part of a controller that adds sources.
-type Watcher interface {
-	Watch(src source.TypedSource[reconcile.Request]) error
 }

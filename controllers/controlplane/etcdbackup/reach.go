@@ -3,7 +3,6 @@ package etcdbackup
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -25,12 +24,7 @@ import (
 
 const (
 	userAgent = "nova-etcd-backup"
-	// etcdTTL is the lifetime of the certificate for etcd. An open connection
-	// outlives it.
-	etcdTTL  = 10 * time.Minute
-	etcdPort = 2379
-	// adminsGroup is the group in kubeadm's own client certificates for etcd.
-	adminsGroup = "kubeadm:cluster-admins"
+	etcdPort  = 2379
 	// dialTimeout bounds a connection to a machine that may be deleted.
 	dialTimeout = 10 * time.Second
 )
@@ -67,7 +61,7 @@ func (t *WorkloadClusters) Forwarded(ctx context.Context, cluster client.ObjectK
 	if err != nil {
 		return nil, nil, err
 	}
-	credentials, err := t.credentials(ctx, cluster)
+	credentials, err := pki.EtcdTLS(ctx, t.authority, cluster, userAgent)
 	return dial, credentials, err
 }
 
@@ -104,7 +98,7 @@ func (t *WorkloadClusters) Direct(ctx context.Context, cluster client.ObjectKey,
 		}
 		return nil, errors.Join(errs...)
 	}
-	credentials, err := t.credentials(ctx, cluster)
+	credentials, err := pki.EtcdTLS(ctx, t.authority, cluster, userAgent)
 	return dial, credentials, err
 }
 
@@ -151,24 +145,4 @@ func (t *WorkloadClusters) config(ctx context.Context, cluster client.ObjectKey)
 	}
 	config.UserAgent, config.Timeout = userAgent, dialTimeout
 	return config, nil
-}
-
-// credentials returns a client certificate for a workload cluster's etcd, with
-// the CA that verifies the servers.
-func (t *WorkloadClusters) credentials(ctx context.Context, cluster client.ObjectKey) (*tls.Config, error) {
-	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
-		CommonName: userAgent, Organizations: []string{adminsGroup}, TTL: etcdTTL,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("issuing etcd certificate: %w", err)
-	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		return nil, fmt.Errorf("loading etcd certificate: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("etcd's CA has no certificate")
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
 }

@@ -251,7 +251,7 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 // awaitLeader waits until the member has a leader, or has none any more.
 func (r *rig) awaitLeader(ctx context.Context, authority pki.Authority, cluster client.ObjectKey, want bool) {
 	GinkgoHelper()
-	credentials, err := NewWorkloadClusters(testEnv.Client, authority, nil).credentials(ctx, cluster)
+	credentials, err := pki.EtcdTLS(ctx, authority, cluster, "test")
 	Expect(err).NotTo(HaveOccurred())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)

@@ -1,4 +1,4 @@
-package controlplane
+package probe
 
 import (
 	"cmp"
@@ -31,12 +31,12 @@ import (
 )
 
 const (
-	// probeInterval and probeTimeout bound how long a lost quorum stays
+	// Interval and requestTimeout bound how long a lost quorum stays
 	// undetected: two probes fail before a workload cluster counts as
 	// unreachable, so three times 2 s make little more than 6 s. Cluster API's
 	// cluster cache needs 50 s.
-	probeInterval = 2 * time.Second
-	probeTimeout  = 2 * time.Second
+	Interval       = 2 * time.Second
+	requestTimeout = 2 * time.Second
 	// idleDivisor divides the time since the last change to get the period while
 	// nothing changes.
 	idleDivisor = 10
@@ -52,24 +52,25 @@ const (
 	// lease is not requested any more.
 	noLeasesAfter = 3
 
-	kubeVIPLease = "plndr-cp-lock"
+	// KubeVIPLease is the lease of the node that holds the address of the endpoint.
+	KubeVIPLease = "plndr-cp-lock"
 )
 
-// probeResult is the result of the last probes of a workload cluster.
-type probeResult struct {
-	// known is true once enough probes completed for a result.
-	known bool
-	// answers is true if the API server reads from etcd, which requires a
+// Result is the result of the last probes of a workload cluster.
+type Result struct {
+	// Known is true once enough probes completed for a result.
+	Known bool
+	// Answers is true if the API server reads from etcd, which requires a
 	// quorum.
-	answers bool
-	// since is when answers changed.
-	since time.Time
+	Answers bool
+	// Since is when answers changed.
+	Since time.Time
 	// endpoint is true if an API server answers at the endpoint, with or
 	// without etcd.
 	endpoint bool
-	// problem is the reason of a failure, for users. It is the same for each
+	// Problem is the reason of a failure, for users. It is the same for each
 	// probe.
-	problem string
+	Problem string
 	// holder is the node that holds the endpoint's address by kube-vip's lease.
 	holder string
 	// confirmed is true once that node has held it for so long that the node
@@ -82,37 +83,37 @@ type probeResult struct {
 	before string
 }
 
-// endpointFacts returns the observed state of the endpoint.
-func (b probeResult) endpointFacts() facts.Endpoint {
-	e := facts.Endpoint{Probed: b.known, Answers: b.endpoint, Holder: b.holder, Confirmed: b.confirmed, Unconfirmed: b.unconfirmed, Before: b.before}
+// EndpointFacts returns the observed state of the endpoint.
+func (b Result) EndpointFacts() facts.Endpoint {
+	e := facts.Endpoint{Probed: b.Known, Answers: b.endpoint, Holder: b.holder, Confirmed: b.confirmed, Unconfirmed: b.unconfirmed, Before: b.before}
 	if !b.endpoint {
-		e.Problem = b.problem
+		e.Problem = b.Problem
 	}
 	return e
 }
 
-// healthProbe probes one workload cluster periodically. It has its own connection and
+// Probe probes one workload cluster periodically. It has its own connection and
 // goroutine, so a cluster that hangs does not delay others.
-type healthProbe struct {
+type Probe struct {
 	cluster, secret client.ObjectKey
-	// clusters reads the Cluster, and secrets reads the kubeconfig.
+	// Clusters reads the Cluster, and secrets reads the kubeconfig.
 	clusters, secrets client.Reader
-	// user is the manager's own user in the workload cluster. Without it the
+	// User is the manager's own user in the workload cluster. Without it the
 	// credentials of the kubeconfig are used.
 	user *workload.User
-	// changed is called when probeResult has changed.
+	// Changed is called when the result has changed.
 	changed func()
-	// period and timeout are probeInterval and probeTimeout except in tests, and
-	// longest is the period while nothing changes.
+	// period and timeout are Interval and requestTimeout except in tests, and
+	// Longest is the period while nothing changes.
 	period, timeout, longest time.Duration
 	// wake ends the pause before the next try.
 	wake chan struct{}
 
-	mu          sync.Mutex
-	probeResult probeResult
-	failures    int
+	mu       sync.Mutex
+	result   Result
+	failures int
 	// busy is true while machines of the control plane are created or deleted,
-	// and changedAt is the time of the last change of busy or probeResult.
+	// and changedAt is the time of the last change of busy or result.
 	changedAt time.Time
 	busy      bool
 	// holder is the observed holder.
@@ -125,7 +126,7 @@ type healthProbe struct {
 // holderState is an observed holder of the address.
 type holderState struct {
 	holder string
-	// since is when it was first observed, by the clock of this process.
+	// Since is when it was first observed, by the clock of this process.
 	since time.Time
 	// renewed is the lease's renewTime at that time.
 	renewed time.Time
@@ -157,7 +158,7 @@ const (
 
 // updateHolder updates b from the lease: the holder of the address, and whether it
 // has taken the address and the previous one has released it.
-func (p *healthProbe) updateHolder(b *probeResult, holder string, renewed, now time.Time) {
+func (p *Probe) updateHolder(b *Result, holder string, renewed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holder.holder != holder || p.holder.since.IsZero() {
@@ -170,15 +171,15 @@ func (p *healthProbe) updateHolder(b *probeResult, holder string, renewed, now t
 	b.unconfirmed = !p.holder.hasRenewed && held >= handoverTimeout
 }
 
-// moved immediately records that the lease was transferred to another node, and
+// Moved immediately records that the lease was transferred to another node, and
 // reports the change. The lease's renewTime is then this manager's and not that
 // node's.
-func (p *healthProbe) moved(to string, renewed, now time.Time) {
+func (p *Probe) Moved(to string, renewed, now time.Time) {
 	p.mu.Lock()
 	if p.holder.holder != to {
 		p.holder = p.holder.next(to, renewed, now)
 	}
-	p.probeResult.holder, p.probeResult.before, p.probeResult.confirmed, p.probeResult.unconfirmed = to, p.holder.before, false, false
+	p.result.holder, p.result.before, p.result.confirmed, p.result.unconfirmed = to, p.holder.before, false, false
 	p.changedAt = now
 	p.mu.Unlock()
 	p.probeNow()
@@ -186,7 +187,7 @@ func (p *healthProbe) moved(to string, renewed, now time.Time) {
 }
 
 // probeNow ends the pause before the next probe.
-func (p *healthProbe) probeNow() {
+func (p *Probe) probeNow() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -194,34 +195,34 @@ func (p *healthProbe) probeNow() {
 }
 
 // pause returns the time before the next probe. It grows with calm, the time
-// since the last change, unless a change has to be detected soon.
-func pause(last probeResult, busy bool, calm, shortest, longest time.Duration) time.Duration {
+// Since the last change, unless a change has to be detected soon.
+func pause(last Result, busy bool, calm, shortest, longest time.Duration) time.Duration {
 	shortest = min(shortest, longest)
-	if !last.known || !last.answers || busy || last.holder != "" && !last.confirmed {
+	if !last.Known || !last.Answers || busy || last.holder != "" && !last.confirmed {
 		return shortest
 	}
 	return max(shortest, min(calm/idleDivisor, longest))
 }
 
-func newHealthProbe(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *healthProbe {
-	return &healthProbe{
+func newProbe(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *Probe {
+	return &Probe{
 		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
-		secrets: secrets, changed: changed, period: probeInterval, timeout: probeTimeout, longest: probeInterval,
+		secrets: secrets, changed: changed, period: Interval, timeout: requestTimeout, longest: Interval,
 		wake: make(chan struct{}, 1),
 	}
 }
 
-// last returns the result of the last probes.
-func (p *healthProbe) last() probeResult {
+// Last returns the result of the last probes.
+func (p *Probe) Last() Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.probeResult
+	return p.result
 }
 
-// restConfig returns the current connection to the workload cluster, or nil. It
+// RestConfig returns the current connection to the workload cluster, or nil. It
 // is never older than the last probe: a renewed kubeconfig is used immediately.
-func (p *healthProbe) restConfig() *rest.Config {
+func (p *Probe) RestConfig() *rest.Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.config == nil {
@@ -230,9 +231,9 @@ func (p *healthProbe) restConfig() *rest.Config {
 	return rest.CopyConfig(p.config)
 }
 
-// setMembers sets the API servers' own addresses, by machine, and whether machines of
+// SetMembers sets the API servers' own addresses, by machine, and whether machines of
 // the control plane are created or deleted.
-func (p *healthProbe) setMembers(members map[string]string, busy bool) {
+func (p *Probe) SetMembers(members map[string]string, busy bool) {
 	p.mu.Lock()
 	began := busy && !p.busy
 	if busy != p.busy {
@@ -246,15 +247,15 @@ func (p *healthProbe) setMembers(members map[string]string, busy bool) {
 }
 
 // wait returns the time before the next probe after a successful one.
-func (p *healthProbe) wait() time.Duration {
+func (p *Probe) wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pause(p.probeResult, p.busy, time.Since(p.changedAt), p.period, p.longest)
+	return pause(p.result, p.busy, time.Since(p.changedAt), p.period, p.longest)
 }
 
 // run probes until ctx is done, or the kubeconfig or the Cluster does not exist
 // any more: a kubeconfig that a user created outlives the Cluster.
-func (p *healthProbe) run(ctx context.Context) {
+func (p *Probe) run(ctx context.Context) {
 	var connection *connection
 	defer func() { connection.close() }()
 	for {
@@ -267,7 +268,7 @@ func (p *healthProbe) run(ctx context.Context) {
 			// is rejected.
 			connection.close()
 			connection = nil
-			p.record(probeResult{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
+			p.record(Result{Problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
 		case err != nil:
 			// The management cluster is unreachable: the last read kubeconfig
 			// stays in use.
@@ -297,7 +298,7 @@ var errUnusable = errors.New("the kubeconfig cannot be used")
 
 // connect returns a new connection if the kubeconfig has changed since the last
 // one, or if it needs a new certificate.
-func (p *healthProbe) connect(ctx context.Context, last *connection) (*connection, error) {
+func (p *Probe) connect(ctx context.Context, last *connection) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if err := p.clusters.Get(ctx, p.cluster, &clusterv1.Cluster{}); err != nil {
@@ -339,10 +340,10 @@ func unusable(err error) string {
 }
 
 // record records the result of a probe, and reports whether it succeeded.
-func (p *healthProbe) record(now probeResult) bool {
+func (p *Probe) record(now Result) bool {
 	p.mu.Lock()
-	was := p.probeResult
-	if now.answers {
+	was := p.result
+	if now.Answers {
 		p.failures = 0
 	} else {
 		p.failures++
@@ -351,14 +352,14 @@ func (p *healthProbe) record(now probeResult) bool {
 			return false
 		}
 	}
-	now.known, now.since = true, was.since
-	if !was.known || was.answers != now.answers {
-		now.since = time.Now()
+	now.Known, now.Since = true, was.Since
+	if !was.Known || was.Answers != now.Answers {
+		now.Since = time.Now()
 	}
-	if !now.answers {
+	if !now.Answers {
 		now.holder, now.confirmed, now.unconfirmed, now.before = was.holder, was.confirmed, was.unconfirmed, was.before
 	}
-	p.probeResult = now
+	p.result = now
 	if now != was {
 		p.changedAt = time.Now()
 	}
@@ -374,30 +375,30 @@ func (p *healthProbe) record(now probeResult) bool {
 // try sends one probe. A read of one object is served from etcd and requires
 // its quorum. The object is kube-vip's lease, which names the holder of the
 // address.
-func (p *healthProbe) try(ctx context.Context, c *connection) probeResult {
+func (p *Probe) try(ctx context.Context, c *connection) Result {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if c.noLeases {
 		return p.tryPlain(ctx, c)
 	}
 	lease := &coordinationv1.Lease{}
-	err := c.client.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces/" + metav1.NamespaceSystem + "/leases/" + kubeVIPLease).
+	err := c.client.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces/" + metav1.NamespaceSystem + "/leases/" + KubeVIPLease).
 		Do(ctx).Into(lease)
 	switch {
 	case err == nil:
 		c.without = 0
-		now := probeResult{answers: true, endpoint: true}
+		now := Result{Answers: true, endpoint: true}
 		if holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime; holder != nil && renewed != nil {
 			p.updateHolder(&now, *holder, renewed.Time, time.Now())
 		}
 		return now
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return probeResult{answers: true, endpoint: true}
+		return Result{Answers: true, endpoint: true}
 	case apierrors.IsInternalError(err):
 		// Fake API servers, such as those of Cluster API's in-memory
 		// infrastructure, have no leases. An API server that has lost etcd
 		// fails here too.
-		if now := p.tryPlain(ctx, c); now.answers {
+		if now := p.tryPlain(ctx, c); now.Answers {
 			// An API server that failed only once has leases nevertheless.
 			c.without++
 			c.noLeases = c.without >= noLeasesAfter
@@ -408,34 +409,34 @@ func (p *healthProbe) try(ctx context.Context, c *connection) probeResult {
 }
 
 // tryPlain reads an object that every API server has.
-func (p *healthProbe) tryPlain(ctx context.Context, c *connection) probeResult {
+func (p *Probe) tryPlain(ctx context.Context, c *connection) Result {
 	err := c.client.Get().AbsPath("/api/v1/namespaces/" + metav1.NamespaceSystem).Do(ctx).Error()
 	if err == nil || apierrors.IsForbidden(err) {
-		return probeResult{answers: true, endpoint: true}
+		return Result{Answers: true, endpoint: true}
 	}
 	if !c.noLeases {
-		return probeResult{}
+		return Result{}
 	}
 	return p.failed(ctx, c, err)
 }
 
 // failed returns the result of a failed request.
-func (p *healthProbe) failed(ctx context.Context, c *connection, err error) probeResult {
+func (p *Probe) failed(ctx context.Context, c *connection, err error) Result {
 	if apierrors.IsUnauthorized(err) {
-		return probeResult{endpoint: true, problem: "The API server rejects the certificate of Secret " + p.secret.Name}
+		return Result{endpoint: true, Problem: "The API server rejects the certificate of Secret " + p.secret.Name}
 	}
 	p.mu.Lock()
 	last := p.failures+1 >= failedProbes
 	members := p.members
 	p.mu.Unlock()
 	if !last {
-		return probeResult{}
+		return Result{}
 	}
 	return p.diagnose(context.WithoutCancel(ctx), c, err, members)
 }
 
 // diagnose determines whether an API server answers at all.
-func (p *healthProbe) diagnose(ctx context.Context, c *connection, err error, members map[string]string) probeResult {
+func (p *Probe) diagnose(ctx context.Context, c *connection, err error, members map[string]string) Result {
 	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
@@ -444,11 +445,11 @@ func (p *healthProbe) diagnose(ctx context.Context, c *connection, err error, me
 	pings := c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil
 	alive := <-answers
 	if pings {
-		return probeResult{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
+		return Result{endpoint: true, Problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
 	}
-	now := probeResult{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, coarseReason(err))}
+	now := Result{Problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, coarseReason(err))}
 	if len(alive) > 0 {
-		now.problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
+		now.Problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
 			"the endpoint's address has no holder, or the management cluster cannot reach it", strings.Join(alive, ", "))
 	}
 	return now
@@ -484,8 +485,8 @@ func newConnection(config *rest.Config) (*connection, error) {
 	// The shared transports of client-go would live as long as the process.
 	transport := &http.Transport{
 		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
-		TLSHandshakeTimeout: probeTimeout, DisableCompression: true,
-		DialContext: (&net.Dialer{Timeout: probeTimeout, KeepAlive: probeInterval, Control: endpoints.ControlFor(host)}).DialContext,
+		TLSHandshakeTimeout: requestTimeout, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: requestTimeout, KeepAlive: Interval, Control: endpoints.ControlFor(host)}).DialContext,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
@@ -559,50 +560,50 @@ func coarseReason(err error) string {
 	return "it cannot be reached, or its certificate is not the cluster's"
 }
 
-// healthProbes are the health probes of all workload clusters.
-type healthProbes struct {
-	// start runs a function in the background until the process ends.
-	start func(run func(ctx context.Context))
-	// clusters reads Clusters from a cache, and secrets reads kubeconfigs.
-	clusters, secrets client.Reader
-	user              *workload.User
-	// longest is the period while nothing changes.
-	longest time.Duration
-	changed func(client.ObjectKey)
-	// ended is called when the Cluster or the kubeconfig does not exist any
+// Probes are the health probes of all workload clusters.
+type Probes struct {
+	// Start runs a function in the background until the process ends.
+	Start func(run func(ctx context.Context))
+	// Clusters reads Clusters from a cache, and secrets reads kubeconfigs.
+	Clusters, Secrets client.Reader
+	User              *workload.User
+	// Longest is the period while nothing changes.
+	Longest time.Duration
+	Changed func(client.ObjectKey)
+	// Ended is called when the Cluster or the kubeconfig does not exist any
 	// more.
-	ended func(client.ObjectKey)
-	// answered, if set, is called when the state of a cluster that answers has
-	// changed.
-	answered func(client.ObjectKey)
+	Ended func(client.ObjectKey)
+	// Answered, if set, is called when the state of a cluster that answers has
+	// Changed.
+	Answered func(client.ObjectKey)
 
 	mu sync.Mutex
-	by map[client.ObjectKey]*healthProbe
+	by map[client.ObjectKey]*Probe
 }
 
-// of returns the health probe of a workload cluster, and starts it if
+// Of returns the health probe of a workload cluster, and starts it if
 // necessary.
-func (s *healthProbes) of(cluster client.ObjectKey) *healthProbe {
+func (s *Probes) Of(cluster client.ObjectKey) *Probe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.by[cluster]; p != nil {
 		return p
 	}
-	p := newHealthProbe(cluster, s.clusters, s.secrets, nil)
-	p.user, p.longest = s.user, cmp.Or(s.longest, probeInterval)
+	p := newProbe(cluster, s.Clusters, s.Secrets, nil)
+	p.user, p.longest = s.User, cmp.Or(s.Longest, Interval)
 	p.changed = func() {
-		if s.answered != nil && p.last().answers {
-			s.answered(cluster)
+		if s.Answered != nil && p.Last().Answers {
+			s.Answered(cluster)
 		}
-		s.changed(cluster)
+		s.Changed(cluster)
 	}
 	if s.by == nil {
-		s.by = map[client.ObjectKey]*healthProbe{}
+		s.by = map[client.ObjectKey]*Probe{}
 	}
 	s.by[cluster] = p
-	s.start(func(ctx context.Context) {
+	s.Start(func(ctx context.Context) {
 		p.run(ctx)
-		s.ended(cluster)
+		s.Ended(cluster)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.by, cluster)

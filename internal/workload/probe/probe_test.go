@@ -1,15 +1,13 @@
-package controlplane
+package probe
 
 import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/pem"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,78 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/test/front"
 )
-
-const leaseOfN1 = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"n1","renewTime":"2026-01-01T00:00:00.000000Z"}}`
-
-// front is a server at the endpoint of a workload cluster.
-type front struct {
-	server *httptest.Server
-	// token is the accepted token; hangs, if set, are paths without a response.
-	token atomic.Value
-	hangs atomic.Value
-	// noLeases means no leases, and an error that is not Kubernetes' own.
-	noLeases atomic.Bool
-}
-
-func newFront() *front {
-	f := &front{}
-	f.token.Store("first")
-	f.hangs.Store("")
-	f.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hangs, _ := f.hangs.Load().(string); hangs != "" && strings.HasPrefix(r.URL.Path, hangs) {
-			<-r.Context().Done()
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		if r.Header.Get("Authorization") != "Bearer "+f.token.Load().(string) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		if f.noLeases.Load() && strings.HasSuffix(r.URL.Path, kubeVIPLease) {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		if strings.HasSuffix(r.URL.Path, kubeVIPLease) {
-			_, _ = w.Write([]byte(leaseOfN1))
-		}
-	}))
-	DeferCleanup(func() {
-		f.server.CloseClientConnections()
-		f.server.Close()
-	})
-	return f
-}
-
-// kubeconfig is a Secret with a token for the front.
-func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
-	GinkgoHelper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
-	data, err := clientcmd.Write(clientcmdapi.Config{
-		// The certificate of the test's server has this name.
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: f.server.URL, CertificateAuthorityData: ca, TLSServerName: "example.com"}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	})
-	Expect(err).NotTo(HaveOccurred())
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: secret.Name(clusterName, secret.Kubeconfig), Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
-		},
-		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{secret.KubeconfigDataName: data},
-	}
-}
 
 // probed is a Cluster that is probed.
 func probed(namespace string) *clusterv1.Cluster {
@@ -108,17 +41,17 @@ const (
 	patient = time.Second
 )
 
-// view is a probeResult for matchers, which see exported fields only.
+// view is a result for matchers, which see exported fields only.
 type view struct {
 	Known, Answers, Endpoint bool
 	Problem, Holder          string
 }
 
 // runProbe creates a Cluster and probes it until the spec ends.
-func runProbe(ctx context.Context, namespace string, changed func()) (p *healthProbe, stopped chan struct{}) {
+func runProbe(ctx context.Context, namespace string, changed func()) (p *Probe, stopped chan struct{}) {
 	GinkgoHelper()
 	Expect(testEnv.Client.Create(ctx, probed(namespace))).To(Succeed())
-	p = newHealthProbe(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
+	p = newProbe(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
 	p.period, p.timeout = quick, patient
 	running, cancel := context.WithCancel(context.Background())
 	stopped = make(chan struct{})
@@ -135,22 +68,22 @@ func runProbe(ctx context.Context, namespace string, changed func()) (p *healthP
 
 var _ = Describe("The health probe of a workload cluster", func() {
 	var (
-		f         *front
-		p         *healthProbe
+		f         *front.Front
+		p         *Probe
 		namespace string
 		changes   atomic.Int32
 		stopped   chan struct{}
 	)
 	last := func() view {
-		b := p.last()
-		return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem, Holder: b.holder}
+		b := p.Last()
+		return view{Known: b.Known, Answers: b.Answers, Endpoint: b.endpoint, Problem: b.Problem, Holder: b.holder}
 	}
 	BeforeEach(func(ctx SpecContext) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		namespace = ns.Name
-		f = newFront()
-		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
+		f = front.New()
+		Expect(testEnv.Client.Create(ctx, f.Kubeconfig(namespace, clusterName, "first"))).To(Succeed())
 		changes.Store(0)
 		p, stopped = runProbe(ctx, namespace, func() { changes.Add(1) })
 		Eventually(last).Should(And(HaveField("Known", true), HaveField("Answers", true), HaveField("Holder", "n1")))
@@ -158,54 +91,54 @@ var _ = Describe("The health probe of a workload cluster", func() {
 	})
 
 	It("continues with a renewed kubeconfig without a failure", func(ctx SpecContext) {
-		renewed := f.kubeconfig(namespace, "second")
-		f.token.Store("second")
+		renewed := f.Kubeconfig(namespace, clusterName, "second")
+		f.Token.Store("second")
 		Expect(testEnv.Client.Update(ctx, renewed)).To(Succeed())
-		Eventually(func() string { return p.restConfig().BearerToken }).Should(Equal("second"))
+		Eventually(func() string { return p.RestConfig().BearerToken }).Should(Equal("second"))
 		Consistently(last, 5*quick).Should(HaveField("Answers", true))
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 	})
 
 	It("reports that the API server rejects the certificate", func() {
-		f.token.Store("another")
+		f.Token.Store("another")
 		Eventually(last).Should(And(
 			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("rejects the certificate of Secret c-kubeconfig"))))
 	})
 
 	It("reads another object from an API server without leases", func() {
-		f.noLeases.Store(true)
+		f.NoLeases.Store(true)
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Holder", "")))
-		f.hangs.Store("/api/v1/")
+		f.Hangs.Store("/api/v1/")
 		Eventually(last).Should(And(
 			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("cannot read from etcd"))))
-		f.hangs.Store("")
+		f.Hangs.Store("")
 		Eventually(last).Should(HaveField("Answers", true))
 	})
 
 	It("distinguishes an API server without etcd from an unreachable one", func() {
-		f.hangs.Store("/apis/")
+		f.Hangs.Store("/apis/")
 		Eventually(last).Should(And(
 			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("cannot read from etcd"))))
-		f.hangs.Store("")
+		f.Hangs.Store("")
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Problem", "")))
 	})
 
 	It("names the API servers that answer at their own addresses", func() {
-		other := newFront()
-		p.setMembers(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"}, false)
-		f.hangs.Store("/")
+		other := front.New()
+		p.SetMembers(map[string]string{"m1": other.Server.Listener.Addr().String(), "m2": "127.0.0.1:1"}, false)
+		f.Hangs.Store("/")
 		Eventually(last).Should(HaveField("Answers", false))
 		Expect(last()).To(And(HaveField("Endpoint", false), HaveField("Holder", "n1"), HaveField("Problem", And(
 			ContainSubstring("cannot be reached"), ContainSubstring("At its own address an API server answers on m1"), Not(ContainSubstring("m2"))))))
 	})
 
 	It("reports a closed port, and ends with the kubeconfig", func(ctx SpecContext) {
-		f.server.CloseClientConnections()
-		Expect(f.server.Listener.Close()).To(Succeed())
+		f.Server.CloseClientConnections()
+		Expect(f.Server.Listener.Close()).To(Succeed())
 		Eventually(last).Should(And(HaveField("Endpoint", false), HaveField("Problem", And(ContainSubstring("cannot be reached"), Not(ContainSubstring("refused"))))))
 		problem := last().Problem
 		Consistently(func() string { return last().Problem }, 5*quick).Should(Equal(problem), "the message is the same for each probe")
-		Expect(testEnv.Client.Delete(ctx, f.kubeconfig(namespace, ""))).To(Succeed())
+		Expect(testEnv.Client.Delete(ctx, f.Kubeconfig(namespace, clusterName, ""))).To(Succeed())
 		Eventually(stopped).Should(BeClosed())
 	})
 
@@ -220,68 +153,21 @@ var _ = Describe("A Secret that holds no kubeconfig", func() {
 	It("makes the workload cluster unreachable until it is replaced", func(ctx SpecContext) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
-		f := newFront()
-		made := f.kubeconfig(ns.Name, "first")
+		f := front.New()
+		made := f.Kubeconfig(ns.Name, clusterName, "first")
 		good := made.Data[secret.KubeconfigDataName]
 		made.Data[secret.KubeconfigDataName] = []byte("garbage")
 		Expect(testEnv.Client.Create(ctx, made)).To(Succeed())
 		p, _ := runProbe(ctx, ns.Name, func() {})
 		last := func() view {
-			b := p.last()
-			return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem}
+			b := p.Last()
+			return view{Known: b.Known, Answers: b.Answers, Endpoint: b.endpoint, Problem: b.Problem}
 		}
 		Eventually(last).Should(And(
 			HaveField("Known", true), HaveField("Answers", false), HaveField("Problem", ContainSubstring("Secret c-kubeconfig cannot be used: the kubeconfig is refused: value is not a kubeconfig"))))
 		made.Data[secret.KubeconfigDataName] = good
 		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Problem", "")))
-	})
-})
-
-var _ = Describe("A kubeconfig with a field that is refused", func() {
-	It("ends the connection, and is named in the conditions", func(ctx SpecContext) {
-		r := newRig(ctx, managed, nil)
-		r.expectMachines(ctx, 3)
-		f := newFront()
-		made := f.kubeconfig(r.namespace, "first")
-		// A user's kubeconfig, which the control plane does not change.
-		made.Type = corev1.SecretTypeOpaque
-		putKubeconfig(ctx, made)
-		observed := func() facts.Cluster { return realClusters.Observe(ctx, r.key(clusterName), nil) }
-		Eventually(observed).Should(HaveField("Alive", true))
-
-		config, err := clientcmd.Load(made.Data[secret.KubeconfigDataName])
-		Expect(err).NotTo(HaveOccurred())
-		config.AuthInfos["u"] = &clientcmdapi.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
-		data, err := clientcmd.Write(*config)
-		Expect(err).NotTo(HaveOccurred())
-		made.Data = map[string][]byte{secret.KubeconfigDataName: data}
-		made.ResourceVersion = ""
-		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
-
-		Eventually(observed).Should(And(HaveField("Alive", false), HaveField("Problem", ContainSubstring("users[].user.tokenFile"))))
-		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).WithTimeout(20 * time.Second).Should(And(
-			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("users[].user.tokenFile"))))
-	})
-})
-
-var _ = Describe("A workload cluster that hangs", func() {
-	It("does not block others", func(ctx SpecContext) {
-		r := newRig(ctx, managed, nil)
-		r.expectMachines(ctx, 3)
-		f := newFront()
-		f.hangs.Store("/")
-		made := f.kubeconfig(r.namespace, "first")
-		putKubeconfig(ctx, made)
-		var slowest time.Duration
-		Eventually(func() facts.Cluster {
-			begun := time.Now()
-			observed := realClusters.Observe(ctx, r.key(clusterName), nil)
-			slowest = max(slowest, time.Since(begun))
-			return observed
-		}).Should(And(HaveField("Answers", false), HaveField("Pending", false)))
-		Expect(slowest).To(BeNumerically("<", 2*readTimeout))
-		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", false)))
 	})
 })
 
@@ -303,9 +189,9 @@ func TestConfirmHolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			p := &healthProbe{changed: func() { calls++ }}
-			see := func(holder string, renewed time.Time, after time.Duration) probeResult {
-				var b probeResult
+			p := &Probe{changed: func() { calls++ }}
+			see := func(holder string, renewed time.Time, after time.Duration) Result {
+				var b Result
 				p.updateHolder(&b, holder, renewed, start.Add(after))
 				return b
 			}
@@ -315,8 +201,8 @@ func TestConfirmHolder(t *testing.T) {
 			// The lease has the time of this manager's transfer, which is later
 			// than any renewal by n1.
 			given := start.Add(time.Minute)
-			p.moved("n2", given, start)
-			if p.last().holder != "n2" || calls != 1 {
+			p.Moved("n2", given, start)
+			if p.Last().holder != "n2" || calls != 1 {
 				t.Error("the new holder is reported immediately")
 			}
 			renewed := given
@@ -326,12 +212,12 @@ func TestConfirmHolder(t *testing.T) {
 			if b := see("n2", renewed, tc.after); b.confirmed != tc.confirmed || b.unconfirmed != tc.unconfirmed || b.before != "n1" {
 				t.Errorf("%s: got %+v", tc.reason, b)
 			}
-			p.moved("n3", given, start.Add(tc.after))
+			p.Moved("n3", given, start.Add(tc.after))
 			want := "n1"
 			if tc.renews {
 				want = "n2"
 			}
-			if got := p.last().before; got != want {
+			if got := p.Last().before; got != want {
 				t.Errorf("%s: before n3 it was with %s, got %s", tc.reason, want, got)
 			}
 			if b := see("n1", renewed, tc.after); b.confirmed || b.unconfirmed {
@@ -343,23 +229,23 @@ func TestConfirmHolder(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	const shortest, longest = 2 * time.Second, 5 * time.Second
-	calm := probeResult{known: true, answers: true}
+	calm := Result{Known: true, Answers: true}
 	for name, tc := range map[string]struct {
-		last    probeResult
+		last    Result
 		busy    bool
 		calm    time.Duration
 		longest time.Duration
 		want    time.Duration
 	}{
-		"Unknown":       {last: probeResult{}, calm: time.Hour, want: shortest},
-		"Silent":        {last: probeResult{known: true}, calm: time.Hour, want: shortest},
+		"Unknown":       {last: Result{}, calm: time.Hour, want: shortest},
+		"Silent":        {last: Result{Known: true}, calm: time.Hour, want: shortest},
 		"Busy":          {last: calm, busy: true, calm: time.Hour, want: shortest},
 		"JustChanged":   {last: calm, want: shortest},
 		"CalmForAWhile": {last: calm, calm: 30 * time.Second, want: 3 * time.Second},
 		"Calm":          {last: calm, calm: time.Hour, want: longest},
-		"AddressMoves":  {last: probeResult{known: true, answers: true, holder: "n1"}, calm: time.Hour, want: shortest},
-		"AddressIsHeld": {last: probeResult{known: true, answers: true, holder: "n1", confirmed: true}, calm: time.Hour, want: longest},
-		"ShorterFlag":   {last: probeResult{}, calm: time.Hour, longest: time.Second, want: time.Second},
+		"AddressMoves":  {last: Result{Known: true, Answers: true, holder: "n1"}, calm: time.Hour, want: shortest},
+		"AddressIsHeld": {last: Result{Known: true, Answers: true, holder: "n1", confirmed: true}, calm: time.Hour, want: longest},
+		"ShorterFlag":   {last: Result{}, calm: time.Hour, longest: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := pause(tc.last, tc.busy, tc.calm, shortest, cmp.Or(tc.longest, longest)); got != tc.want {
@@ -371,7 +257,7 @@ func TestPause(t *testing.T) {
 
 // A change ends a long pause immediately.
 func TestPauseEnds(t *testing.T) {
-	p := newHealthProbe(client.ObjectKey{}, nil, nil, func() {})
+	p := newProbe(client.ObjectKey{}, nil, nil, func() {})
 	woken := func() bool {
 		select {
 		case <-p.wake:
@@ -380,19 +266,19 @@ func TestPauseEnds(t *testing.T) {
 			return false
 		}
 	}
-	p.setMembers(nil, false)
+	p.SetMembers(nil, false)
 	if woken() {
 		t.Error("nothing changed")
 	}
-	p.setMembers(nil, true)
+	p.SetMembers(nil, true)
 	if !woken() {
 		t.Error("a machine comes")
 	}
-	p.setMembers(nil, true)
+	p.SetMembers(nil, true)
 	if woken() {
 		t.Error("the machine was known to come")
 	}
-	p.moved("n2", time.Now(), time.Now())
+	p.Moved("n2", time.Now(), time.Now())
 	if !woken() {
 		t.Error("the address moves")
 	}

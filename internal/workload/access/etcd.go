@@ -1,4 +1,4 @@
-package controlplane
+package access
 
 import (
 	"context"
@@ -115,7 +115,7 @@ func apiServers(machines []*clusterv1.Machine, nodes []facts.Node) map[string]st
 // the response of a healthy etcd is valid if nothing changed. It does not wait
 // for a slow etcd: then it returns the last response for a limited time, and an
 // event follows when the new response arrives.
-func (t *workloadClusters) queryEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, timeout time.Duration) etcdAnswer {
+func (t *Clusters) queryEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, timeout time.Duration) etcdAnswer {
 	var last etcdAnswer
 	var done chan struct{}
 	names := targetNames(of)
@@ -151,7 +151,7 @@ func (t *workloadClusters) queryEtcd(ctx context.Context, cluster client.ObjectK
 }
 
 // answer queries etcd and stores the response.
-func (t *workloadClusters) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
+func (t *Clusters) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
 	done chan struct{}, timeout time.Duration,
 ) {
 	begun := time.Now()
@@ -161,11 +161,11 @@ func (t *workloadClusters) answer(ctx context.Context, cluster client.ObjectKey,
 	close(done)
 	if time.Since(begun) >= timeout {
 		// The caller has continued without the response.
-		t.probes.changed(cluster)
+		t.probes.Changed(cluster)
 	}
 }
 
-func (t *workloadClusters) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
+func (t *Clusters) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	answer := etcdAnswer{}
@@ -183,12 +183,12 @@ func (t *workloadClusters) observeEtcd(ctx context.Context, cluster client.Objec
 }
 
 // invalidateEtcd deletes the response of etcd, because etcd has to be queried again.
-func (t *workloadClusters) invalidateEtcd(cluster client.ObjectKey) {
+func (t *Clusters) invalidateEtcd(cluster client.ObjectKey) {
 	t.withState(cluster, func(m *clusterState) { m.etcd = etcdAnswer{} })
 }
 
-// RemoveMember implements WorkloadClusters.
-func (t *workloadClusters) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node, id uint64) error {
+// RemoveMember implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node, id uint64) error {
 	of := reachableTargets(nodes)
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
 	if err != nil {
@@ -200,8 +200,8 @@ func (t *workloadClusters) RemoveMember(ctx context.Context, cluster client.Obje
 	return etcd.RemoveMember(ctx, dial, config, targetNames(of), id)
 }
 
-// MoveLeader implements WorkloadClusters.
-func (t *workloadClusters) MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error {
+// MoveLeader implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error {
 	of := []target{{name: node, forward: true}}
 	t.withState(cluster, func(m *clusterState) {
 		for _, known := range m.nodes {
@@ -235,11 +235,11 @@ func rank(is bool) int {
 
 // reachEtcd returns the connection to a workload cluster's etcd: through the
 // API server, or else at the nodes' own addresses.
-func (t *workloadClusters) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
+func (t *Clusters) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
 	var forward etcd.Dial
 	if slices.ContainsFunc(of, func(one target) bool { return one.forward }) {
 		// The configuration of the health probe is as new as the kubeconfig.
-		config := t.probes.of(cluster).restConfig()
+		config := t.probes.Of(cluster).RestConfig()
 		if config == nil {
 			return nil, nil, errors.New("reaching API server: no kubeconfig was read yet")
 		}
@@ -248,23 +248,8 @@ func (t *workloadClusters) reachEtcd(ctx context.Context, cluster client.ObjectK
 			return nil, nil, err
 		}
 	}
-	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
-		CommonName: managerUser, Organizations: []string{adminsGroup}, TTL: etcdTTL,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("issuing etcd certificate: %w", err)
-	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("loading etcd certificate: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, nil, errors.New("etcd's CA has no certificate")
-	}
-	return dialer(t.forwards, forward, of), &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
-	}, nil
+	config, err := pki.EtcdTLS(ctx, t.authority, cluster, t.user.Name)
+	return dialer(t.forwards, forward, of), config, err
 }
 
 // dialer dials the members on nodes.
@@ -360,7 +345,7 @@ const (
 
 // expiries reads the certificates of the API servers in the background if that
 // is due.
-func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []facts.Node) {
+func (t *Clusters) expiries(cluster client.ObjectKey, nodes []facts.Node) {
 	var due []facts.Node
 	t.withState(cluster, func(m *clusterState) {
 		if m.expiring {
@@ -389,7 +374,7 @@ func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []facts.Node
 	}
 }
 
-func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node) {
+func (t *Clusters) readExpiries(ctx context.Context, cluster client.ObjectKey, nodes []facts.Node) {
 	found := false
 	for _, node := range nodes {
 		answer := expiry{queried: time.Now()}
@@ -405,17 +390,17 @@ func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.Obje
 	}
 	t.withState(cluster, func(m *clusterState) { m.expiring = false })
 	if found {
-		t.probes.changed(cluster)
+		t.probes.Changed(cluster)
 	}
 }
 
 // readExpiry reads the serving certificate of the API server on one node.
 // kubeadm issues all of a node's certificates at once, so its expiry holds for
 // all.
-func (t *workloadClusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node facts.Node) (time.Time, error) {
+func (t *Clusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node facts.Node) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, expiryTimeout)
 	defer cancel()
-	config := t.probes.of(cluster).restConfig()
+	config := t.probes.Of(cluster).RestConfig()
 	if config == nil {
 		return time.Time{}, errors.New("no kubeconfig was read yet")
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package access
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package controlplane
+package access
 
 import (
 	"context"
@@ -9,19 +9,22 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
 // addonsFresh is how long kube-proxy and CoreDNS count as synced. A user may
 // downgrade them.
 const addonsFresh = 10 * time.Minute
 
-// SetVersion implements WorkloadClusters.
-func (t *workloadClusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) error {
+// SetVersion implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
@@ -29,8 +32,8 @@ func (t *workloadClusters) SetVersion(ctx context.Context, cluster client.Object
 	return kubeadm.SetVersion(ctx, c, want)
 }
 
-// SyncAddons implements WorkloadClusters.
-func (t *workloadClusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
+// SyncAddons implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) ([]string, error) {
 	mark, err := markOf(want)
 	if err != nil {
 		return nil, err
@@ -62,12 +65,12 @@ func markOf(want kubeadm.Upgrade) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// MoveEndpoint implements WorkloadClusters. kube-vip has no command for it, so the lease
+// MoveEndpoint implements the WorkloadClusters of controllers/controlplane. kube-vip has no command for it, so the lease
 // is transferred to the other node: that node takes the address when it reads
 // the lease the next time, within two seconds, and the first one releases it
 // three seconds later, when it could not renew. In between both answer, so no
 // request fails.
-func (t *workloadClusters) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
+func (t *Clusters) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
@@ -79,14 +82,14 @@ func (t *workloadClusters) MoveEndpoint(ctx context.Context, cluster client.Obje
 	if err != nil || !given {
 		return err
 	}
-	t.probes.of(cluster).moved(to, renewed.Time, now)
+	t.probes.Of(cluster).Moved(to, renewed.Time, now)
 	return nil
 }
 
 // moveLease transfers the lease to another node, if the given node holds it.
 func moveLease(ctx context.Context, c client.Client, from, to string, now metav1.MicroTime) (given bool, err error) {
 	lease := &coordinationv1.Lease{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease}, lease); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: probe.KubeVIPLease}, lease); err != nil {
 		return false, fmt.Errorf("reading kube-vip's lease: %w", err)
 	}
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != from {
@@ -101,4 +104,38 @@ func moveLease(ctx context.Context, c client.Client, from, to string, now metav1
 		return false, fmt.Errorf("transferring kube-vip's lease to %s: %w", to, err)
 	}
 	return true, nil
+}
+
+// CoreDNS implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error) {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reaching API server: %w", err)
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"k8s-app": "kube-dns"}); err != nil {
+		return nil, fmt.Errorf("listing CoreDNS pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Evict implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	if err := c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{}); err != nil {
+		return fmt.Errorf("evicting pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// DeleteNode implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	return client.IgnoreNotFound(c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }

@@ -1,4 +1,4 @@
-package controlplane
+package access
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -34,26 +33,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
 const (
 	// probeFailure is how long the cluster cache may fail to reach an API
 	// server before its control plane is reconciled again.
 	probeFailure = 20 * time.Second
-	// unhealthyRequeue is the requeue interval for an unhealthy workload cluster. etcd
+	// UnhealthyRequeue is the requeue interval for an unhealthy workload cluster. etcd
 	// sends no event when it recovers.
-	unhealthyRequeue = 10 * time.Second
+	UnhealthyRequeue = 10 * time.Second
 	// etcdFresh is how long the state of a healthy etcd is valid if nothing
 	// else changes.
 	etcdFresh = time.Minute
-	// etcdTTL is the lifetime of the certificate for etcd.
-	etcdTTL = 10 * time.Minute
-	// connectRetry is the retry interval for a workload cluster that did not
+	// ConnectRetry is the retry interval for a workload cluster that did not
 	// answer. Cluster API's own 30 s would be half the time that a control
 	// plane needs to start.
-	connectRetry = 5 * time.Second
-	// readTimeout bounds how long a reconcile waits for the cluster cache.
-	readTimeout = 2 * time.Second
+	ConnectRetry = 5 * time.Second
+	// ReadTimeout bounds how long a reconcile waits for the cluster cache.
+	ReadTimeout = 2 * time.Second
 	// freshTimeout bounds a read past all caches.
 	freshTimeout = 15 * time.Second
 	// reconnecting is how long the cluster cache may take to reconnect to a
@@ -66,9 +64,9 @@ const (
 	unreadableGrace = 5 * time.Minute
 )
 
-// WorkloadClusterOptions configures Cluster API's cluster cache for WorkloadClusters: it caches
+// CacheOptions configures Cluster API's cluster cache for WorkloadClusters: it caches
 // nodes, the static pods of the control plane and kubeadm's configuration only.
-func WorkloadClusterOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
+func CacheOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
 	return clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: watchFilter,
@@ -87,37 +85,38 @@ func WorkloadClusterOptions(userAgent string, secrets client.Reader, watchFilter
 	}
 }
 
-// SetupWorkloadClusters adds a cluster cache to mgr and returns WorkloadClusters that use it.
+// Setup adds a cluster cache to mgr and returns the access through it.
 // probePeriod is the maximum interval between two health probes of a workload
 // cluster.
-func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
-	controllerOptions controller.Options, authority pki.Authority, probePeriod time.Duration,
-) (WorkloadClusters, error) {
+func Setup(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
+	controllerOptions controller.Options, authority pki.Authority, user *workload.User, probePeriod time.Duration,
+) (*Clusters, error) {
 	secrets := options.SecretClient
-	user := NewUser(authority)
 	options.SecretClient = workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novacontrolplane"))
-	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
+	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, ConnectRetry)
 	if err != nil {
 		return nil, err
 	}
-	t := &workloadClusters{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newForwardLimiter()}
+	t := &Clusters{clusters: cache, authority: authority, user: user, events: make(chan event.GenericEvent, 1024), forwards: newForwardLimiter()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
-	t.probes = &healthProbes{
-		start: t.start, clusters: mgr.GetClient(), secrets: secrets, user: user, longest: probePeriod, changed: t.changed(ctx), ended: t.drop,
-		answered: cache.Answered,
+	t.probes = &probe.Probes{
+		Start: t.start, Clusters: mgr.GetClient(), Secrets: secrets, User: user, Longest: probePeriod, Changed: t.changed(ctx), Ended: t.drop,
+		Answered: cache.Answered,
 	}
 	return t, nil
 }
 
-// workloadClusters implements WorkloadClusters with Cluster API's cluster cache and one health
+// Clusters is the access to workload clusters with Cluster API's cluster cache and one health
 // probe per workload cluster.
-type workloadClusters struct {
+type Clusters struct {
 	clusters  clustercache.ClusterCache
 	authority pki.Authority
-	probes    *healthProbes
-	watcher   Watcher
-	of        func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
-	// start runs a function in the background until the process ends.
+	// User is the manager's own user in workload clusters.
+	user    *workload.User
+	probes  *probe.Probes
+	watcher clustercache.SourceWatcher[ctrl.Request]
+	of      func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
+	// Start runs a function in the background until the process ends.
 	start func(run func(ctx context.Context))
 	// events are the workload clusters whose state changed.
 	events chan event.GenericEvent
@@ -148,8 +147,8 @@ type clusterState struct {
 	addonsAt time.Time
 }
 
-// changed returns a function that triggers a reconcile for a workload cluster.
-func (t *workloadClusters) changed(ctx context.Context) func(client.ObjectKey) {
+// Changed returns a function that triggers a reconcile for a workload cluster.
+func (t *Clusters) changed(ctx context.Context) func(client.ObjectKey) {
 	return func(cluster client.ObjectKey) {
 		o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
 		select {
@@ -160,7 +159,7 @@ func (t *workloadClusters) changed(ctx context.Context) func(client.ObjectKey) {
 }
 
 // withState gives access to the cached state of a workload cluster.
-func (t *workloadClusters) withState(cluster client.ObjectKey, do func(m *clusterState)) {
+func (t *Clusters) withState(cluster client.ObjectKey, do func(m *clusterState)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.states == nil {
@@ -173,14 +172,14 @@ func (t *workloadClusters) withState(cluster client.ObjectKey, do func(m *cluste
 }
 
 // drop deletes the cached state of a workload cluster.
-func (t *workloadClusters) drop(cluster client.ObjectKey) {
+func (t *Clusters) drop(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.states, cluster)
 }
 
-// Source implements WorkloadClusters.
-func (t *workloadClusters) Source(controller string, of handler.MapFunc) source.Source {
+// Source implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) Source(controller string, of handler.MapFunc) source.Source {
 	return sources{
 		t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure)),
 		source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
@@ -205,28 +204,28 @@ func (s sources) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Notify implements WorkloadClusters.
-func (t *workloadClusters) Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request) {
+// Notify implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) Notify(w clustercache.SourceWatcher[ctrl.Request], of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request) {
 	t.watcher, t.of = w, of
 }
 
-// Observe implements WorkloadClusters.
-func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
-	p := t.probes.of(cluster)
-	now := p.last()
+// Observe implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
+	p := t.probes.Of(cluster)
+	now := p.Last()
 	observed, pods, err := t.readCached(ctx, cluster)
-	observed.Endpoint, observed.Alive = now.endpointFacts(), now.answers
-	p.setMembers(apiServers(machines, observed.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
+	observed.Endpoint, observed.Alive = now.EndpointFacts(), now.Answers
+	p.SetMembers(apiServers(machines, observed.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero() || facts.NodeOf(m, observed.Nodes) == nil
 	}))
 	switch {
-	case !now.known:
-		observed.Answers, observed.Pending, observed.Again = false, true, connectRetry
+	case !now.Known:
+		observed.Answers, observed.Pending, observed.Again = false, true, ConnectRetry
 		observed.Problem = "The API server does not answer"
 		return observed
-	case !now.answers:
-		observed.UnreachableSince = now.since
-		t.unreachable(ctx, cluster, machines, &observed, now.problem)
+	case !now.Answers:
+		observed.UnreachableSince = now.Since
+		t.unreachable(ctx, cluster, machines, &observed, now.Problem)
 		return observed
 	case err != nil:
 		t.unreadable(cluster, &observed, err)
@@ -242,7 +241,7 @@ func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey
 		answer := t.queryEtcd(ctx, cluster, facts.Fingerprint(machines, observed.Nodes, pods), targets(machines, observed.Nodes, true), fresh, etcdWait)
 		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
 		if observed.KubeadmConfig && (going || !etcdHealthy(answer.health, observed.Nodes)) {
-			observed.Again = unhealthyRequeue
+			observed.Again = UnhealthyRequeue
 		}
 	}
 	t.expiries(cluster, observed.Nodes)
@@ -250,23 +249,23 @@ func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey
 	return observed
 }
 
-// Fresh implements WorkloadClusters.
-func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
+// Fresh implements the WorkloadClusters of controllers/controlplane.
+func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
 	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
 	defer cancel()
-	now := t.probes.of(cluster).last()
+	now := t.probes.Of(cluster).Last()
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	var observed facts.Cluster
 	if err == nil {
 		observed, _, err = facts.Read(ctx, c)
 	}
-	observed.Endpoint, observed.Alive = now.endpointFacts(), err == nil || now.answers
+	observed.Endpoint, observed.Alive = now.EndpointFacts(), err == nil || now.Answers
 	if err != nil {
 		// A connection may just have broken. Only the health probe decides
 		// whether the workload cluster is unreachable.
 		observed.Answers, observed.Problem, observed.Again = false, problemOf(err), time.Second
-		if now.known && !now.answers {
-			observed.UnreachableSince = now.since
+		if now.Known && !now.Answers {
+			observed.UnreachableSince = now.Since
 		}
 		t.withState(cluster, func(m *clusterState) {
 			observed.Pending = inconclusive(now, m.unreadableSince, time.Now())
@@ -275,16 +274,16 @@ func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, 
 		return observed
 	}
 	addresses := apiServers(machines, observed.Nodes)
-	observed.Serving, observed.Failing = probeAPIServers(ctx, t.probes.of(cluster).restConfig(), addresses)
+	observed.Serving, observed.Failing = probe.APIServers(ctx, t.probes.Of(cluster).RestConfig(), addresses)
 	if found := observed.Serving.Len(); found > 0 && found < len(addresses) {
 		// No event follows when the others answer again.
-		observed.Again = unhealthyRequeue
+		observed.Again = UnhealthyRequeue
 	}
 	if !observed.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, observed.Nodes, true))
 		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
 		if anyDeletingWithoutNode(machines, observed.Nodes) || !etcdHealthy(answer.health, observed.Nodes) {
-			observed.Again = unhealthyRequeue
+			observed.Again = UnhealthyRequeue
 		}
 	}
 	t.remember(cluster, &observed)
@@ -294,8 +293,8 @@ func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, 
 // inconclusive reports whether a failed read proves nothing about the workload
 // cluster: it was not probed yet, or it answers and only the cluster cache
 // cannot be read, since unreadableSince.
-func inconclusive(last probeResult, unreadableSince, now time.Time) bool {
-	return !last.known || last.answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < unreadableGrace)
+func inconclusive(last probe.Result, unreadableSince, now time.Time) bool {
+	return !last.Known || last.Answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < unreadableGrace)
 }
 
 // deletingWithoutNode reports whether a machine is being deleted and has no node. It may
@@ -312,8 +311,8 @@ func anyDeletingWithoutNode(machines []*clusterv1.Machine, nodes []facts.Node) b
 
 // unreachable sets the facts of a workload cluster whose API server is unreachable:
 // its members of etcd, if they can be reached at their own addresses.
-func (t *workloadClusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, observed *facts.Cluster, why string) {
-	observed.Answers, observed.Problem, observed.Again = false, why, unhealthyRequeue
+func (t *Clusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, observed *facts.Cluster, why string) {
+	observed.Answers, observed.Problem, observed.Again = false, why, UnhealthyRequeue
 	t.withState(cluster, func(m *clusterState) {
 		m.unreadableSince = time.Time{}
 		observed.Nodes = slices.Clone(m.nodes)
@@ -327,7 +326,7 @@ func (t *workloadClusters) unreachable(ctx context.Context, cluster client.Objec
 // unreadable sets why the cluster cache of a workload cluster that answers
 // cannot be read. For a short time the conditions do not report it: the cluster
 // cache reconnects after the kubeconfig was renewed.
-func (t *workloadClusters) unreadable(cluster client.ObjectKey, observed *facts.Cluster, err error) {
+func (t *Clusters) unreadable(cluster client.ObjectKey, observed *facts.Cluster, err error) {
 	*observed = facts.Cluster{Endpoint: observed.Endpoint, Alive: observed.Alive, Problem: problemOf(err), Again: time.Second}
 	t.withState(cluster, func(m *clusterState) {
 		if m.unreadableSince.IsZero() {
@@ -339,7 +338,7 @@ func (t *workloadClusters) unreadable(cluster client.ObjectKey, observed *facts.
 }
 
 // remember adds facts of earlier reads that do not change.
-func (t *workloadClusters) remember(cluster client.ObjectKey, observed *facts.Cluster) {
+func (t *Clusters) remember(cluster client.ObjectKey, observed *facts.Cluster) {
 	t.withState(cluster, func(m *clusterState) {
 		for i := range observed.Nodes {
 			observed.Nodes[i].CertificatesExpire = m.expiries[observed.Nodes[i].Name].expires
@@ -360,9 +359,9 @@ func (t *workloadClusters) remember(cluster client.ObjectKey, observed *facts.Cl
 }
 
 // readCached reads from the cluster cache and watches it for changes.
-func (t *workloadClusters) readCached(ctx context.Context, cluster client.ObjectKey) (facts.Cluster, []corev1.Pod, error) {
+func (t *Clusters) readCached(ctx context.Context, cluster client.ObjectKey) (facts.Cluster, []corev1.Pod, error) {
 	// A cache that cannot sync blocks indefinitely.
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
 	if err != nil {
@@ -376,7 +375,7 @@ func (t *workloadClusters) readCached(ctx context.Context, cluster client.Object
 
 // watch adds the watches for changes. The cluster cache adds a watch only once
 // per connection.
-func (t *workloadClusters) watch(ctx context.Context, cluster client.ObjectKey) error {
+func (t *Clusters) watch(ctx context.Context, cluster client.ObjectKey) error {
 	if t.watcher == nil {
 		return nil
 	}
@@ -395,31 +394,6 @@ func (t *workloadClusters) watch(ctx context.Context, cluster client.ObjectKey) 
 		if err != nil {
 			return fmt.Errorf("watching: %w", err)
 		}
-	}
-	return nil
-}
-
-// CoreDNS implements WorkloadClusters.
-func (t *workloadClusters) CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error) {
-	c, err := t.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("reaching API server: %w", err)
-	}
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"k8s-app": "kube-dns"}); err != nil {
-		return nil, fmt.Errorf("listing CoreDNS pods: %w", err)
-	}
-	return pods.Items, nil
-}
-
-// Evict implements WorkloadClusters.
-func (t *workloadClusters) Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error {
-	c, err := t.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return fmt.Errorf("reaching API server: %w", err)
-	}
-	if err := c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{}); err != nil {
-		return fmt.Errorf("evicting pod %s: %w", pod.Name, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package controlplane
+package probe
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // servingTimeout bounds the requests to all API servers of one workload cluster.
 const servingTimeout = 2 * time.Second
 
-// probeAPIServers requests /readyz of API servers at their own addresses. It
+// APIServers requests /readyz of API servers at their own addresses. It
 // returns the machines whose API server is ready, and those where it is not: it
 // responds with an error, or the host refuses the connection. A machine without a
 // response in time is in neither set.
-func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[string]string) (serving, failing sets.Set[string]) {
+func APIServers(ctx context.Context, config *rest.Config, addresses map[string]string) (serving, failing sets.Set[string]) {
 	serving, failing = sets.New[string](), sets.New[string]()
 	if config == nil {
 		return serving, failing
