@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -55,6 +56,7 @@ func (p *permission) elem() *elem {
 
 func (s *Server) roleRoutes() map[string]handler {
 	routes := map[string]handler{
+		"GET domains":              s.listDomains,
 		"GET users":                s.listUsers,
 		"POST users":               s.addUser,
 		"GET users/{}/permissions": s.listPermissionsOf,
@@ -154,6 +156,21 @@ func cutLast(name string) (principal, profile string, found bool) {
 		return name, "", false
 	}
 	return name[:i], name[i+1:], true
+}
+
+// listDomains lists the directories that users are in.
+func (s *Server) listDomains(*request) (*elem, error) {
+	out := el("domains")
+	seen := map[string]bool{}
+	for _, u := range s.users {
+		name := userElem(u).str("domain/name")
+		if !seen[name] {
+			seen[name] = true
+			id := fmt.Sprintf("%X", name)
+			out.add(el("domain").at(apiPath+"/domains/"+id, id).add(leaf("name", name)))
+		}
+	}
+	return out, nil
 }
 
 func (s *Server) listUsers(*request) (*elem, error) {

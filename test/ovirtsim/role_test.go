@@ -32,6 +32,9 @@ func TestRolesOfTheAPI(t *testing.T) {
 	}
 	e.refuse("POST", "/users", "<user><user_name>nova@internal</user_name><principal>nova</principal><domain><name>internal</name></domain></user>",
 		http.StatusBadRequest, "No such user")
+	if got := e.must("GET", "/domains", "").get("domain"); got.str("name") != "internal-authz" || got.id() != "696E7465726E616C2D617574687A" {
+		t.Errorf("the first domain is %s", text(got))
+	}
 	user := e.must("POST", "/users", account).id()
 	place := "/datacenters/" + e.must("GET", "/datacenters?search=name%3DDefault", "").get("data_center").id() + "/permissions"
 	e.refuse("POST", place, "<permission><role><name>makers</name></role><user id='"+user+"'/></permission>", http.StatusBadRequest, "role.id")
