@@ -133,7 +133,7 @@ func (g *Group) Decrease(ctx context.Context, by int32) error {
 		}
 	}
 	if size-by < running {
-		return fmt.Errorf("%s has %d nodes: nothing to take back", g.ID(), running)
+		return fmt.Errorf("%s has %d nodes: nothing to decrease", g.ID(), running)
 	}
 	return g.setSize(ctx, size-by)
 }

@@ -51,7 +51,7 @@ var _ = Describe("a Secret with a kubeconfig", Ordered, func() {
 		})
 	})
 
-	It("is not made or changed by a tenant", func(ctx SpecContext) {
+	It("is not created or changed by a tenant", func(ctx SpecContext) {
 		by := as(tenant)
 		Eventually(func() error { return by.Create(ctx, kubeconfig("a-kubeconfig"), client.DryRunAll) }).WithTimeout(policyTimeout).Should(guarded)
 		Expect(by.Create(ctx, kubeconfig("a-ca"))).To(Succeed(), "another Secret")

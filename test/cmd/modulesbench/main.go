@@ -37,7 +37,7 @@ func command() *cobra.Command {
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return bench(cmd.Context(), o) },
 	}
-	cmd.Flags().IntVar(&o.tenants, "tenants", 100, "number of tenants")
+	cmd.Flags().IntVar(&o.tenants, "tenants", 100, "number of workload clusters")
 	cmd.Flags().IntVar(&o.modules, "modules", 20, "number of modules")
 	cmd.Flags().DurationVar(&o.rest, "rest", 2*time.Minute, "how long to look while nothing changes")
 	return cmd
@@ -54,14 +54,14 @@ func bench(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "%d tenants, %d modules each, half of them charts\n", o.tenants, o.modules)
+	fmt.Fprintf(os.Stdout, "%d workload clusters, %d modules each, half of them charts\n", o.tenants, o.modules)
 	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "until everything is written", alive.written.Seconds())
-	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "until every tenant is ready", alive.ready.Seconds())
-	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "the same for the others with one dead tenant", mixed.ready.Seconds())
+	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "until every workload cluster is ready", alive.ready.Seconds())
+	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "the same for the others with one unresponsive cluster", mixed.ready.Seconds())
 	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "processor time of the manager for it", alive.cpu.Seconds())
 	fmt.Fprintf(os.Stdout, "%-46s %8.1f s\n", "processor time an hour while nothing changes", alive.restCPU.Seconds())
 	fmt.Fprintf(os.Stdout, "%-46s %8d MiB\n", "memory", alive.memory>>20)
-	fmt.Fprintf(os.Stdout, "%-46s %8d\n", "writes until every tenant was ready", alive.writes)
+	fmt.Fprintf(os.Stdout, "%-46s %8d\n", "writes until every workload cluster was ready", alive.writes)
 	fmt.Fprintf(os.Stdout, "bench-modules: tenants=%d modules=%d seconds=%.0f writes_per_hour=%.0f\n",
 		o.tenants, o.modules, alive.written.Seconds(), alive.restWrites)
 	return nil

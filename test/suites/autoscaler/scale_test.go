@@ -226,7 +226,7 @@ func (s *scene) goesBack(ctx context.Context) {
 	Expect(nodes).To(HaveLen(2))
 	group := s.group(ctx)
 	Expect(group.RollingOut(ctx)).To(BeFalse())
-	Expect(group.Decrease(ctx, 1)).To(MatchError(ContainSubstring("nothing to take back")))
+	Expect(group.Decrease(ctx, 1)).To(MatchError(ContainSubstring("nothing to decrease")))
 	for i, node := range nodes {
 		By("taking " + node.Name + " away")
 		Expect(group.Delete(ctx, node.Spec.ProviderID)).To(Succeed())

@@ -89,7 +89,7 @@ var _ = Describe("A machine that fails", func() {
 	}
 
 	for i, hypervisor := range hypervisors() {
-		It("says on "+hypervisor+" that it was restarted before it became a node", Label(hypervisor), func(ctx context.Context) {
+		It("reports on "+hypervisor+" that it was restarted before it became a node", Label(hypervisor), func(ctx context.Context) {
 			name := "cut-" + hypervisor
 			c := bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: []string{"10.77.0.63", "10.77.0.64"}[i]}
 			startWith(ctx, c, "echo waiting for an end; sleep infinity")

@@ -65,7 +65,7 @@ func startExternal(ctx context.Context, members int) *external {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(os.RemoveAll(dir)).To(Succeed()) })
 	e := &external{dir: dir, program: programs["etcd"]}
-	e.authorise()
+	e.createCA()
 	e.certify("server", x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	e.certify("client", x509.ExtKeyUsageClientAuth)
 	for i := range members {
@@ -131,8 +131,8 @@ func (m *externalMember) stop() {
 	<-m.exited
 }
 
-// authorise creates the CA.
-func (e *external) authorise() {
+// createCA creates the CA.
+func (e *external) createCA() {
 	GinkgoHelper()
 	e.caKey = key()
 	template := &x509.Certificate{

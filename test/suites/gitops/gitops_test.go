@@ -153,7 +153,7 @@ var _ = Describe("A management repository", Ordered, func() {
 		Expect(secret.Data).To(HaveKeyWithValue("password", []byte(credentials["password"])), "Flux decrypts it")
 	})
 
-	It("makes tenants by a commit", func(ctx context.Context) {
+	It("creates clusters by a commit", func(ctx context.Context) {
 		putBack()
 		tenants := []bed.Cluster{acme, globex}
 		if !everything {
@@ -182,7 +182,7 @@ var _ = Describe("A management repository", Ordered, func() {
 		identity = uid(ctx, acme)
 	})
 
-	It("changes a tenant by a commit", func(ctx context.Context) {
+	It("changes a cluster by a commit", func(ctx context.Context) {
 		r.edit("tenants/test/acme/cluster.yaml", "name: worker, replicas: 1", "name: worker, replicas: 2")
 		r.commit(ctx, "Give acme another worker")
 		r.look(ctx)
@@ -190,7 +190,7 @@ var _ = Describe("A management repository", Ordered, func() {
 	})
 
 	if everything {
-		It("upgrades a tenant by a commit", func(ctx context.Context) { upgrades(ctx, r) })
+		It("upgrades a cluster by a commit", func(ctx context.Context) { upgrades(ctx, r) })
 	}
 
 	It("rolls out the shared objects of all tenants of a hypervisor, one wave after the other", func(ctx context.Context) { rollsOut(ctx, r) })
@@ -199,7 +199,7 @@ var _ = Describe("A management repository", Ordered, func() {
 		It("moves a tenant to the class of the next release, and replaces no machine", func(ctx context.Context) { changesClass(ctx, r) })
 	}
 
-	It("keeps a tenant whose commit is reverted", func(ctx context.Context) {
+	It("keeps a cluster whose commit is reverted", func(ctx context.Context) {
 		commit := r.head(ctx)
 		since := began + "..HEAD"
 		r.run(ctx, "git", "revert", "--no-edit", since)
@@ -245,10 +245,10 @@ var _ = Describe("A management repository", Ordered, func() {
 
 	if everything {
 		It("continues in another management cluster after the loss of its own", func(ctx context.Context) { loses(ctx, &r) })
-		It("changes a tenant by a commit there", func(ctx context.Context) { changesAfterLoss(ctx, r) })
+		It("changes a cluster by a commit there", func(ctx context.Context) { changesAfterLoss(ctx, r) })
 	}
 
-	It("deletes tenants by two commits, and leaves nothing of them", func(ctx context.Context) {
+	It("deletes clusters by two commits, and leaves no object behind", func(ctx context.Context) {
 		tenants := map[string]bed.Cluster{"tenants/test/acme": acme}
 		if everything {
 			tenants["tenants/production/globex"] = globex

@@ -78,7 +78,7 @@ var _ = describeInFull("A machine that initializes", func() {
 			Expect(strings.Count(log, once)).To(Equal(1), once)
 		}
 
-		By("having all that kubeadm init makes, in the same machine")
+		By("having all objects of kubeadm init, in the same machine")
 		tenant, err := b.TenantClient(ctx, c.Key())
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega, ctx context.Context) {

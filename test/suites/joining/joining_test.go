@@ -375,7 +375,7 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 	})
 
 	It("join a control plane of which there is only a kubeconfig", func(ctx context.Context) {
-		By("having two Clusters for one tenant, of which the first is set aside")
+		By("having two Clusters for one workload cluster, of which the first is paused")
 		Expect(b.Client.Patch(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}},
 			client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
 		hosted := blue

@@ -18,7 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-var _ = Describe("A set on two tenants", Ordered, func() {
+var _ = Describe("A set on two workload clusters", Ordered, func() {
 	var (
 		one = bed.Cluster{Name: "one", Namespace: "fleet", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.41"}
 		two = bed.Cluster{Name: "two", Namespace: "fleet", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.42"}
@@ -48,7 +48,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 		Eventually(status(ctx, s, addonsv1.ReadyCondition), reportTimeout).Should(Equal("True ModulesReady"))
 	})
 
-	It("gives the tenant Nova's substitutions", func(ctx context.Context) {
+	It("writes Nova's substitutions to the workload cluster", func(ctx context.Context) {
 		Eventually(data(ctx, one, modules.SubstituteNamespace, modules.SubstituteConfig), reportTimeout).Should(And(
 			HaveLen(7), HaveKeyWithValue("controlPlaneTopology", "SingleReplica"), HaveKeyWithValue("infraNodesCount", "0"),
 			HaveKeyWithValue("k8sDefaultDnsZone", "cluster.local")))

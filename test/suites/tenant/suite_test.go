@@ -30,7 +30,7 @@ var b *bed.Bed
 func TestTenant(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyPollingInterval(time.Second)
-	RunSpecs(t, "Tenant clusters on hosts")
+	RunSpecs(t, "Workload clusters on hosts")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
