@@ -159,7 +159,7 @@ func (r *RequestReconciler) announceAPIUnavailable(ctx context.Context, cluster 
 	}
 	r.apiUnavailable.set(key, struct{}{})
 	ctrl.LoggerFrom(ctx).Error(missing, "The workload cluster does not serve CertificateSigningRequests")
-	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificatesAPIUnavailable", "Judge",
+	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, bootstrapv1.CertificatesAPIUnavailableEventReason, "Judge",
 		"No machine can join: the API server does not serve %s; check its argument runtime-config: %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
@@ -435,9 +435,9 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 	}
 	switch j.action {
 	case deny:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateDenied", string(deny), "Denied the certificate request %s: %s", csr.Name, j.reason)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, bootstrapv1.CertificateDeniedEventReason, string(deny), "Denied the certificate request %s: %s", csr.Name, j.reason)
 	case hold:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificatePending", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.reason)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, bootstrapv1.CertificatePendingEventReason, string(hold), "Left the certificate request %s pending: %s", csr.Name, j.reason)
 	default:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.reason)
 	}

@@ -34,7 +34,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	case s.initialized && externalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
 		s.certificates.blocksJoinsOnly, s.joinBlocked = true, loop.Sentence(err)
 		s.requeueAfter(externalRequeue)
-		r.warn(s, "CertificatesInvalid", "Certificates", err)
+		r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", err)
 		return nil
 	case s.initialized:
 		// The nodes have their certificates. Only machines that have not joined
@@ -43,14 +43,14 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		s.failures = append(s.failures, fmt.Errorf("checking certificates: %w", err))
 		switch {
 		case errors.As(err, &invalid):
-			r.warn(s, "CertificatesInvalid", "Certificates", invalid)
+			r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
 		case errors.Is(err, pki.ErrNotFound):
-			r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
+			r.event(s, corev1.EventTypeWarning, controlplanev1.CertificatesLostEventReason, "Certificates",
 				"A certificate Secret of a running cluster is missing, restore it from a backup")
 		}
 		return nil
 	case errors.As(err, &invalid):
-		r.warn(s, "CertificatesInvalid", "Certificates", invalid)
+		r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
 		return fmt.Errorf("checking certificates: %w", err)
 	default:
 		return fmt.Errorf("ensuring certificates: %w", err)

@@ -54,7 +54,7 @@ func (r *Reconciler) moveEndpoint(ctx context.Context, s *scope, machine *cluste
 	case is.waits == "":
 		return nil
 	case r.now().Sub(r.endpointMoves.begin(machine.UID, r.now())) >= endpointMoveTimeout:
-		r.warn(s, "EndpointNotMoved", "MoveEndpoint",
+		r.warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint",
 			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", machine.Name, endpointMoveTimeout.Minutes()))
 		return nil
 	case is.to == "":
@@ -63,7 +63,7 @@ func (r *Reconciler) moveEndpoint(ctx context.Context, s *scope, machine *cluste
 	if err := r.WorkloadClusters.MoveEndpoint(ctx, s.key(), s.workload.Endpoint.Holder, is.to); apierrors.IsConflict(err) {
 		return &endpointMoveError{is.waits}
 	} else if err != nil {
-		r.warn(s, "EndpointNotMoved", "MoveEndpoint", err)
+		r.warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint", err)
 		return nil
 	}
 	r.endpointMoves.note(machine.UID, is.to)

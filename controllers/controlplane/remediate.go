@@ -38,7 +38,7 @@ func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) e
 		return fmt.Errorf("deleting machine %s: %w", d.Machine, err)
 	}
 	remediations.Inc()
-	r.event(s, corev1.EventTypeWarning, "Remediating", string(d.Action), d.Reason)
+	r.event(s, corev1.EventTypeWarning, controlplanev1.RemediatingReason, string(d.Action), d.Reason)
 	return nil
 }
 

@@ -373,7 +373,7 @@ func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts resto
 	}
 	machine, err := r.create(ctx, s, pickDomain(ctx, s), "")
 	if err != nil {
-		r.warn(s, "MachineCreationFailed", "Restore", err)
+		r.warn(s, controlplanev1.MachineCreationFailedEventReason, "Restore", err)
 		return fmt.Errorf("creating machine that restores etcd: %w", err)
 	}
 	s.machines.Insert(machine)

@@ -67,7 +67,7 @@ func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
-		r.warn(s, "ConfigurationNotStored", "StoreConfiguration", err)
+		r.warn(s, controlplanev1.ConfigurationNotStoredEventReason, "StoreConfiguration", err)
 		s.joinBlocked = loop.Sentence(err)
 		s.failures = append(s.failures, err)
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 		r.event(s, corev1.EventTypeNormal, "AddonsUpgraded", "SyncAddons", "Upgraded "+strings.Join(changed, " and "))
 	}
 	if err != nil {
-		r.warn(s, "AddonsUpgradeFailed", "SyncAddons", err)
+		r.warn(s, controlplanev1.AddonsUpgradeFailedEventReason, "SyncAddons", err)
 		return err
 	}
 	return nil

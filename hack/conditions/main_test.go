@@ -185,6 +185,9 @@ func TestForeignReasons(t *testing.T) {
 		`const brokenReason = "Broken"`:                                           true,
 		`func f() { return failure("Broken", "no %s", x) }`:                       true,
 		`func f() { d.reason, d.message = "Broken", "" }`:                         true,
+		`func f() { r.warn(s, "Broken", "Action", err) }`:                         true,
+		`func f() { r.event(s, corev1.EventTypeWarning, "Broken", "a text") }`:    true,
+		`func f() { r.event(s, corev1.EventTypeNormal, "Created", "a text") }`:    false,
 		`func f() { c.Reason = infrav1.BrokenReason }`:                            false,
 		`func f() { c.Reason = clusterv1.MachineUpToDateReason }`:                 false,
 		`func f() { d.Reason = "The control plane matches its spec" }`:            false,
@@ -237,8 +240,20 @@ func foreignReasons(file *ast.File) []string {
 				}
 			}
 		case *ast.CallExpr:
-			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "failure" && len(n.Args) > 0 {
-				check("failure of", n.Args[0])
+			switch name := n.Fun.(type) {
+			case *ast.Ident:
+				if name.Name == "failure" && len(n.Args) > 0 {
+					check("failure of", n.Args[0])
+				}
+			case *ast.SelectorExpr:
+				if name.Sel.Name == "warn" && len(n.Args) > 1 {
+					check("warning of", n.Args[1])
+				}
+				for i := range n.Args[:max(len(n.Args), 1)-1] {
+					if kind, ok := n.Args[i].(*ast.SelectorExpr); ok && kind.Sel.Name == "EventTypeWarning" {
+						check("event of", n.Args[i+1])
+					}
+				}
 			}
 		case *ast.SelectorExpr:
 			if from, ok := n.X.(*ast.Ident); ok && from.Name == "clusterv1" &&

@@ -89,12 +89,22 @@ func read(root string) ([]block, error) {
 				}
 				if b != nil {
 					b.file = source + "/" + filepath.Base(path)
-					all = append(all, *b)
+					all = merge(all, *b)
 				}
 			}
 		}
 	}
 	return sorted(all), errors.Join(problems...)
+}
+
+// merge adds a block. Events of the same kinds become one block.
+func merge(all []block, b block) []block {
+	same := func(o block) bool { return len(o.of) == 0 && len(b.of) == 0 && slices.Equal(o.kinds, b.kinds) }
+	if i := slices.IndexFunc(all, same); i >= 0 {
+		all[i].reasons = append(all[i].reasons, b.reasons...)
+		return all
+	}
+	return append(all, b)
 }
 
 // sorted orders the blocks of a package by kind, in the order of the kinds' first

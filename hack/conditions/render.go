@@ -18,6 +18,8 @@ Each condition and each reason of the Nova kinds, and of the kinds of Cluster AP
 Every kind except NovaModuleSet and NovaEtcdRestore also has the condition Paused of Cluster API. It is true with the reason Paused while the [Cluster is paused](../day2.md#pause), and false with the reason NotPaused otherwise. On the Machines of a control plane the manager also sets UpToDate and OwnerRemediated, with the [reasons of Cluster API](https://pkg.go.dev/sigs.k8s.io/cluster-api/api/core/v1beta2#pkg-constants).
 
 The normal status of a condition is the status in which no action is needed.
+
+Warning events have the reason of the condition that they report, or a reason that is listed below for the kind. Normal events record completed actions.
 `
 
 // render returns the page.

@@ -15,16 +15,17 @@ import (
 )
 
 var (
-	// sayDefault matches a description that says what applies without the field.
+	// sayDefault matches a description with the default, or with the behavior without the
+	// field.
 	sayDefault = regexp.MustCompile(`If (not|neither is) set|Fields that are not set|Defaults to|Exactly one |Mutually exclusive|is required unless`)
-	// sayChange matches a description that says what a change does.
+	// sayChange matches a description with the effect of a change.
 	sayChange = regexp.MustCompile(`[Cc]hang|replaces|rolls out|immutable`)
 	// notOurs matches fields of types of Kubernetes and Cluster API.
 	notOurs = regexp.MustCompile(`[sS]elector(\.match.*)|\.metadata\.(labels|annotations)$|\.readinessGates\.polarity$|\.taints\.value$|^spec(\.template\.spec)?\.controlPlaneEndpoint\.(host|port)$`)
 )
 
-// TestFieldsSayTheirDefault: kubectl explain says for each optional field of a spec what
-// applies if the field is not set.
+// TestFieldsSayTheirDefault reads the descriptions that kubectl explain shows. Each optional
+// field of a spec has its default there, or the behavior without the field.
 func TestFieldsSayTheirDefault(t *testing.T) {
 	fields := 0
 	for kind, spec := range specs(t) {
@@ -34,7 +35,7 @@ func TestFieldsSayTheirDefault(t *testing.T) {
 				fields++
 				at := path + "." + name
 				if !slices.Contains(elements(schema).Required, name) && !notOurs.MatchString(at) && !sayDefault.MatchString(text(field)) {
-					t.Errorf("%s %s does not say what applies if it is not set: %s", kind, at, text(field))
+					t.Errorf("%s %s has no default in its description: %s", kind, at, text(field))
 				}
 				visit(at, field)
 			}
@@ -46,20 +47,20 @@ func TestFieldsSayTheirDefault(t *testing.T) {
 	}
 }
 
-// TestFieldsSayWhatAChangeDoes: kubectl explain says for each field of a spec that people
-// change, or for the field that contains it, or for each field in it, what a change does.
-func TestFieldsSayWhatAChangeDoes(t *testing.T) {
+// TestFieldsDescribeChanges: the description of a field, of the field that contains it, or
+// of each field in it has the effect of a change.
+func TestFieldsDescribeChanges(t *testing.T) {
 	all := specs(t)
 	for _, kind := range []string{"NovaControlPlane", "NovaVSphereCluster", "NovaZVirtCluster"} {
 		for name, field := range children(all[kind]) {
 			if path := unexplained(name, field); path != "" {
-				t.Errorf("%s spec.%s does not say what a change does", kind, path)
+				t.Errorf("%s spec.%s has no effect of a change in its description", kind, path)
 			}
 		}
 	}
 	for _, kind := range []string{"NovaVSphereMachine", "NovaZVirtMachine", "NovaConfig", "NovaModuleSet"} {
 		if spec := all[kind]; !sayChange.MatchString(text(spec)) {
-			t.Errorf("spec of %s does not say what a change does: %s", kind, text(spec))
+			t.Errorf("spec of %s has no effect of a change in its description: %s", kind, text(spec))
 		}
 	}
 }

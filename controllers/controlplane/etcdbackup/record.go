@@ -62,7 +62,7 @@ func (r *RestoreReconciler) carriedOut(ctx context.Context, s *restoreScope) (bo
 	if err := r.annotate(ctx, s); err != nil {
 		return false, err
 	}
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, "RestoreAlreadyDone", "Restore",
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, controlplanev1.RestoreAlreadyDoneEventReason, "Restore",
 		"The restore was carried out before by machine %s, as recorded in ConfigMap %s/%s of the workload cluster, and is not carried out again",
 		machine, metav1.NamespaceSystem, controlplanev1.EtcdRestoresConfigMap)
 	_, err = r.join(ctx, s)

@@ -168,7 +168,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 		r.clearIdle(req.NamespacedName)
 		if s.requested() {
 			delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
-			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot",
+			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, controlplanev1.EtcdSnapshotFailedEventReason, "TakeSnapshot",
 				"No snapshot is taken: spec.etcd.snapshots is not set")
 		}
 		return ctrl.Result{}, nil
@@ -183,7 +183,7 @@ func (r *SnapshotReconciler) recordFailure(s *snapshotScope, before metav1.Condi
 		is.Status == before.Status && is.Message == before.Message {
 		return
 	}
-	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot", "%s", is.Message)
+	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, controlplanev1.EtcdSnapshotFailedEventReason, "TakeSnapshot", "%s", is.Message)
 }
 
 // step lists the bucket, takes a snapshot if one is due and removes old ones.
