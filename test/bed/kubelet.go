@@ -28,7 +28,7 @@ const (
 	// kubeletPeriod is how often the kubelet looks.
 	kubeletPeriod = 250 * time.Millisecond
 	// The timeout for a process to end after the request.
-	patience = 5 * time.Second
+	stopTimeout = 5 * time.Second
 )
 
 // Programs replace container images: the path of the program that an image,
@@ -319,7 +319,7 @@ func (p *pod) ended() bool {
 // end requests the process to end, and kills it after a timeout.
 func (p *pod) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.exited:

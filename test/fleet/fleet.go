@@ -235,8 +235,8 @@ func condition(object *unstructured.Unstructured, name string) map[string]any {
 	return nil
 }
 
-// Tell prints the conditions of the first control planes that are not ready.
-func (f *Fleet) Tell(ctx context.Context, out io.Writer) error {
+// PrintConditions prints the conditions of the first control planes that are not ready.
+func (f *Fleet) PrintConditions(ctx context.Context, out io.Writer) error {
 	list, err := f.planes(ctx)
 	if err != nil {
 		return err

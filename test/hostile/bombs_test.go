@@ -59,7 +59,7 @@ var _ = Describe("A tenant user who wants memory and time", func() {
 		config := booting(ctx, user, namespace, "red", "bomb", []any{
 			map[string]any{"path": "/etc/bomb", "contentFormat": "Template", "content": templateBomb()},
 		})
-		Eventually(said(config)).WithContext(ctx).Should(ContainSubstring("files[/etc/bomb]: malformed template"))
+		Eventually(conditionsOf(config)).WithContext(ctx).Should(ContainSubstring("files[/etc/bomb]: malformed template"))
 		progresses(ctx)
 	})
 })

@@ -192,8 +192,8 @@ func annotate(ctx context.Context, in client.Client, change func(*clusterv1.Clus
 	}).Should(Succeed())
 }
 
-// standing are the VMs of crimson that are on, by their instance UUIDs.
-func standing(ctx context.Context) ([]string, error) {
+// runningVMs returns the running VMs of crimson, by their instance UUIDs.
+func runningVMs(ctx context.Context) ([]string, error) {
 	vms, err := running(ctx, crimson)
 	var all []string
 	for name := range vms {
@@ -216,16 +216,16 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 		second = awaitCopy(ctx)
 		restore(ctx, second, backup(ctx, crimson.Namespace))
 		infra := object(infraV, "NovaVSphereCluster", crimson.Namespace, crimson.Name, nil)
-		Eventually(saidIn(second.Client, infra)).WithContext(ctx).Should(ContainSubstring(fence.ConditionType + "=False " + fence.OtherReason))
+		Eventually(conditionsIn(second.Client, infra)).WithContext(ctx).Should(ContainSubstring(fence.ConditionType + "=False " + fence.OtherReason))
 		var err error
-		before, err = standing(ctx)
+		before, err = runningVMs(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(before).To(HaveLen(2))
 	})
 
 	unchanged := func(ctx context.Context) {
 		GinkgoHelper()
-		Consistently(standing).WithContext(ctx).WithTimeout(watchTime).Should(Equal(before))
+		Consistently(runningVMs).WithContext(ctx).WithTimeout(watchTime).Should(Equal(before))
 	}
 
 	It("denies no certificate request [F36]", func(ctx context.Context) {
@@ -243,7 +243,7 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 			at := slices.IndexFunc(workers, func(m clusterv1.Machine) bool { return !known[m.Name] && m.Spec.Bootstrap.DataSecretName != nil })
 			g.Expect(at).To(BeNumerically(">=", 0))
 			m = &workers[at]
-			before, err = standing(ctx)
+			before, err = runningVMs(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(before).To(HaveLen(3))
 		}).Should(Succeed())
@@ -251,7 +251,7 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 		Expect(b.Kill("nova-bootstrap", syscall.SIGSTOP)).To(Succeed())
 		goOn := sync.OnceFunc(func() { Expect(b.Kill("nova-bootstrap", syscall.SIGCONT)).To(Succeed()) })
 		DeferCleanup(goOn)
-		csr := ask(ctx, joinerAt(crimsonAPI, m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
+		csr := requestCertificate(ctx, joinerAt(crimsonAPI, m), csrOptions{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
 		Consistently(decision).WithContext(ctx).WithArguments(crimsonAPI, csr).WithTimeout(2 * watchTime).Should(BeEmpty())
 		goOn()
 		Eventually(decision).WithContext(ctx).WithArguments(crimsonAPI, csr).Should(Equal("Approved"))
@@ -270,7 +270,7 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 			g.Expect(second.Client.List(ctx, list, client.InNamespace(crimson.Namespace))).To(Succeed())
 			var fenced int
 			for i := range list.Items {
-				all, err := saidIn(second.Client, &list.Items[i])(ctx)
+				all, err := conditionsIn(second.Client, &list.Items[i])(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				if strings.Contains(all, fence.OtherReason) {
 					fenced++
@@ -285,7 +285,7 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 		m := machine(ctx, crimson, false)
 		infra := object(infraV, "NovaVSphereMachine", crimson.Namespace, m.Spec.InfrastructureRef.Name, nil)
 		Expect(second.Client.Delete(ctx, infra)).To(Succeed())
-		Eventually(saidIn(second.Client, infra)).WithContext(ctx).Should(ContainSubstring(fence.OtherReason))
+		Eventually(conditionsIn(second.Client, infra)).WithContext(ctx).Should(ContainSubstring(fence.OtherReason))
 		unchanged(ctx)
 	})
 
@@ -318,7 +318,7 @@ var _ = Describe("A second management cluster, restored from a copy", Ordered, C
 		annotate(ctx, b.Client, takeOver)
 		annotate(ctx, second.Client, takeOver)
 		Eventually(func(ctx context.Context) ([]string, error) {
-			now, err := standing(ctx)
+			now, err := runningVMs(ctx)
 			return slices.DeleteFunc(slices.Clone(before), func(vm string) bool { return slices.Contains(now, vm) }), err
 		}).WithContext(ctx).ShouldNot(BeEmpty(), "it deletes the VMs of the Machines that were deleted")
 	})

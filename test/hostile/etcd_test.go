@@ -71,7 +71,7 @@ var _ = Describe("An endpoint of external etcd", Ordered, ContinueOnFailure, fun
 
 	for host := range refused {
 		It("is not dialed at "+host+" [F8]", func(ctx context.Context) {
-			Eventually(said(plane)).WithContext(ctx).Should(ContainSubstring(
+			Eventually(conditionsOf(plane)).WithContext(ctx).Should(ContainSubstring(
 				"Endpoint " + endpoint(servers[host], host) + " cannot be used: " + endpoints.ErrDenied.Error()))
 			Expect(servers[host].Connections()).To(BeEmpty())
 		})

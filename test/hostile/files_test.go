@@ -41,7 +41,7 @@ var _ = Describe("A file of a tenant user's node", Ordered, ContinueOnFailure, f
 				return
 			}
 			bootMachine(ctx, user, namespace, "red", name)
-			Eventually(said(config)).WithContext(ctx).Should(ContainSubstring("DataSecretAvailable=False"))
+			Eventually(conditionsOf(config)).WithContext(ctx).Should(ContainSubstring("DataSecretAvailable=False"))
 		})
 	}
 })

@@ -44,8 +44,8 @@ func joins(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(workers).NotTo(BeEmpty())
 	m := newest(workers)
-	csr := ask(ctx, joiner(m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
-	Eventually(verdict).WithContext(ctx).WithArguments(csr).WithTimeout(progressTimeout).
+	csr := requestCertificate(ctx, joiner(m), csrOptions{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
+	Eventually(decisionOrHeld).WithContext(ctx).WithArguments(csr).WithTimeout(progressTimeout).
 		Should(Equal("Approved"), "another tenant's machine does not join")
 }
 
@@ -159,7 +159,7 @@ var _ = Describe("A hypervisor of a tenant", Ordered, ContinueOnFailure, func() 
 		for what := range answers {
 			It("answers 256 MiB to "+kind+what+" [F25]", func(ctx context.Context) {
 				Eventually(func() int { return len(servers[kind+what].Requests()) }).Should(BeNumerically(">=", 1))
-				Eventually(said(infras[kind+what])).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+				Eventually(conditionsOf(infras[kind+what])).WithContext(ctx).Should(ContainSubstring("Ready=False"))
 				progresses(ctx)
 			})
 		}

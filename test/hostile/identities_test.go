@@ -164,7 +164,7 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 			other := namespace + "-" + h.Facts().Name
 			infra := infraCluster(kind, other, "red", nil)
 			clusterOf(ctx, tenantUser(ctx, other), infra)
-			Eventually(said(infra)).WithContext(ctx).Should(MatchRegexp(`Ready=False \w+: .*namespace`))
+			Eventually(conditionsOf(infra)).WithContext(ctx).Should(MatchRegexp(`Ready=False \w+: .*namespace`))
 		})
 	}
 
@@ -190,7 +190,7 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 		before, err := calls(ctx, "CloneVM_Task")
 		Expect(err).NotTo(HaveOccurred())
 		infra := machineWith(ctx, user, "NovaVSphere", namespace, "red", name, honestMachine(change))
-		Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("OutOfBounds"))
+		Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring("OutOfBounds"))
 		Expect(calls(ctx, "CloneVM_Task")).To(Equal(before))
 		Expect(b.Control().VMs(ctx)).NotTo(ContainElement(HaveField("Name", name)))
 	}
@@ -307,7 +307,7 @@ var _ = Describe("Wrong passwords of a tenant", Ordered, ContinueOnFailure, func
 	for kind := range logins {
 		It("do not lock an account that others use with "+kind+" [F9]", func(ctx context.Context) {
 			for _, infra := range clusters[kind] {
-				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("CredentialsInvalid"))
+				Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring("CredentialsInvalid"))
 			}
 			Expect(logins[kind](ctx)).To(And(BeNumerically(">", 0), BeNumerically("<", lockedAfter)))
 		})
@@ -402,7 +402,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 		for i, spelling := range spellings {
 			It("is not reached as the server "+spelling+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
 				infra := object(infraV, kind+"Cluster", namespace, spelled(kind, i), nil)
-				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
+				Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 				Expect(internal.Connections()).To(BeEmpty())
 			})
 		}
@@ -421,7 +421,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 			bareCluster(ctx, user, namespace, name, "192.0.2.1:6443")
 			restore := bucketRestore(namespace, name, at(address))
 			Expect(user.Create(ctx, restore)).To(Succeed())
-			Eventually(said(restore)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
+			Eventually(conditionsOf(restore)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 			Expect(at(address).Connections()).To(BeEmpty())
 		})
 
@@ -435,7 +435,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 					Expect(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"name": "evil", "chart": map[string]any{"name": "x", "version": "1.0.0"}}}, "spec", "modules")).To(Succeed())
 				}
 				Expect(user.Create(ctx, set)).To(Succeed())
-				Eventually(said(set)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
+				Eventually(conditionsOf(set)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 				Expect(at(address).Connections()).To(BeEmpty())
 			})
 		}
@@ -444,14 +444,14 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
 		It("is not reached as the server "+metadata+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
 			infra := ownServer(ctx, user, kind, namespace, strings.ToLower(kind)+"-metadata", cloud)
-			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
+			Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 			Expect(cloud.Connections()).To(BeEmpty())
 		})
 	}
 
 	It("is not reached as the endpoint of a Cluster [F8]", func(ctx context.Context) {
 		plane := bareCluster(ctx, user, namespace, "endpoint", internal.Address)
-		Eventually(said(plane)).WithContext(ctx).Should(ContainSubstring("=False"))
+		Eventually(conditionsOf(plane)).WithContext(ctx).Should(ContainSubstring("=False"))
 		Expect(internal.Connections()).To(BeEmpty())
 	})
 })

@@ -31,7 +31,7 @@ func keep(ctx context.Context, name string) keepsake {
 // that no Secret of the object's namespace holds its value.
 func (k keepsake) missed(ctx context.Context, o *unstructured.Unstructured) {
 	GinkgoHelper()
-	Eventually(said(o)).WithContext(ctx).Should(ContainSubstring("does not exist"))
+	Eventually(conditionsOf(o)).WithContext(ctx).Should(ContainSubstring("does not exist"))
 	secrets := &corev1.SecretList{}
 	Expect(b.Client.List(ctx, secrets, client.InNamespace(o.GetNamespace()))).To(Succeed())
 	for i := range secrets.Items {

@@ -120,7 +120,7 @@ var _ = Describe("A kubeconfig of a tenant", Ordered, ContinueOnFailure, func() 
 	for field := range refusedKubeconfigs {
 		It("sends nothing and executes nothing with "+field+" [F1]", func(ctx context.Context) {
 			plane := object(planeV, "NovaControlPlane", namespace, clusterWith(field), nil)
-			Eventually(said(plane)).WithContext(ctx).Should(ContainSubstring(" " + field + " "))
+			Eventually(conditionsOf(plane)).WithContext(ctx).Should(ContainSubstring(" " + field + " "))
 			Eventually(refusers).WithContext(ctx).WithArguments(field).
 				Should(ContainElements("novaconfig", "novacontrolplane", "novamoduleset"))
 			Expect(server.Connections()).To(BeEmpty())

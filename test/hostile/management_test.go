@@ -251,7 +251,7 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 	It("is not taken from a namespace that the administrator did not name [F3]", func(ctx context.Context) {
 		set := moduleSet(namespace, "mine", map[string]any{"location": "Management"})
 		Expect(user.Create(ctx, set)).To(Succeed())
-		Eventually(said(set)).WithContext(ctx).Should(ContainSubstring("he location Management of evil is not allowed"))
+		Eventually(conditionsOf(set)).WithContext(ctx).Should(ContainSubstring("he location Management of evil is not allowed"))
 		Expect(kustomizations(ctx, namespace, client.MatchingLabels{addonsv1.SetLabel: "mine"})).To(BeEmpty())
 		Expect(binding(ctx)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
@@ -262,7 +262,7 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 			written, err := kustomizations(ctx, namespace, client.MatchingLabels{addonsv1.SetLabel: "nameless"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(written).To(HaveLen(1))
-			all, err := said(&written[0])(ctx)
+			all, err := conditionsOf(&written[0])(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(all).To(MatchRegexp(`Ready=False .*system:serviceaccount:` + namespace + `:nova-modules`))
 		}).Should(Succeed())

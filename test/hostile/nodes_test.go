@@ -34,8 +34,8 @@ const (
 	nodes         = "system:nodes"
 )
 
-// asked describes a certificate request of a node.
-type asked struct {
+// csrOptions are the fields of a certificate request of a node.
+type csrOptions struct {
 	signer        string
 	name          string
 	organizations []string
@@ -47,8 +47,8 @@ type asked struct {
 	key *ecdsa.PrivateKey
 }
 
-// ask requests a certificate.
-func ask(ctx context.Context, as client.Client, a asked) *certificatesv1.CertificateSigningRequest {
+// requestCertificate requests a certificate.
+func requestCertificate(ctx context.Context, as client.Client, a csrOptions) *certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	key := a.key
 	if key == nil {
@@ -101,11 +101,11 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// verdict returns Approved, Denied, or Held if an event reports that the
+// decisionOrHeld returns Approved, Denied, or Held if an event reports that the
 // request remains pending.
-func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
-	if settled, err := decision(ctx, blueAPI, csr); settled != "" || err != nil {
-		return settled, err
+func decisionOrHeld(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
+	if decided, err := decision(ctx, blueAPI, csr); decided != "" || err != nil {
+		return decided, err
 	}
 	list := &eventsv1.EventList{}
 	err := b.Client.List(ctx, list, client.InNamespace(blue.Namespace))
@@ -129,7 +129,7 @@ func decision(ctx context.Context, api *bed.API, csr *certificatesv1.Certificate
 // refused expects that a request is denied, or held.
 func refused(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) {
 	GinkgoHelper()
-	Eventually(verdict).WithContext(ctx).WithArguments(csr).Should(BeElementOf("Denied", "Held"))
+	Eventually(decisionOrHeld).WithContext(ctx).WithArguments(csr).Should(BeElementOf("Denied", "Held"))
 	watched = append(watched, csr)
 }
 
@@ -209,7 +209,7 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 	)
 	serving := func(ctx context.Context, dns, addresses []string) *certificatesv1.CertificateSigningRequest {
 		GinkgoHelper()
-		return ask(ctx, kubelet(worker.Name), asked{signer: servingSigner, name: "system:node:" + worker.Name,
+		return requestCertificate(ctx, kubelet(worker.Name), csrOptions{signer: servingSigner, name: "system:node:" + worker.Name,
 			organizations: []string{nodes}, dns: dns, addresses: addresses})
 	}
 
@@ -218,32 +218,32 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 		report(ctx, machine(ctx, blue, true), other+"/24")
 		report(ctx, worker, own+"/24")
 		By("approving its own first certificates")
-		first := ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key})
-		Eventually(verdict).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
-		Eventually(verdict).WithContext(ctx).WithArguments(serving(ctx, []string{worker.Name}, []string{own})).Should(Equal("Approved"))
+		first := requestCertificate(ctx, joiner(worker), csrOptions{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key})
+		Eventually(decisionOrHeld).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
+		Eventually(decisionOrHeld).WithContext(ctx).WithArguments(serving(ctx, []string{worker.Name}, []string{own})).Should(Equal("Approved"))
 	})
 	AfterAll(func(ctx context.Context) {
 		for _, csr := range watched {
-			Expect(verdict(ctx, csr)).NotTo(Equal("Approved"))
+			Expect(decisionOrHeld(ctx, csr)).NotTo(Equal("Approved"))
 		}
 	})
 
 	It("has no second key certified for its machine", func(ctx context.Context) {
-		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}}))
+		refused(ctx, requestCertificate(ctx, joiner(worker), csrOptions{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}}))
 	})
 
 	It("does not join under the name of another machine", func(ctx context.Context) {
-		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + machine(ctx, blue, true).Name, organizations: []string{nodes}}))
+		refused(ctx, requestCertificate(ctx, joiner(worker), csrOptions{signer: joinSigner, name: "system:node:" + machine(ctx, blue, true).Name, organizations: []string{nodes}}))
 	})
 
 	It("does not join as an administrator", func(ctx context.Context) {
-		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes, "system:masters"}}))
+		refused(ctx, requestCertificate(ctx, joiner(worker), csrOptions{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes, "system:masters"}}))
 	})
 
 	It("does not join with the credential of no machine", func(ctx context.Context) {
 		gone := worker.DeepCopy()
 		gone.UID = "00000000-0000-4000-8000-000000000000"
-		refused(ctx, ask(ctx, joiner(gone), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key}))
+		refused(ctx, requestCertificate(ctx, joiner(gone), csrOptions{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key}))
 	})
 
 	It("gets no serving certificate for the names of the API server", func(ctx context.Context) {
@@ -251,7 +251,7 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("gets no serving certificate under the name of another node", func(ctx context.Context) {
-		refused(ctx, ask(ctx, kubelet(worker.Name), asked{signer: servingSigner, name: "system:node:" + machine(ctx, blue, true).Name,
+		refused(ctx, requestCertificate(ctx, kubelet(worker.Name), csrOptions{signer: servingSigner, name: "system:node:" + machine(ctx, blue, true).Name,
 			organizations: []string{nodes}, addresses: []string{own}}))
 	})
 
@@ -272,7 +272,7 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 	})
 
 	// Spellings of the endpoint, or of the API server's names.
-	for spelling, request := range map[string]asked{
+	for spelling, request := range map[string]csrOptions{
 		"as it is":              {addresses: []string{blue.Endpoint}},
 		"as IPv4-mapped IPv6":   {mapped: []string{blue.Endpoint}},
 		"as a DNS name":         {dns: []string{blue.Endpoint}},
@@ -283,7 +283,7 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 		It("gets no serving certificate for the endpoint, spelled "+spelling+" [F15]", func(ctx context.Context) {
 			report(ctx, worker, own+"/24", blue.Endpoint+"/24")
 			request.signer, request.name, request.organizations = servingSigner, "system:node:"+worker.Name, []string{nodes}
-			refused(ctx, ask(ctx, kubelet(worker.Name), request))
+			refused(ctx, requestCertificate(ctx, kubelet(worker.Name), request))
 		})
 	}
 
@@ -299,11 +299,11 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 			gone = newest(workers)
 			g.Expect(gone.Spec.Bootstrap.DataSecretName).NotTo(BeNil())
 		}).Should(Succeed())
-		first := ask(ctx, joiner(gone), asked{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key})
-		Eventually(verdict).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
+		first := requestCertificate(ctx, joiner(gone), csrOptions{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key})
+		Eventually(decisionOrHeld).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
 		scale(ctx, blue, -1)
 		Expect(client.IgnoreNotFound(b.Client.Delete(ctx, gone))).To(Succeed())
 		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(gone), gone) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		refused(ctx, ask(ctx, kubelet(gone.Name), asked{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key}))
+		refused(ctx, requestCertificate(ctx, kubelet(gone.Name), csrOptions{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key}))
 	})
 })

@@ -33,7 +33,7 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 		Expect(unstructured.SetNestedField(after.Object, blue.Name+"-control-plane", "spec", "machineTemplate", "spec", "infrastructureRef", "name")).To(Succeed())
 		Expect(unstructured.SetNestedField(after.Object, blue.Namespace, "spec", "machineTemplate", "spec", "infrastructureRef", "namespace")).To(Succeed())
 		Expect(user.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
-		Eventually(said(plane)).WithContext(ctx).Should(MatchRegexp(`(?i)` + blue.Name + `-control-plane.*(not found|does not exist)`))
+		Eventually(conditionsOf(plane)).WithContext(ctx).Should(MatchRegexp(`(?i)` + blue.Name + `-control-plane.*(not found|does not exist)`))
 	})
 
 	It("opens no session with a Secret of another namespace", func(ctx context.Context) {

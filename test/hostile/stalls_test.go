@@ -17,11 +17,11 @@ import (
 
 var _ = Describe("API servers of a tenant", func() {
 	It("accepts connections and never answers, in 50 clusters [F26]", func(ctx context.Context) {
-		const namespace = "red-silent"
+		const namespace = "red-unresponsive"
 		user := tenantUser(ctx, namespace)
-		address, opened := silent(ctx)
+		address, opened := unresponsive(ctx)
 		withdraw(namespace)
-		atOnce(50, func(i int) { bareCluster(ctx, user, namespace, fmt.Sprintf("silent-%02d", i), address) })
+		atOnce(50, func(i int) { bareCluster(ctx, user, namespace, fmt.Sprintf("unresponsive-%02d", i), address) })
 		Eventually(opened).Should(BeNumerically(">=", 50))
 		progresses(ctx)
 		joins(ctx)
@@ -72,9 +72,9 @@ func connects(ctx context.Context, beside string) {
 	}
 }
 
-// silent accepts connections and never answers. It returns its address, and the
+// unresponsive accepts connections and never answers. It returns its address, and the
 // number of connections so far.
-func silent(ctx context.Context) (address string, opened func() int) {
+func unresponsive(ctx context.Context) (address string, opened func() int) {
 	GinkgoHelper()
 	listener, err := b.Listen(ctx, "tcp", host.Gateway+":0")
 	Expect(err).NotTo(HaveOccurred())

@@ -143,13 +143,13 @@ func reference(apiVersion, kind, name string) map[string]any {
 	return map[string]any{"apiGroup": group, "kind": kind, "name": name}
 }
 
-// said returns the conditions of an object as lines "Type=Status Reason: message".
-func said(o *unstructured.Unstructured) func(context.Context) (string, error) {
-	return saidIn(b.Client, o)
+// conditionsOf returns the conditions of an object as lines "Type=Status Reason: message".
+func conditionsOf(o *unstructured.Unstructured) func(context.Context) (string, error) {
+	return conditionsIn(b.Client, o)
 }
 
-// saidIn is said for an object in any management cluster.
-func saidIn(in client.Client, o *unstructured.Unstructured) func(context.Context) (string, error) {
+// conditionsIn is conditionsOf for an object in any management cluster.
+func conditionsIn(in client.Client, o *unstructured.Unstructured) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := in.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return "", err

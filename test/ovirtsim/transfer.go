@@ -20,7 +20,7 @@ const (
 	phaseInitializing = "initializing"
 	phaseTransferring = "transferring"
 	phaseFinalizing   = "finalizing_success"
-	phaseCancelled    = "finalizing_failure"
+	phaseCanceled     = "finalizing_failure"
 	phaseSuccess      = "finished_success"
 	phaseFailure      = "finished_failure"
 )
@@ -104,7 +104,7 @@ func (s *Server) cancelTransfer(q *request, t *transfer) (*elem, error) {
 	if strings.HasPrefix(t.phase, "finished") {
 		return nil, conflict("Cannot cancel image transfer in phase %s.", t.phase)
 	}
-	t.phase = phaseCancelled
+	t.phase = phaseCanceled
 	s.endTransfer(t, phaseFailure)
 	return s.acted(q, "Cancelling transfer of Disk "+t.disk.name), nil
 }

@@ -16,8 +16,8 @@ import (
 // that dies, and none for that of a host in maintenance. Without the rule HA restarts
 // it, and DRS moves it.
 func TestRulesBindHosts(t *testing.T) {
-	for _, ruled := range []bool{true, false} {
-		t.Run(fmt.Sprintf("ruled=%t", ruled), func(t *testing.T) {
+	for _, withRule := range []bool{true, false} {
+		t.Run(fmt.Sprintf("rule=%t", withRule), func(t *testing.T) {
 			b := start(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 3}})
 			rule := &types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "apart", Enabled: ptr.To(true)}}
 			for i := range 3 {
@@ -25,7 +25,7 @@ func TestRulesBindHosts(t *testing.T) {
 				b.done(vm.PowerOn(b.ctx))
 				rule.Vm = append(rule.Vm, vm.Reference())
 			}
-			if ruled {
+			if withRule {
 				cluster, err := b.finder.ClusterComputeResource(b.ctx, "DC0_C0")
 				b.Expect(err).NotTo(HaveOccurred())
 				b.done(cluster.Reconfigure(b.ctx, &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{{
@@ -33,7 +33,7 @@ func TestRulesBindHosts(t *testing.T) {
 				}}}, true))
 			}
 			busy := b.vmInfo("vm-1").Host
-			if ruled {
+			if withRule {
 				b.Expect(b.server.EnterMaintenance(busy)).To(MatchError(ContainSubstring("vm-1")))
 				b.Expect(b.vmInfo("vm-1").Host).To(Equal(busy))
 			} else {
@@ -42,7 +42,7 @@ func TestRulesBindHosts(t *testing.T) {
 				b.Expect(b.vmInfo("vm-1").PoweredOn).To(BeTrue())
 			}
 			b.Expect(b.server.FailHost(b.vmInfo("vm-0").Host)).To(Succeed())
-			b.Expect(b.vmInfo("vm-0").PoweredOn).To(Equal(!ruled), "HA obeys the rule")
+			b.Expect(b.vmInfo("vm-0").PoweredOn).To(Equal(!withRule), "HA obeys the rule")
 		})
 	}
 }

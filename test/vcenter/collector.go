@@ -62,7 +62,7 @@ type collector struct {
 	// previous answered the request that carried version-1.
 	previous *types.UpdateSet
 	wake     chan struct{}
-	// stop ends the poll under way, with the fault it is to be told; polls
+	// stop ends the poll under way, with the fault that it returns; polls
 	// numbers it.
 	stop   func(types.BaseMethodFault)
 	polls  int
@@ -348,7 +348,7 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 			return &methods.WaitForUpdatesExBody{Fault_: soapFault(fault)}
 		}
 		if body.Res.Returnval != nil && req.Version != "" {
-			if settle(wait, w.delay); wait.Err() != nil {
+			if sleep(wait, w.delay); wait.Err() != nil {
 				return &methods.WaitForUpdatesExBody{Fault_: soapFault(cancelFault(wait))}
 			}
 		}
@@ -358,7 +358,7 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 		select {
 		case <-c.wake:
 			// Concurrent changes are compared once and sent together.
-			settle(wait, together)
+			sleep(wait, together)
 		case <-timeout:
 			return body
 		case <-wait.Done():
@@ -383,7 +383,7 @@ func limits(options *types.WaitOptions) (objects int, seconds *int32) {
 const together = 10 * time.Millisecond
 
 // settle lets time pass unless ctx ends.
-func settle(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -132,15 +132,15 @@ func (i *interruption) next() <-chan struct{} {
 	return i.done
 }
 
-// tally counts the tasks that ran, by method.
-type tally struct {
+// taskCounter counts the tasks, by method.
+type taskCounter struct {
 	mu sync.Mutex
-	// now is how many run, most how many ran at a time, and all how many there
-	// were.
+	// now is the number of running tasks, most the maximum number of concurrent
+	// tasks, and all the total number.
 	now, most, all map[string]int
 }
 
-func (t *tally) enter(method string) func() {
+func (t *taskCounter) start(method string) func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
@@ -156,18 +156,18 @@ func (t *tally) enter(method string) func() {
 	}
 }
 
-// MostTasks is how many tasks of a method ran at once, at the most, since the
+// MostTasks returns the maximum number of concurrent tasks of a method since the
 // start.
 func (s *Server) MostTasks(method string) int {
-	s.tally.mu.Lock()
-	defer s.tally.mu.Unlock()
-	return s.tally.most[method]
+	s.taskCounter.mu.Lock()
+	defer s.taskCounter.mu.Unlock()
+	return s.taskCounter.most[method]
 }
 
 // Tasks is how many tasks of a method ran since the start. A request that was
 // refused, as one over a session that has ended is, made none.
 func (s *Server) Tasks(method string) int {
-	s.tally.mu.Lock()
-	defer s.tally.mu.Unlock()
-	return s.tally.all[method]
+	s.taskCounter.mu.Lock()
+	defer s.taskCounter.mu.Unlock()
+	return s.taskCounter.all[method]
 }

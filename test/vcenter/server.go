@@ -86,7 +86,7 @@ type Server struct {
 	latencies    sync.Map
 	disturbed    disturbed
 	interruption interruption
-	tally        tally
+	taskCounter  taskCounter
 
 	listener *gate
 	http     *http.Server

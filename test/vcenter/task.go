@@ -107,7 +107,7 @@ func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
 }
 
 func (s *Server) perform(task types.ManagedObjectReference, w work) (types.AnyType, *failure) {
-	defer s.tally.enter(w.method)()
+	defer s.taskCounter.start(w.method)()
 	if !s.sleep(s.delays.of(w.method)) {
 		return nil, fail(&types.RequestCanceled{})
 	}

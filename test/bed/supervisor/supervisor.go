@@ -17,13 +17,14 @@ import (
 	"time"
 )
 
-// A program that dies is started again at once at first, and less and less
-// eagerly while it keeps dying.
+// The first restarts of a program follow at once. The pauses increase while it
+// keeps crashing.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// settled is how long a program has to run until its deaths are forgotten.
-	settled = 10 * time.Second
+	// stableAfter is the run time after which earlier crashes no longer delay a
+	// restart.
+	stableAfter = 10 * time.Second
 	// look is how often the files a program waits for are looked for.
 	look = 50 * time.Millisecond
 )
@@ -112,7 +113,7 @@ func keep(ctx context.Context, plan Plan, p Process, log *lines) {
 		if p.Once {
 			return
 		}
-		if time.Since(started) > settled {
+		if time.Since(started) > stableAfter {
 			pause = firstPause
 		}
 		if !sleep(ctx, pause) {

@@ -86,7 +86,7 @@ func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) err
 // names are those of the machines.
 func (r *run) names(ctx context.Context) (planes, workers []string, err error) {
 	err = until(ctx, time.Minute, "listing machines", func(ctx context.Context) error {
-		p, w, err := r.bed.Machines(ctx, r.asked())
+		p, w, err := r.bed.Machines(ctx, r.desired())
 		planes, workers = names(p), names(w)
 		return err
 	})
@@ -107,7 +107,7 @@ func setFile(cp *controlplanev1.NovaControlPlane, file bootstrapv1.File) {
 func (r *run) toWorkers(how func(*clusterv1.MachineDeployment)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		md := &clusterv1.MachineDeployment{}
-		c := r.asked()
+		c := r.desired()
 		if err := r.bed.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (r *run) toWorkers(how func(*clusterv1.MachineDeployment)) func(context.Con
 
 func (r *run) toPlane(how func(*controlplanev1.NovaControlPlane)) func(context.Context) error {
 	return func(ctx context.Context) error {
-		cp, err := r.bed.ControlPlane(ctx, r.asked())
+		cp, err := r.bed.ControlPlane(ctx, r.desired())
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (r *run) toPlane(how func(*controlplanev1.NovaControlPlane)) func(context.C
 // carriedOut fails until the machines match the change, and the replaced machines are deleted. It
 // does not check whether all machines are healthy at this moment.
 func (r *run) carriedOut(ctx context.Context, replaced []string) error {
-	c := r.asked()
+	c := r.desired()
 	cp, err := r.bed.ControlPlane(ctx, c)
 	if err != nil {
 		return err

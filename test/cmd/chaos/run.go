@@ -22,9 +22,9 @@ import (
 
 const (
 	bedName = "chaos"
-	// bootTimeout bounds the time until the cluster is up, settleTimeout that
+	// bootTimeout bounds the time until the cluster is up, recoverTimeout that
 	// until it is healthy again when nothing disturbs it any more.
-	bootTimeout, settleTimeout = 10 * time.Minute, 15 * time.Minute
+	bootTimeout, recoverTimeout = 10 * time.Minute, 15 * time.Minute
 	// changeTimeout bounds a change, including all disturbances meanwhile.
 	changeTimeout = 20 * time.Minute
 	poll          = 2 * time.Second
@@ -76,7 +76,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	if err := r.bed.Create(ctx, r.cluster); err != nil {
 		return err
 	}
-	if err := r.settled(ctx, bootTimeout); err != nil {
+	if err := r.awaitHealthy(ctx, bootTimeout); err != nil {
 		return err
 	}
 	return r.measured(ctx)
@@ -102,7 +102,7 @@ func (r *run) measured(ctx context.Context) error {
 	r.sayf("the cluster is up, trouble begins")
 	r.disturb(ctx)
 	r.sayf("trouble is over")
-	settled := r.settled(ctx, settleTimeout)
+	settled := r.awaitHealthy(ctx, recoverTimeout)
 	if settled == nil {
 		r.sayf("the cluster is healthy")
 	}
@@ -124,15 +124,15 @@ func (r *run) disturb(ctx context.Context) {
 	loops.Wait()
 }
 
-// settled waits until the cluster is healthy and matches its spec.
-func (r *run) settled(ctx context.Context, timeout time.Duration) error {
+// awaitHealthy waits until the cluster is healthy and matches its spec.
+func (r *run) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	return until(ctx, timeout, "waiting for a healthy cluster", func(ctx context.Context) error {
-		return r.bed.Settled(ctx, r.asked())
+		return r.bed.CheckCluster(ctx, r.desired())
 	})
 }
 
-// asked is the last desired state of the cluster.
-func (r *run) asked() bed.Cluster {
+// desired is the last desired state of the cluster.
+func (r *run) desired() bed.Cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cluster
@@ -204,7 +204,7 @@ var acts = sets.New("EtcdMemberRemoved", "MachineSafeToDelete")
 // its own actions from disturbances and from hosts without enough processor time.
 func (r *run) actBefore(ctx context.Context, at time.Time) string {
 	events := &corev1.EventList{}
-	if err := r.bed.Client.List(ctx, events, client.InNamespace(r.asked().Namespace)); err != nil {
+	if err := r.bed.Client.List(ctx, events, client.InNamespace(r.desired().Namespace)); err != nil {
 		return "the control plane's last act is not known: " + err.Error()
 	}
 	return lastAct(events.Items, at)

@@ -109,7 +109,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 func (r *run) setLinks(ctx context.Context, vm string, up bool) error {
 	err := r.bed.SetLinks(vm, up)
 	if err != nil && up {
-		if all, listed := r.bed.VMsOf(context.WithoutCancel(ctx), r.asked()); listed == nil && !slices.Contains(all, vm) {
+		if all, listed := r.bed.VMsOf(context.WithoutCancel(ctx), r.desired()); listed == nil && !slices.Contains(all, vm) {
 			return nil
 		}
 	}
@@ -119,11 +119,11 @@ func (r *run) setLinks(ctx context.Context, vm string, up bool) error {
 // look returns the hosts that may be disturbed, including those whose machines are being deleted. A
 // disturbed host has recovered when its node is ready.
 func (r *run) look(ctx context.Context) (hosts, error) {
-	planes, workers, err := r.bed.Machines(ctx, r.asked())
+	planes, workers, err := r.bed.Machines(ctx, r.desired())
 	if err != nil {
 		return hosts{}, err
 	}
-	ready, err := r.bed.ReadyNodes(ctx, r.asked())
+	ready, err := r.bed.ReadyNodes(ctx, r.desired())
 	if err != nil {
 		return hosts{}, err
 	}

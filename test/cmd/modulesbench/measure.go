@@ -124,12 +124,12 @@ func start(ctx context.Context) (*env.Env, error) {
 	return e, nil
 }
 
-// settleTime is the time for the effects of the last writes to end.
-const settleTime = 15 * time.Second
+// idleDelay is the time for the effects of the last writes to end.
+const idleDelay = 15 * time.Second
 
 // rest counts the requests while nothing changes.
 func (r *result) rest(ctx context.Context, config *rest.Config, manager *process, window time.Duration) error {
-	if err := wait(ctx, settleTime); err != nil {
+	if err := wait(ctx, idleDelay); err != nil {
 		return err
 	}
 	cpuBefore, _, err := manager.usage()

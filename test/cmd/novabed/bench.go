@@ -128,7 +128,7 @@ func (n *bench) life(ctx context.Context, which string) (create, remove, rest in
 		}
 	}
 	create, err = n.count(ctx, "create to Ready"+which, n.machines, func() error {
-		return errors.Join(scale(1+n.machines)(), n.awaitSettled(ctx))
+		return errors.Join(scale(1+n.machines)(), n.awaitSynced(ctx))
 	})
 	if err != nil {
 		return 0, 0, 0, err
@@ -164,9 +164,9 @@ func (n *bench) count(ctx context.Context, what string, machines int, do func() 
 	return total, nil
 }
 
-// awaitSettled waits until nothing is left to do around any VM: groups, tags,
+// awaitSynced waits until no VM is out of sync: groups, tags,
 // and user data that leaves the settings once the node has joined.
-func (n *bench) awaitSettled(ctx context.Context) error {
+func (n *bench) awaitSynced(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) {
 		machines, err := n.bed.ListInfra(ctx, n.hypervisor, "Machine", n.cluster.Namespace)
 		if err != nil {
@@ -176,17 +176,17 @@ func (n *bench) awaitSettled(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		settled := 0
+		synced := 0
 		for _, machine := range machines {
 			for i := range vms {
 				// cloud-init replaces user data by dashes; that may be reported late.
 				userData := strings.Trim(vms[i].ExtraConfig["guestinfo.userdata"], "-")
-				if vms[i].Name == machine.GetName() && userData == "" && isSettled(machine) {
-					settled++
+				if vms[i].Name == machine.GetName() && userData == "" && isSynced(machine) {
+					synced++
 				}
 			}
 		}
-		return settled == len(machines), nil
+		return synced == len(machines), nil
 	})
 }
 
@@ -224,7 +224,7 @@ func (n *bench) dressWorkers(ctx context.Context) error {
 		if dressed != n.cluster.Workers || len(list.Items) != n.cluster.ControlPlanes+n.cluster.Workers {
 			return false, nil
 		}
-		return true, errors.Join(awaitNodes(ctx, n.bed, n.hypervisor, n.cluster), n.awaitSettled(ctx))
+		return true, errors.Join(awaitNodes(ctx, n.bed, n.hypervisor, n.cluster), n.awaitSynced(ctx))
 	})
 }
 

@@ -135,7 +135,7 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	}
 	fmt.Fprintf(n.out, "%s: applied after %.1f s\n", which, time.Since(started).Seconds())
 	if err := n.await(ctx, which+": not all control planes are ready", n.allReady(ctx, f, started)); err != nil {
-		return cost, errors.Join(err, f.Tell(context.WithoutCancel(ctx), n.out))
+		return cost, errors.Join(err, f.PrintConditions(context.WithoutCancel(ctx), n.out))
 	}
 	cost.seconds = time.Since(started)
 	used, err := managers.end()
@@ -158,7 +158,7 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	}
 	err = n.await(ctx, which+": not all clusters are deleted", func() (bool, error) { return f.Gone(ctx) })
 	if err != nil {
-		return cost, errors.Join(err, f.Tell(context.WithoutCancel(ctx), n.out))
+		return cost, errors.Join(err, f.PrintConditions(context.WithoutCancel(ctx), n.out))
 	}
 	cost.removal = time.Since(started)
 	fmt.Fprintf(n.out, "%s: all deleted after %.1f s\n", which, cost.removal.Seconds())

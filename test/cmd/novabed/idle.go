@@ -142,7 +142,7 @@ func (c *crowd) gather(ctx context.Context) error {
 		}
 		ready := 0
 		for _, machine := range machines {
-			if isSettled(machine) {
+			if isSynced(machine) {
 				ready++
 			}
 		}
@@ -150,9 +150,9 @@ func (c *crowd) gather(ctx context.Context) error {
 	})
 }
 
-// isSettled reports whether a machine is ready and its VM is in sync, except for steps that wait
+// isSynced reports whether a machine is ready and its VM is in sync, except for steps that wait
 // for a node: VMs without hosts never become nodes.
-func isSettled(machine bed.Infra) bool {
+func isSynced(machine bed.Infra) bool {
 	return conditions.IsTrue(machine, clusterv1.ReadyCondition) &&
 		(!conditions.IsFalse(machine, infrav1.VirtualMachineSyncedCondition) ||
 			conditions.GetReason(machine, infrav1.VirtualMachineSyncedCondition) == infrav1.WaitingForNodeReason)

@@ -20,7 +20,7 @@ const (
 	pointAddress  = "address known"
 	pointNode     = "node seen"
 	pointReady    = "node Ready"
-	initialisedAt = "initialised"
+	initializedAt = "initialized"
 )
 
 func points() []string { return []string{pointMade, pointOn, pointAddress, pointNode, pointReady} }
@@ -133,7 +133,7 @@ func (t *timeline) sorted(controlPlane bool) []*passage {
 
 // print writes the known times, in seconds from the start.
 func (t *timeline) print(out io.Writer, who string) {
-	fmt.Fprintf(out, "%s, seconds from apply (control plane %s at %.1f):\n", who, initialisedAt, t.initialized.Seconds())
+	fmt.Fprintf(out, "%s, seconds from apply (control plane %s at %.1f):\n", who, initializedAt, t.initialized.Seconds())
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "  machine\t%s\n", strings.Join(points(), "\t"))
 	for _, p := range append(t.sorted(true), t.sorted(false)...) {

@@ -85,7 +85,7 @@ func scratch(dir string) string { return filepath.Join(dir, "scratch") }
 
 // settle prepares the namespaces for programs. Written files stay in memory, so that no disk is
 // measured.
-func settle(dir string) error {
+func prepareNamespaces(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts private: %w", err)
 	}

@@ -34,7 +34,7 @@ type result struct {
 
 // compare measures all providers and prints their costs.
 func compare(ctx context.Context, o options, out io.Writer) error {
-	if err := settle(o.Dir); err != nil {
+	if err := prepareNamespaces(o.Dir); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d machines; vCenter takes %s for a clone, %s for another task, %s beside for a request; guests boot in %s; changes are reported %s late, data of guests %s late; %d processors\n",

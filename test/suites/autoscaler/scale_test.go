@@ -95,7 +95,7 @@ func (s *scene) group(ctx context.Context) *autoscaler.Group {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(groups).To(HaveLen(1))
 		group = groups[0]
-	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 	return group
 }
 
@@ -149,7 +149,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 		template, err = s.group(ctx).Template(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(template.Spec.Taints).To(taints)
-	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 	wanted := pod()
 	for key, value := range wanted.Spec.NodeSelector {
 		Expect(template.Labels).To(HaveKeyWithValue(key, value))
@@ -159,7 +159,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 
 	By("having a pod that nothing takes")
 	Eventually(func() error { return client.IgnoreAlreadyExists(s.tenant.Create(ctx, wanted.DeepCopy())) }).
-		WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed(), "once its service account is there")
+		WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), "once its service account is there")
 	placed := func(g Gomega) string {
 		found := &corev1.Pod{}
 		g.Expect(s.tenant.Get(ctx, client.ObjectKeyFromObject(wanted), found)).To(Succeed())
@@ -170,7 +170,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 		g.Expect(s.tenant.Get(ctx, client.ObjectKeyFromObject(wanted), found)).To(Succeed())
 		g.Expect(found.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", corev1.PodScheduled), HaveField("Reason", corev1.PodReasonUnschedulable))))
-	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 
 	By("scaling up")
 	Expect(group.Increase(ctx, 2)).To(Succeed())

@@ -18,7 +18,7 @@ import (
 const (
 	bootTimeout   = 6 * time.Minute
 	deleteTimeout = 4 * time.Minute
-	settleTimeout = 2 * time.Minute
+	reportTimeout = 2 * time.Minute
 )
 
 var (

@@ -179,7 +179,7 @@ var _ = describeFull("A control plane behind a balancer", func() {
 		}
 		Expect(b.Credentials(ctx, *c)).To(Succeed())
 		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
-		l.following(ctx, func() { awaitSettled(ctx, c, bootTimeout) })
+		l.following(ctx, func() { awaitHealthy(ctx, c, bootTimeout) })
 		figuref("3 control planes behind a balancer from apply to settled: %.0f s", time.Since(started).Seconds())
 	})
 
@@ -207,7 +207,7 @@ var _ = describeFull("A control plane behind a balancer", func() {
 				g.Expect(conditions.IsFalse(cp, controlplanev1.EtcdClusterHealthyCondition)).To(BeTrue())
 			}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 			goOn()
-			l.following(ctx, func() { awaitSettled(ctx, c, changeTimeout) })
+			l.following(ctx, func() { awaitHealthy(ctx, c, changeTimeout) })
 		})
 		p.withinf(hardLoss, seen.Longest().Length, "API after the hard loss of a host behind a balancer: %s", seen)
 	})
@@ -229,7 +229,7 @@ var _ = describeFull("A control plane behind a balancer", func() {
 		l.start(ctx)
 		Eventually(endpoint).WithContext(ctx).WithArguments(metav1.ConditionTrue).WithTimeout(reportTimeout).
 			Should(Succeed(), func() string { return story(ctx, c) })
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 		Expect(names(ctx, c)).To(Equal(before))
 	})
 

@@ -99,7 +99,7 @@ var _ = describeFull("A control plane that is rolled out", func() {
 				}
 			}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 		}
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 		expectMark(ctx, c, "third")
 	})
 

@@ -39,7 +39,7 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 			Eventually(func(ctx context.Context) (string, error) { return b.EndpointHolder(ctx, *c) }).
 				WithContext(ctx).WithTimeout(reportTimeout).ShouldNot(Equal(victim), "the address moved")
 			goOn()
-			awaitSettled(ctx, c, changeTimeout)
+			awaitHealthy(ctx, c, changeTimeout)
 		})
 		Expect(seen.Failures).NotTo(BeZero(), "the holder was lost")
 		p.withinf(hardLoss, seen.Longest().Length, "API after a hard loss of the address's holder: %s", seen)

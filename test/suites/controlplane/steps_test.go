@@ -36,7 +36,7 @@ func create(ctx context.Context, c *bed.Cluster) {
 	GinkgoHelper()
 	started := time.Now()
 	Expect(b.Create(ctx, *c)).To(Succeed())
-	awaitSettled(ctx, c, bootTimeout)
+	awaitHealthy(ctx, c, bootTimeout)
 	figuref("%d control planes and %d workers from apply to settled: %.0f s", c.ControlPlanes, c.Workers, time.Since(started).Seconds())
 }
 
@@ -47,10 +47,10 @@ func figuref(format string, args ...any) {
 	_, _ = fmt.Fprintf(GinkgoWriter, "figure: "+format+"\n", args...)
 }
 
-// awaitSettled waits until the cluster is healthy and matches its spec.
-func awaitSettled(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
+// awaitHealthy waits until the cluster is healthy and matches its spec.
+func awaitHealthy(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) error { return b.Settled(ctx, *c) }).
+	Eventually(func(ctx context.Context) error { return b.CheckCluster(ctx, *c) }).
 		WithContext(ctx).WithTimeout(timeout).Should(Succeed(), func() string { return story(ctx, c) })
 }
 
@@ -73,7 +73,7 @@ func scale(ctx context.Context, c *bed.Cluster, replicas int) {
 	keepingQuorum(ctx, c, func() {
 		c.ControlPlanes = replicas
 		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(replicas)) })
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 	})
 	figuref("%d to %d control planes: %.0f s", from, replicas, time.Since(started).Seconds())
 }
@@ -166,7 +166,7 @@ func replaced(ctx context.Context, c *bed.Cluster, gone ...string) {
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "machine "+name+" is there")
 		}
 	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
-	awaitSettled(ctx, c, changeTimeout)
+	awaitHealthy(ctx, c, changeTimeout)
 }
 
 // deleteCluster deletes a Cluster and waits until nothing of it is left: no
@@ -223,14 +223,14 @@ func tenantEvents(ctx context.Context, c *bed.Cluster) string {
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
 	if cp, err := b.ControlPlane(ctx, *c); err == nil {
-		harness.Tell(&out, "NovaControlPlane", cp, cp.Name)
+		harness.PrintConditions(&out, "NovaControlPlane", cp, cp.Name)
 	}
 	controlPlane, workers, err := b.Machines(ctx, *c)
 	if err != nil {
 		fmt.Fprintln(&out, err)
 	}
 	for _, machine := range slices.Concat(controlPlane, workers) {
-		harness.Tell(&out, "Machine", &machine, machine.Name)
+		harness.PrintConditions(&out, "Machine", &machine, machine.Name)
 	}
 	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
 	return out.String()

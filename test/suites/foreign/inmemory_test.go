@@ -20,23 +20,23 @@ var _ = Describe("Cluster API's in-memory infrastructure", func() {
 		allReady := func(ctx context.Context) (int, error) { return f.Ready(ctx) }
 		Expect(f.Apply(ctx)).To(Succeed())
 		Eventually(allReady).WithContext(ctx).WithTimeout(readyTimeout).Should(Equal(f.Clusters), func() string {
-			return told(ctx, f)
+			return unreadyConditions(ctx, f)
 		})
 		By("removing members of etcd, one after another")
 		Expect(f.Scale(ctx, 1)).To(Succeed())
 		Eventually(allReady).WithContext(ctx).WithTimeout(readyTimeout).Should(Equal(f.Clusters), func() string {
-			return told(ctx, f)
+			return unreadyConditions(ctx, f)
 		})
 		Expect(f.Remove(ctx)).To(Succeed())
 		Eventually(func(ctx context.Context) (bool, error) { return f.Gone(ctx) }).
-			WithContext(ctx).WithTimeout(deleteTimeout).Should(BeTrue(), func() string { return told(ctx, f) })
+			WithContext(ctx).WithTimeout(deleteTimeout).Should(BeTrue(), func() string { return unreadyConditions(ctx, f) })
 	})
 })
 
-// told are the conditions of control planes that are not ready.
-func told(ctx context.Context, f *fleet.Fleet) string {
+// unreadyConditions returns the conditions of control planes that are not ready.
+func unreadyConditions(ctx context.Context, f *fleet.Fleet) string {
 	text := &strings.Builder{}
-	if err := f.Tell(ctx, text); err != nil {
+	if err := f.PrintConditions(ctx, text); err != nil {
 		return err.Error()
 	}
 	return text.String()

@@ -35,8 +35,8 @@ done`
 const takeOver = `"$0" annotate clusters --all --all-namespaces --overwrite \
   nova-platform.io/take-over=$("$0" get namespace kube-system --output jsonpath='{.metadata.uid}')`
 
-// standing is the state of a cluster that must not change when its management cluster is replaced.
-type standing struct {
+// clusterState is the state of a cluster that must not change when its management cluster is replaced.
+type clusterState struct {
 	// vms are the IDs of its VMs at the hypervisor, by name.
 	vms map[string]string
 	// machines are the providerIDs of its Machines, by name.
@@ -45,11 +45,11 @@ type standing struct {
 	nodes []string
 	// authorities are its certificate authorities and the key that signs
 	// tokens, by the name of their Secret.
-	authorities map[string]map[string][]byte
+	caSecrets map[string]map[string][]byte
 }
 
-func standingOf(ctx context.Context, c bed.Cluster) (standing, error) {
-	s := standing{machines: map[string]string{}, authorities: map[string]map[string][]byte{}}
+func clusterStateOf(ctx context.Context, c bed.Cluster) (clusterState, error) {
+	s := clusterState{machines: map[string]string{}, caSecrets: map[string]map[string][]byte{}}
 	var err error
 	if s.vms, err = ids(ctx, c); err != nil {
 		return s, err
@@ -69,7 +69,7 @@ func standingOf(ctx context.Context, c bed.Cluster) (standing, error) {
 		if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-" + purpose}, found); err != nil {
 			return s, err
 		}
-		s.authorities[found.Name] = found.Data
+		s.caSecrets[found.Name] = found.Data
 	}
 	return s, nil
 }
@@ -142,11 +142,11 @@ func follows(ctx context.Context, r *repository) {
 // backup and Git in another one.
 func loses(ctx context.Context, r *repository) {
 	tenants := []bed.Cluster{acme, globex}
-	before := map[string]standing{}
+	before := map[string]clusterState{}
 	copies := func(c bed.Cluster) string { return filepath.Join("..", "backup", c.Namespace) }
 	for _, c := range tenants {
 		Eventually(func(g Gomega, ctx context.Context) {
-			s, err := standingOf(ctx, c)
+			s, err := clusterStateOf(ctx, c)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(s.nodes).To(HaveLen(len(s.machines)))
 			before[c.Name] = s
@@ -179,7 +179,7 @@ func loses(ctx context.Context, r *repository) {
 		for _, condition := range []string{clusterv1.ClusterAvailableCondition, "modules.addons.cluster.x-k8s.io/nova-modules.base"} {
 			Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, condition)).To(BeTrue(), "%s of %s", condition, c.Name)
 		}
-		Expect(standingOf(ctx, c)).To(Equal(before[c.Name]), c.Name)
+		Expect(clusterStateOf(ctx, c)).To(Equal(before[c.Name]), c.Name)
 	}
 }
 

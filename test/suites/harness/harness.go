@@ -37,8 +37,8 @@ func Hypervisors(everything bool) []string {
 	return []string{bed.VSphere}
 }
 
-// Tell prints the conditions of an object.
-func Tell(to io.Writer, kind string, object conditions.Getter, name string) {
+// PrintConditions prints the conditions of an object.
+func PrintConditions(to io.Writer, kind string, object conditions.Getter, name string) {
 	for _, condition := range object.GetConditions() {
 		if condition.Message != "" {
 			_, _ = fmt.Fprintf(to, "%s %s: %s=%s %s: %s\n", kind, name, condition.Type, condition.Status, condition.Reason, condition.Message)

@@ -82,7 +82,7 @@ var _ = describeInFull("A machine that initializes", func() {
 		tenant, err := b.TenantClient(ctx, c.Key())
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega, ctx context.Context) {
-			g.Expect(b.Settled(ctx, c)).To(Succeed())
+			g.Expect(b.CheckCluster(ctx, c)).To(Succeed())
 			dns, proxy := &appsv1.Deployment{}, &appsv1.DaemonSet{}
 			g.Expect(tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "coredns"}, dns)).To(Succeed())
 			g.Expect(tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"}, proxy)).To(Succeed())

@@ -24,23 +24,23 @@ import (
 
 // kube-proxy itself reads, validates and prints its configuration. For an unknown field it only
 // logs a warning.
-func TestKubeProxyTakesItsConfiguration(t *testing.T) {
+func TestKubeProxyConfiguration(t *testing.T) {
 	programs, err := tools.Paths(t.Context(), os.Stderr, "kube-proxy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge := func(t *testing.T, document string) (string, error) {
+	validate := func(t *testing.T, document string) (string, error) {
 		t.Helper()
 		in, out := filepath.Join(t.TempDir(), "in.yaml"), filepath.Join(t.TempDir(), "out.yaml")
 		if err := os.WriteFile(in, []byte(document), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		said, err := exec.CommandContext(t.Context(), programs["kube-proxy"], "--config", in, "--write-config-to", out).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), programs["kube-proxy"], "--config", in, "--write-config-to", out).CombinedOutput()
 		if err != nil {
-			return "", fmt.Errorf("%w: %s", err, said)
+			return "", fmt.Errorf("%w: %s", err, output)
 		}
-		if strings.Contains(string(said), "lenient") {
-			return "", errors.New(string(said))
+		if strings.Contains(string(output), "lenient") {
+			return "", errors.New(string(output))
 		}
 		written, err := os.ReadFile(out)
 		return string(written), err
@@ -51,7 +51,7 @@ func TestKubeProxyTakesItsConfiguration(t *testing.T) {
 		"init-balanced.yaml":   {"mode: ipvs\n", "scheduler: lc\n"},
 	} {
 		t.Run(golden, func(t *testing.T) {
-			written, err := judge(t, documentOf(t, golden, "KubeProxyConfiguration"))
+			written, err := validate(t, documentOf(t, golden, "KubeProxyConfiguration"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestKubeProxyTakesItsConfiguration(t *testing.T) {
 		})
 	}
 	for name, document := range map[string]string{"Mode": "mode: bogus", "Field": "ipvs: {scheduling: lc}"} {
-		if _, err := judge(t, "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"+document+"\n"); err == nil {
+		if _, err := validate(t, "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"+document+"\n"); err == nil {
 			t.Errorf("%s: kube-proxy accepts invalid settings", name)
 		}
 	}

@@ -308,7 +308,7 @@ func words(t *testing.T, config []byte) (out []string) {
 }
 
 // The judges must be able to say no, or their yes means nothing.
-func TestJudges(t *testing.T) {
+func TestValidatorsReject(t *testing.T) {
 	g := newGuest(t.Context(), t)
 	g.write(t, "mnt/user-data", []byte("#cloud-config\nwrite_files:\n- path: /x\n  permissions: 3\n"), 0o600)
 	if err := g.run(t.Context(), "cloud-init", "schema", "--config-file", "/mnt/user-data"); err == nil {

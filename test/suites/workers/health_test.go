@@ -80,7 +80,7 @@ func heals(c *bed.Cluster) {
 		started := time.Now()
 		Eventually(names).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).
 			ShouldNot(ContainElement(gone), func() string { return story(ctx, c) })
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 		figuref("replaced by a health check: %.0f s", time.Since(started).Seconds())
 	}
 
@@ -132,6 +132,6 @@ func heals(c *bed.Cluster) {
 		Eventually(names).WithContext(ctx).WithArguments(c).WithTimeout(startup*time.Second+changeTimeout).
 			ShouldNot(ContainElement(dead), func() string { return story(ctx, c) })
 		figuref("a machine that never became a node was gone after %.0f s", time.Since(started).Seconds())
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 	})
 }

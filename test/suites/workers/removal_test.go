@@ -24,14 +24,14 @@ func removes(c *bed.Cluster) {
 		GinkgoHelper()
 		change(ctx, c, func(md *clusterv1.MachineDeployment) { md.Spec.Deletion.Order = order })
 		scale(ctx, c, 3)
-		awaitSettled(ctx, c, bootTimeout)
+		awaitHealthy(ctx, c, bootTimeout)
 		return namesNow(ctx, c)
 	}
 
 	It("go newest first", func(ctx context.Context) {
 		before := grows(ctx, clusterv1.NewestMachineSetDeletionOrder)
 		scale(ctx, c, 2)
-		awaitSettled(ctx, c, deleteTimeout)
+		awaitHealthy(ctx, c, deleteTimeout)
 		Expect(namesNow(ctx, c)).To(ConsistOf(before[0], before[1]))
 	})
 
@@ -39,10 +39,10 @@ func removes(c *bed.Cluster) {
 		before := grows(ctx, clusterv1.OldestMachineSetDeletionOrder)
 		// The two existing machines may be of the same second, so their order by age is unknown.
 		scale(ctx, c, 1)
-		awaitSettled(ctx, c, deleteTimeout)
+		awaitHealthy(ctx, c, deleteTimeout)
 		Expect(namesNow(ctx, c)).To(ConsistOf(before[2]))
 		scale(ctx, c, 2)
-		awaitSettled(ctx, c, bootTimeout)
+		awaitHealthy(ctx, c, bootTimeout)
 	})
 
 	It("go in no order, but the unhealthy one first", func(ctx context.Context) {
@@ -51,14 +51,14 @@ func removes(c *bed.Cluster) {
 			md.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](1)
 		})
 		victim := grows(ctx, clusterv1.RandomMachineSetDeletionOrder)[1]
-		// One whose kubelet is silent may be well, and is no more unhealthy than
+		// A node whose kubelet does not report may be healthy, and is no more unhealthy than
 		// the others.
 		_, err := b.Exec(ctx, victim, "systemctl", "stop", "containerd")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(machine).WithContext(ctx).WithArguments(c, victim).WithTimeout(reportTimeout).Should(WithTransform(
 			func(m *clusterv1.Machine) bool { return conditions.IsFalse(m, clusterv1.MachineNodeHealthyCondition) }, BeTrue()))
 		scale(ctx, c, 2)
-		awaitSettled(ctx, c, deleteTimeout)
+		awaitHealthy(ctx, c, deleteTimeout)
 		Expect(namesNow(ctx, c)).NotTo(ContainElement(victim))
 	})
 }

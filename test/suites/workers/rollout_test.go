@@ -41,7 +41,7 @@ func rolls(c *bed.Cluster) {
 
 	It("are replaced one by one when their template changes", func(ctx context.Context) {
 		scale(ctx, c, 2)
-		awaitSettled(ctx, c, bootTimeout)
+		awaitHealthy(ctx, c, bootTimeout)
 		originals = namesNow(ctx, c)
 		started := time.Now()
 		Expect(b.CopyTemplate(ctx, *c, first, next, hypervisor(c).Facts().Template)).To(Succeed())
@@ -56,7 +56,7 @@ func rolls(c *bed.Cluster) {
 			if len(whole) < 2 {
 				StopTrying("An old worker went before a new one was there").Attach("workers", len(whole)).Now()
 			}
-			g.Expect(b.Settled(ctx, *c)).To(Succeed())
+			g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
 			g.Expect(names(ctx, c)).NotTo(ContainElement(BeElementOf(originals)))
 		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 		figuref("rolling out two workers, one beyond: %.0f s", time.Since(started).Seconds())
@@ -72,7 +72,7 @@ func rolls(c *bed.Cluster) {
 			if len(own) > 2 {
 				StopTrying("A machine beyond the number was made").Attach("machines", len(own)).Now()
 			}
-			g.Expect(b.Settled(ctx, *c)).To(Succeed())
+			g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
 			g.Expect(own).NotTo(ContainElement(HaveField("Name", BeElementOf(before))))
 		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 		figuref("rolling back two workers, none beyond: %.0f s", time.Since(started).Seconds())
@@ -110,7 +110,7 @@ func rolls(c *bed.Cluster) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Client.Delete(ctx, gone)).To(Succeed())
 		Eventually(names).WithContext(ctx).WithArguments(c).WithTimeout(deleteTimeout).ShouldNot(ContainElement(before[1]))
-		awaitSettled(ctx, c, changeTimeout)
+		awaitHealthy(ctx, c, changeTimeout)
 	})
 
 	It("are replaced when a user requests a rollout without a change", func(ctx context.Context) {
@@ -120,7 +120,7 @@ func rolls(c *bed.Cluster) {
 			md.Spec.Rollout.After = now()
 		})
 		Eventually(func(g Gomega, ctx context.Context) {
-			g.Expect(b.Settled(ctx, *c)).To(Succeed())
+			g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
 			g.Expect(names(ctx, c)).NotTo(ContainElement(BeElementOf(before)))
 		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 	})

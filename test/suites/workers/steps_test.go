@@ -86,8 +86,8 @@ func changeMachine(ctx context.Context, c *bed.Cluster, name string, how func(*c
 	Expect(b.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
-// said is the reason and the message of a machine's condition.
-func said(ctx context.Context, c *bed.Cluster, name, condition string) (string, error) {
+// conditionText returns the reason and the message of a machine's condition.
+func conditionText(ctx context.Context, c *bed.Cluster, name, condition string) (string, error) {
 	m, err := machine(ctx, c, name)
 	if err != nil {
 		return "", err
@@ -113,10 +113,10 @@ func hypervisor(c *bed.Cluster) bed.Hypervisor {
 	return h
 }
 
-// awaitSettled waits until the cluster is healthy and matches its spec.
-func awaitSettled(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
+// awaitHealthy waits until the cluster is healthy and matches its spec.
+func awaitHealthy(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) error { return b.Settled(ctx, *c) }).
+	Eventually(func(ctx context.Context) error { return b.CheckCluster(ctx, *c) }).
 		WithContext(ctx).WithTimeout(timeout).Should(Succeed(), func() string { return story(ctx, c) })
 }
 
@@ -131,14 +131,14 @@ func figuref(format string, args ...any) {
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
 	if md, err := group(ctx, c); err == nil {
-		harness.Tell(&out, "MachineDeployment", md, md.Name)
+		harness.PrintConditions(&out, "MachineDeployment", md, md.Name)
 	}
 	controlPlane, own, err := b.Machines(ctx, *c)
 	if err != nil {
 		fmt.Fprintln(&out, err)
 	}
 	for _, m := range slices.Concat(controlPlane, own) {
-		harness.Tell(&out, "Machine", &m, m.Name)
+		harness.PrintConditions(&out, "Machine", &m, m.Name)
 	}
 	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
 	return out.String()

@@ -44,7 +44,7 @@ func lives(hypervisor string, address int) {
 	BeforeAll(func(ctx context.Context) {
 		started := time.Now()
 		Expect(b.Create(ctx, *c)).To(Succeed())
-		awaitSettled(ctx, c, bootTimeout)
+		awaitHealthy(ctx, c, bootTimeout)
 		figuref("1 control plane and 2 workers from apply to settled: %.0f s", time.Since(started).Seconds())
 	})
 
@@ -108,7 +108,7 @@ func propagates(ctx context.Context, c *bed.Cluster) {
 			g.Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", taintKey)))
 		}
 	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
-	awaitSettled(ctx, c, reportTimeout)
+	awaitHealthy(ctx, c, reportTimeout)
 	Expect(namesNow(ctx, c)).To(Equal(before), "no machine is replaced")
 }
 
@@ -158,7 +158,7 @@ func drains(ctx context.Context, c *bed.Cluster) {
 	expectHeld(ctx, c, victim, clusterv1.MachineDeletingWaitingForPreTerminateHookReason, preTerminate)
 	Expect(b.VMsOf(ctx, *c)).To(ContainElement(victim))
 	changeMachine(ctx, c, victim, func(m *clusterv1.Machine) { delete(m.Annotations, preTerminate) })
-	awaitSettled(ctx, c, deleteTimeout)
+	awaitHealthy(ctx, c, deleteTimeout)
 	Expect(namesNow(ctx, c)).NotTo(ContainElement(victim), "the named machine is deleted")
 	figuref("a machine with two hooks and a stuck budget: %.0f s", time.Since(started).Seconds())
 
@@ -182,6 +182,6 @@ func workloadPod(ctx context.Context, tenant client.Client) *corev1.Pod {
 // the cause.
 func expectHeld(ctx context.Context, c *bed.Cluster, name, reason, waitsFor string) {
 	GinkgoHelper()
-	Eventually(said).WithContext(ctx).WithArguments(c, name, clusterv1.MachineDeletingCondition).WithTimeout(reportTimeout).
+	Eventually(conditionText).WithContext(ctx).WithArguments(c, name, clusterv1.MachineDeletingCondition).WithTimeout(reportTimeout).
 		Should(And(HavePrefix(reason+": "), ContainSubstring(waitsFor)), func() string { return story(ctx, c) })
 }

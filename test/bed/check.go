@@ -42,10 +42,10 @@ func (b *Bed) Machines(ctx context.Context, c Cluster) (controlPlane, workers []
 	return controlPlane, workers, nil
 }
 
-// Settled fails unless a cluster matches its spec, has a number of machines,
+// CheckCluster fails unless a cluster matches its spec, has a number of machines,
 // and is healthy. It checks the objects, the workload cluster, its etcd and the
 // hypervisor.
-func (b *Bed) Settled(ctx context.Context, c Cluster) error {
+func (b *Bed) CheckCluster(ctx context.Context, c Cluster) error {
 	controlPlane, workers, err := b.Machines(ctx, c)
 	if err != nil {
 		return err
@@ -55,15 +55,15 @@ func (b *Bed) Settled(ctx context.Context, c Cluster) error {
 	}
 	all := slices.Concat(controlPlane, workers)
 	return errors.Join(
-		b.controlPlaneSettled(ctx, c),
-		b.workersSettled(ctx, c),
-		b.nodesSettled(ctx, c, all),
-		b.etcdSettled(ctx, c, controlPlane),
-		b.vmsSettled(ctx, c, all),
+		b.checkControlPlane(ctx, c),
+		b.checkWorkers(ctx, c),
+		b.checkNodes(ctx, c, all),
+		b.checkEtcd(ctx, c, controlPlane),
+		b.checkVMs(ctx, c, all),
 	)
 }
 
-func (b *Bed) controlPlaneSettled(ctx context.Context, c Cluster) error {
+func (b *Bed) checkControlPlane(ctx context.Context, c Cluster) error {
 	cp, err := b.ControlPlane(ctx, c)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (b *Bed) controlPlaneSettled(ctx context.Context, c Cluster) error {
 	return nil
 }
 
-func (b *Bed) workersSettled(ctx context.Context, c Cluster) error {
+func (b *Bed) checkWorkers(ctx context.Context, c Cluster) error {
 	md := &clusterv1.MachineDeployment{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md); err != nil {
 		return fmt.Errorf("reading workers of %s: %w", c.Name, err)
@@ -98,9 +98,9 @@ func (b *Bed) workersSettled(ctx context.Context, c Cluster) error {
 	return nil
 }
 
-// nodesSettled fails unless the nodes are those of the machines, ready and of
+// checkNodes fails unless the nodes are those of the machines, ready and of
 // the machines' version.
-func (b *Bed) nodesSettled(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
+func (b *Bed) checkNodes(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
 	tenant, err := b.TenantClient(ctx, c.Key())
 	if err != nil {
 		return err
@@ -158,9 +158,9 @@ func ready(node *corev1.Node) bool {
 	})
 }
 
-// etcdSettled fails unless etcd's members are those of the machines, all vote
+// checkEtcd fails unless etcd's members are those of the machines, all vote
 // and all answer.
-func (b *Bed) etcdSettled(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
+func (b *Bed) checkEtcd(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
 	members, err := b.Etcd(ctx, c)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (b *Bed) etcdSettled(ctx context.Context, c Cluster, machines []clusterv1.M
 	return nil
 }
 
-func (b *Bed) vmsSettled(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
+func (b *Bed) checkVMs(ctx context.Context, c Cluster, machines []clusterv1.Machine) error {
 	names, err := b.VMsOf(ctx, c)
 	if err != nil {
 		return err
