@@ -116,17 +116,42 @@ func TestGuideListsThePrivileges(t *testing.T) {
 
 // guidePrivileges returns the privileges that the guide lists.
 func guidePrivileges(g Gomega) []string {
+	return listed(guideSection(g), regexp.MustCompile("`([A-Z][A-Za-z]+(?:\\.[A-Z][A-Za-z]+)+)`"))
+}
+
+// privilegesOfEveryMachine returns those that no field of a machine adds.
+func privilegesOfEveryMachine(g Gomega) []string {
+	section, _, found := strings.Cut(guideSection(g), "\nSome fields need more privileges")
+	g.Expect(found).To(BeTrue())
+	return listed(section, regexp.MustCompile("`([A-Z][A-Za-z]+(?:\\.[A-Z][A-Za-z]+)+)`"))
+}
+
+// quickStartRoles returns the privileges of both roles of the quick start.
+func quickStartRoles(g Gomega) []string {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "quickstart-vsphere.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	commands := regexp.MustCompile(`(?m)^govc role\.create (?:.*\\\n)*.*$`).FindAllString(string(text), -1)
+	g.Expect(commands).To(HaveLen(2))
+	return listed(strings.Join(commands, " "), regexp.MustCompile(`\b([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)+)`))
+}
+
+func guideSection(g Gomega) string {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "vsphere.md"))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, section, found := strings.Cut(string(text), "### Least privileges")
 	g.Expect(found).To(BeTrue())
 	section, _, _ = strings.Cut(section, "\n### ")
-	var listed []string
-	for _, match := range regexp.MustCompile("`([A-Z][A-Za-z]+(?:\\.[A-Z][A-Za-z]+)+)`").FindAllStringSubmatch(section, -1) {
-		listed = append(listed, match[1])
+	return section
+}
+
+// listed returns the first groups of all matches, each once.
+func listed(text string, pattern *regexp.Regexp) []string {
+	var found []string
+	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+		found = append(found, match[1])
 	}
-	slices.Sort(listed)
-	return slices.Compact(listed)
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // The privileges exist in vCenter: its administrators have all privileges.

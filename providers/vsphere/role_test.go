@@ -146,6 +146,29 @@ func TestRole(t *testing.T) {
 	b.vc.SetPrivileges()
 }
 
+// A user with the two roles of the quick start creates and deletes the machines of
+// its cluster, and lacks no privilege that the guide lists for every machine.
+func TestQuickStartRoles(t *testing.T) {
+	b := newWideBed(t)
+	roles := quickStartRoles(b.WithT)
+	// Only a source that is not a template needs it.
+	b.Expect(roles).To(ConsistOf(slices.DeleteFunc(privilegesOfEveryMachine(b.WithT), func(p string) bool {
+		return p == "VirtualMachine.Provisioning.Clone"
+	})))
+	r := &role{bed: b, privileges: roles}
+	b.vc.SetPrivileges(roles...)
+	defer b.vc.SetPrivileges()
+	for _, name := range []string{"control-plane-a", "control-plane-b"} {
+		m := r.grouped(name, "control-plane")
+		m.Spec.Disks.Boot.SizeGiB = 30
+		b.Expect(r.goes(m)).To(Succeed())
+		if name == "control-plane-b" {
+			b.Expect(r.goes(going(m))).To(Succeed())
+		}
+	}
+	b.Expect(b.vc.Requests()).To(HaveKey("ReconfigureComputeResource_Task"), "the rule of the control plane was created")
+}
+
 // startAnew replaces the manager by one that knows only one machine.
 func (r *role) startAnew(m *infrav1.NovaVSphereMachine) {
 	r.t.Helper()

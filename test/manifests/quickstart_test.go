@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -214,6 +219,73 @@ exec "$program" "$@"`)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(strings.TrimSpace(string(password))).To(MatchRegexp(`^Nova-[0-9a-f]{14}$`))
 
+	By("permitting the user what machines need on each object, and no more")
+	permits(ctx, login)
+
 	By("changing the Cluster")
 	Expect(shell(ctx, q.dir, q.env, "kubectl -n "+q.namespace+" patch cluster demo"+change)).To(Succeed())
+}
+
+// needed are the privileges that the life of a machine needs by the objects of
+// the quick start, as the guide lists them. absent are those that would let a
+// stolen password reach other VMs.
+var needed = []struct {
+	object         string
+	needed, absent []string
+}{
+	{object: "/", needed: []string{"System.Read"}, absent: []string{"VirtualMachine.Inventory.Delete"}},
+	{object: "/DC0/vm", needed: []string{"System.Read"}, absent: []string{"VirtualMachine.Inventory.CreateFromExisting"}},
+	{
+		object: "/DC0/vm/nova-templates/debian-13-kube-v1.36.3", needed: []string{"System.Read", "VirtualMachine.Provisioning.DeployTemplate"},
+		absent: []string{"VirtualMachine.Inventory.Delete", "VirtualMachine.Config.Settings"},
+	},
+	{object: "/DC0/vm/nova", needed: []string{
+		"System.Read", "VirtualMachine.Inventory.CreateFromExisting", "VirtualMachine.Config.CPUCount", "VirtualMachine.Config.Memory",
+		"VirtualMachine.Config.Resource", "VirtualMachine.Config.Settings", "VirtualMachine.Config.AdvancedConfig",
+		"VirtualMachine.Config.AddRemoveDevice", "VirtualMachine.Config.EditDevice", "VirtualMachine.Config.AddNewDisk",
+		"VirtualMachine.Config.DiskExtend", "VirtualMachine.Config.Annotation", "VirtualMachine.Interact.PowerOn",
+		"VirtualMachine.Interact.PowerOff", "VirtualMachine.Inventory.Delete", "VirtualMachine.Config.RemoveDisk",
+	}, absent: []string{"VirtualMachine.Provisioning.Clone"}},
+	{object: "/DC0/host/DC0_C0", needed: []string{"System.Read", "Host.Inventory.EditCluster"}},
+	{object: "/DC0/host/DC0_C0/Resources", needed: []string{"System.Read"}, absent: []string{"Resource.AssignVMToPool"}},
+	{object: "/DC0/host/DC0_C0/Resources/nova", needed: []string{"System.Read", "Resource.AssignVMToPool"}},
+	{object: "/DC0/datastore/LocalDS_0", needed: []string{"System.Read", "Datastore.AllocateSpace"}},
+	{object: "/DC0/datastore/LocalDS_1", needed: []string{"System.Read"}, absent: []string{"Datastore.AllocateSpace"}},
+	{object: "/DC0/network/DC0_DVPG0", needed: []string{"System.Read", "Network.Assign"}},
+}
+
+// permits checks what the permissions of the quick start come to. vCenter uses
+// the permissions of an object itself, and else those that the nearest object
+// above it propagates.
+func permits(ctx context.Context, login *url.URL) {
+	GinkgoHelper()
+	vim, err := govmomi.NewClient(ctx, login, true)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = vim.Logout(context.WithoutCancel(ctx)) }()
+	manager := object.NewAuthorizationManager(vim.Client)
+	roles, err := manager.RoleList(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	finder := find.NewFinder(vim.Client)
+	collector := vim.ServiceContent.PropertyCollector
+	for _, n := range needed {
+		elements, err := finder.ManagedObjectList(ctx, n.object)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(elements).To(HaveLen(1), n.object)
+		above, err := mo.Ancestors(ctx, vim.Client, collector, elements[0].Object.Reference())
+		Expect(err).NotTo(HaveOccurred())
+		var has []string
+		for i, own := len(above)-1, true; i >= 0 && has == nil; i, own = i-1, false {
+			set, err := manager.RetrieveEntityPermissions(ctx, above[i].Self, false)
+			Expect(err).NotTo(HaveOccurred())
+			for _, p := range set {
+				if p.Principal == "nova@vsphere.local" && (own || p.Propagate) {
+					has = roles.ById(p.RoleId).Privilege
+				}
+			}
+		}
+		Expect(has).To(ContainElements(n.needed), n.object)
+		for _, privilege := range n.absent {
+			Expect(has).NotTo(ContainElement(privilege), n.object)
+		}
+	}
 }
