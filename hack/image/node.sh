@@ -19,7 +19,7 @@ zvirt) guest=qemu-guest-agent service=qemu-guest-agent sources='ConfigDrive, NoC
 esac
 
 # The cloud image is smaller than its disk.
-root=$(findmnt -no SOURCE /)
+root=$(findmnt -no SOURCE / || true)
 if [ -b "$root" ] && command -v growpart >/dev/null; then
 	growpart "${root%%[0-9]*}" "${root##*[!0-9]}" || [ $? = 1 ] # 1: there is nothing to grow
 	resize2fs "$root"
@@ -44,8 +44,13 @@ apt-mark hold containerd.io kubelet kubeadm kubectl
 
 printf '%s\n' overlay br_netfilter >/etc/modules-load.d/kubernetes.conf
 printf '%s\n' 'net.ipv4.ip_forward = 1' 'net.bridge.bridge-nf-call-iptables = 1' >/etc/sysctl.d/90-kubernetes.conf
-# The package's own file turns the plugin off that the kubelet uses.
-containerd config default | sed 's/SystemdCgroup = false/SystemdCgroup = true/' >/etc/containerd/config.toml
+# The package's own file turns the plugin off that the kubelet uses. containerd's
+# own pause image is not the one that kubeadm pulls.
+pause=$(kubeadm config images list --kubernetes-version "$version" | grep /pause:)
+containerd config default | sed -e 's/SystemdCgroup = false/SystemdCgroup = true/' \
+	-e "s#registry.k8s.io/pause:[0-9.]*#$pause#" >/etc/containerd/config.toml
+grep -q 'SystemdCgroup = true' /etc/containerd/config.toml
+grep -q "$pause" /etc/containerd/config.toml
 printf 'datasource_list: [%s]\n' "$sources" >/etc/cloud/cloud.cfg.d/90-nova.cfg
 # Files of an installer keep cloud-init from its work.
 rm -f /etc/cloud/cloud.cfg.d/99-installer.cfg

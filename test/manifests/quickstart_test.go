@@ -19,10 +19,7 @@ import (
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/mo"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -131,17 +128,13 @@ func prepareQuickStart(ctx context.Context, repository, namespace string) quickS
 	q.env = append(prepareCommands(ctx, q.dir, repository), "HOME="+q.dir)
 	clusterctl, err := filepath.EvalSymlinks(filepath.Join(q.dir, "bin", "clusterctl"))
 	Expect(err).NotTo(HaveOccurred())
-	standIn(q.dir, "clusterctl", clusterctl, `[ "$1" = init ] || exec "$program" "$@"`)
+	standIn(q.dir, "clusterctl", clusterctl, `[ "$1" = init ] || exec "$program" "$@"
+kubectl -n `+namespace+` create secret generic demo-kubeconfig --from-file=value="$KUBECONFIG"`)
 	standIn(q.dir, "kind", "", `echo "kind $*"`)
 	standIn(q.dir, "make", "", `echo "make $*"`)
 	Expect(os.Mkdir(filepath.Join(q.dir, ".ssh"), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(q.dir, ".ssh", "id_ed25519.pub"), []byte("ssh-ed25519 AAAA ops\n"), 0o600)).To(Succeed())
 	Expect(os.MkdirAll(filepath.Join(q.dir, "out", "images"), 0o700)).To(Succeed())
-	Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
-	Expect(server.Client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "demo-kubeconfig"},
-		Data:       map[string][]byte{secret.KubeconfigDataName: server.Kubeconfig()},
-	})).To(Succeed())
 	return q
 }
 
