@@ -88,7 +88,7 @@ var _ = Describe("Creating machines", func() {
 		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 1)
 		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(And(
-			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Scaling up from 1 to 3 replicas is blocked: Waiting for etcd to answer: not queried")))
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Scaling up from 1 to 3 replicas. Waiting for etcd to answer: not queried")))
 
 		workloadCluster.Etcd = &etcd.Health{Members: []etcd.Member{{ID: 1, Name: machine.Name, Answers: true, Leader: true}}}
 		r.reconcileUntilIdle(ctx, reconciler)

@@ -95,8 +95,11 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
 	}
 	switch why := s.waits(); {
-	case why != "":
+	case why != "" && why == s.blocked:
 		c.Message += " is blocked: " + why
+	case why != "":
+		// Usually the wait for the previous machine, which is no problem.
+		c.Message += ". " + why
 	case err != nil:
 		c.Message += " failed: " + err.Error()
 	}

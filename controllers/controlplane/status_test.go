@@ -233,7 +233,7 @@ func TestReport(t *testing.T) {
 			},
 			want: []expect{
 				{"Available", "False", "Waiting for X"}, {"Initialized", "False", "not completed"},
-				{"ScalingUp", "True", "Scaling up from 0 to 1 replicas is blocked: Waiting for X"},
+				{"ScalingUp", "True", "Scaling up from 0 to 1 replicas. Waiting for X"},
 			},
 		},
 		"Failed": {
