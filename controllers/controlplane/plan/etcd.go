@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // majority returns how many of the voters must respond.
@@ -29,12 +28,6 @@ func survives(p *problem, remove Member) bool {
 		return p.healthyUnreleased >= majority(voters)
 	}
 	return p.healthyUnreleased-1 >= majority(voters+p.pendingMembers())
-}
-
-// released reports whether the host of a member may be deleted at any moment.
-func (p *problem) released(m Member) bool {
-	on, ok := p.machine(m.Machine)
-	return ok && on.Released
 }
 
 // pendingMembers counts the learners and the machines that may still become members. A
@@ -62,15 +55,6 @@ func (p *problem) mayJoin(m Machine) bool {
 	}
 	_, has := p.member(m.Name)
 	return !has && !p.joinDeadline(m).Before(p.Now)
-}
-
-// joinDeadline returns when the time of a machine to join ends. A join that starts
-// at the last moment takes a little longer.
-func (p *problem) joinDeadline(m Machine) time.Time {
-	if !m.JoinBy.IsZero() {
-		return m.JoinBy.Add(p.Limits.LearnerGrace)
-	}
-	return m.Created.Add(p.Limits.JoinTimeout + p.Limits.LearnerGrace)
 }
 
 // mayRelease reports whether the host of a machine without a member may be

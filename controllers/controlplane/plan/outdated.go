@@ -34,9 +34,3 @@ func Outdated(in Input, m Machine) []string {
 	}
 	return why
 }
-
-// UnhealthyReason returns why a machine is to be remediated, for users; empty if it is
-// healthy.
-func UnhealthyReason(in Input, m Machine) string {
-	return newProblem(in, defaultRules()).unhealthyReason(m)
-}

@@ -107,44 +107,6 @@ func noRemediation(p *problem) bool {
 	return !deleting
 }
 
-// unhealthyReason returns why a machine is to be replaced: a MachineHealthCheck
-// requested it, or the machine did not initialize the control plane or join
-// etcd in time.
-func (p *problem) unhealthyReason(m Machine) string {
-	_, has := p.member(m.Name)
-	switch {
-	case m.Remediate != "":
-		return m.Remediate
-	case !p.Initialized:
-		switch {
-		case m.Name != p.LockHolder:
-		case m.Role == Join:
-			return "it was configured to join and cannot initialize the control plane"
-		case p.initDeadline(m).Before(p.Now):
-			return "it did not initialize the control plane in time"
-		}
-	case p.ExternalEtcd || p.Etcd == nil || has:
-	case m.Joined && !m.Deleting:
-		// It was recreated by a move to another management cluster while it was
-		// being deleted, and never joins again.
-		return "its member was removed from etcd"
-	case p.joinDeadline(m).Before(p.Now):
-		return "it did not join etcd in time"
-	}
-	return ""
-}
-
-// initDeadline returns when the time of the lock holder to initialize ends.
-func (p *problem) initDeadline(holder Machine) time.Time {
-	since := holder.Created
-	for _, later := range []time.Time{p.LockSince, holder.Started} {
-		if later.After(since) {
-			since = later
-		}
-	}
-	return since.Add(p.Limits.JoinTimeout)
-}
-
 const (
 	// retriesAtOnce is the number of retries without an additional pause.
 	retriesAtOnce = 2

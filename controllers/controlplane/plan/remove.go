@@ -59,7 +59,7 @@ func releaseHooks(p *problem) *Decision {
 }
 
 // hookReason returns why a machine is kept at the hook.
-func (p *problem) hookReason(m Machine) string {
+func hookReason(p *problem, m Machine) string {
 	if why := p.rules.needed(p, m); why != "" {
 		return why
 	}

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -59,52 +57,4 @@ func (p *problem) surge() int {
 		return 1
 	}
 	return p.MaxSurge
-}
-
-// outdated returns why a machine is to be replaced.
-func (p *problem) outdated(m Machine) []string { return Outdated(p.Input, m) }
-
-// joinRefused returns why no replacement can join.
-func (p *problem) joinRefused() string {
-	if why := p.versionRefused(); why != "" {
-		return why
-	}
-	if p.JoinBlocked != "" {
-		return "No machine can join: " + p.JoinBlocked
-	}
-	return ""
-}
-
-// versionRefused returns why no machine of the desired version may join: a
-// control plane is upgraded one minor version at a time, and kubelets may be
-// three minor versions older.
-func (p *problem) versionRefused() string {
-	want, ok := minor(p.Version)
-	if !ok {
-		return ""
-	}
-	for _, m := range p.active {
-		is, ok := minor(m.Version)
-		switch {
-		case !ok:
-		case want > is+1:
-			return fmt.Sprintf("Version %s is more than one minor version above %s of machine %s: upgrade to the minor version between them first", p.Version, m.Version, m.Name)
-		case want < is && m.Node:
-			return fmt.Sprintf("Version %s is below %s of machine %s: a control plane cannot be downgraded", p.Version, m.Version, m.Name)
-		}
-	}
-	if oldest, ok := minor(p.OldestKubelet); ok && want > oldest+maxKubeletSkew {
-		return fmt.Sprintf("Version %s is too new for kubelets of %s: update the workers first", p.Version, p.OldestKubelet)
-	}
-	return ""
-}
-
-// minor returns the minor version.
-func minor(version string) (int, bool) {
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	if len(parts) < 2 {
-		return 0, false
-	}
-	n, err := strconv.Atoi(parts[1])
-	return n, err == nil
 }

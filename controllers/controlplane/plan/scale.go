@@ -2,7 +2,10 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // scaleUp creates all missing machines; they join one after another.
@@ -76,7 +79,7 @@ func (p *problem) waitForStable(victim Machine) *Decision {
 	if len(p.deleting) > 0 {
 		m := p.deleting[0]
 		if m.AtHook {
-			return wait("Waiting for machine %s to be deleted: %s", m.Name, p.hookReason(m))
+			return wait("Waiting for machine %s to be deleted: %s", m.Name, hookReason(p, m))
 		}
 		return wait("Waiting for machine %s to be deleted", m.Name)
 	}
@@ -138,4 +141,49 @@ func (p *problem) waitForHealthy(m Machine) *Decision {
 		return wait("Waiting for machine %s to be replaced: %s", m.Name, p.unhealthyReason(m))
 	}
 	return nil
+}
+
+// joinRefused returns why no replacement can join.
+func (p *problem) joinRefused() string {
+	if why := p.versionRefused(); why != "" {
+		return why
+	}
+	if p.JoinBlocked != "" {
+		return "No machine can join: " + p.JoinBlocked
+	}
+	return ""
+}
+
+// versionRefused returns why no machine of the desired version may join: a
+// control plane is upgraded one minor version at a time, and kubelets may be
+// three minor versions older.
+func (p *problem) versionRefused() string {
+	want, ok := minor(p.Version)
+	if !ok {
+		return ""
+	}
+	for _, m := range p.active {
+		is, ok := minor(m.Version)
+		switch {
+		case !ok:
+		case want > is+1:
+			return fmt.Sprintf("Version %s is more than one minor version above %s of machine %s: upgrade to the minor version between them first", p.Version, m.Version, m.Name)
+		case want < is && m.Node:
+			return fmt.Sprintf("Version %s is below %s of machine %s: a control plane cannot be downgraded", p.Version, m.Version, m.Name)
+		}
+	}
+	if oldest, ok := minor(p.OldestKubelet); ok && want > oldest+maxKubeletSkew {
+		return fmt.Sprintf("Version %s is too new for kubelets of %s: update the workers first", p.Version, p.OldestKubelet)
+	}
+	return ""
+}
+
+// minor returns the minor version.
+func minor(version string) (int, bool) {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	return n, err == nil
 }

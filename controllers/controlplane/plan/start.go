@@ -9,7 +9,7 @@ import (
 // the cluster is not in use, so machines may be created and deleted freely;
 // only a second init must never happen.
 func start(p *problem) *Decision {
-	if d := p.releaseBeforeInit(); d != nil {
+	if d := releaseBeforeInit(p); d != nil {
 		return d
 	}
 	var limited *Decision
@@ -17,13 +17,13 @@ func start(p *problem) *Decision {
 		if p.unhealthyReason(m) == "" {
 			continue
 		}
-		d := p.remediateBeforeInit(m)
+		d := remediateBeforeInit(p, m)
 		if d.Action != Wait {
 			return d
 		}
 		limited = d
 	}
-	if d := p.replaceOutdatedBeforeInit(); d != nil {
+	if d := replaceOutdatedBeforeInit(p); d != nil {
 		return d
 	}
 	if holder, ok := p.machine(p.LockHolder); ok && holder.Deleting && !p.rules.mayInit(p) {
@@ -42,18 +42,18 @@ func start(p *problem) *Decision {
 		}
 	}
 	if p.rules.mayInit(p) {
-		return p.startInit()
+		return startInit(p)
 	}
 	if limited != nil {
 		return limited
 	}
-	return p.waitForInit()
+	return waitForInit(p)
 }
 
 // guardUnknownInit keeps all machines until the workload cluster responds: a booted
 // machine may have initialized it while the controller was down, and deleting
 // it would delete the cluster.
-func (p *problem) guardUnknownInit(d *Decision) *Decision {
+func guardUnknownInit(p *problem, d *Decision) *Decision {
 	if !p.InitUnknown || !removesMachine(d.Action) || !slices.ContainsFunc(p.Machines, func(m Machine) bool { return m.Booted }) {
 		return d
 	}
@@ -67,7 +67,7 @@ func removesMachine(a Action) bool {
 
 // releaseBeforeInit releases deleted machines: before the init the cluster does not
 // need them.
-func (p *problem) releaseBeforeInit() *Decision {
+func releaseBeforeInit(p *problem) *Decision {
 	for _, m := range p.deleting {
 		if m.AtHook {
 			return onMachine(ReleaseHook, m, "Releasing machine %s: the control plane is not initialized", m.Name)
@@ -78,7 +78,7 @@ func (p *problem) releaseBeforeInit() *Decision {
 
 // replaceOutdatedBeforeInit replaces a machine that differs from the spec before it is in use:
 // the difference may be why the init does not succeed.
-func (p *problem) replaceOutdatedBeforeInit() *Decision {
+func replaceOutdatedBeforeInit(p *problem) *Decision {
 	if p.Strategy == OnDelete {
 		return nil
 	}
@@ -92,11 +92,11 @@ func (p *problem) replaceOutdatedBeforeInit() *Decision {
 
 // waitForInit waits for the lock holder to initialize the control plane. If the
 // lock holder is deleted, it deletes machines that block the next init.
-func (p *problem) waitForInit() *Decision {
+func waitForInit(p *problem) *Decision {
 	if holder, ok := p.machine(p.LockHolder); ok {
 		return wait("Waiting for machine %s to initialize the control plane", holder.Name)
 	}
-	return p.deleteJoiners()
+	return deleteJoiners(p)
 }
 
 // lockFree reports whether the init lock may move to another machine: the
@@ -112,7 +112,7 @@ func lockFree(p *problem) bool {
 }
 
 // startInit gives the lock to the oldest machine that has no role yet.
-func (p *problem) startInit() *Decision {
+func startInit(p *problem) *Decision {
 	for _, m := range p.active {
 		if m.Role == Undecided {
 			return onMachine(StartInit, m, "Machine %s is selected to initialize the control plane", m.Name)
@@ -127,7 +127,7 @@ func (p *problem) startInit() *Decision {
 
 // deleteJoiners deletes machines that may have joined the cluster of a deleted
 // lock holder: beside a new init they would be a second cluster.
-func (p *problem) deleteJoiners() *Decision {
+func deleteJoiners(p *problem) *Decision {
 	for _, m := range p.active {
 		if m.Role == Init {
 			return wait("Waiting for the workload cluster to answer: machine %s may have initialized it", m.Name)
@@ -143,7 +143,7 @@ func (p *problem) deleteJoiners() *Decision {
 }
 
 // remediateBeforeInit remediates a machine that failed before the init succeeded.
-func (p *problem) remediateBeforeInit(m Machine) *Decision {
+func remediateBeforeInit(p *problem, m Machine) *Decision {
 	retries, d := p.mayRetry(m)
 	if d != nil {
 		return d
