@@ -29,10 +29,10 @@ func (r *run) makeChanges(ctx context.Context, d dice) {
 			r.mu.Lock()
 			r.problems = append(r.problems, err)
 			r.mu.Unlock()
-			r.sayf("change: %v", err)
+			r.logf("change: %v", err)
 			return
 		}
-		r.sayf("change: %s took %s", kind, time.Since(started).Round(time.Second))
+		r.logf("change: %s took %s", kind, time.Since(started).Round(time.Second))
 	}
 }
 
@@ -51,29 +51,29 @@ func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) err
 		r.mu.Lock()
 		r.cluster.Workers = count
 		r.mu.Unlock()
-		r.sayf("change: %s to %d", kind, count)
+		r.logf("change: %s to %d", kind, count)
 	case scalePlane:
 		r.mu.Lock()
 		r.cluster.ControlPlanes = 8 - r.cluster.ControlPlanes // 3 and 5 in turn
 		count := r.cluster.ControlPlanes
 		r.mu.Unlock()
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(count)) })
-		r.sayf("change: %s to %d", kind, count)
+		r.logf("change: %s to %d", kind, count)
 	case rolloutWorkers:
 		now := metav1.Now()
 		replaced = workers
 		ask = r.toWorkers(func(md *clusterv1.MachineDeployment) { md.Spec.Rollout.After = now })
-		r.sayf("change: %s", kind)
+		r.logf("change: %s", kind)
 	case rolloutPlane:
 		now := metav1.Now()
 		replaced = planes
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = &now })
-		r.sayf("change: %s", kind)
+		r.logf("change: %s", kind)
 	case reconfigurePlane:
 		replaced = planes
 		file := bootstrapv1.File{Path: "/etc/chaos", Content: fmt.Sprintf("%d\n", number)}
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { setFile(cp, file) })
-		r.sayf("change: %s", kind)
+		r.logf("change: %s", kind)
 	}
 	return errors.Join(
 		until(ctx, time.Minute, "asking to "+string(kind), ask),

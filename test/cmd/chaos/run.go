@@ -99,18 +99,18 @@ func (r *run) measured(ctx context.Context) error {
 	r.quorum = bed.WatchQuorum(ctx, members)
 	work := prober.Start(ctx, 250*time.Millisecond, time.Second, workload.Check)
 	api := prober.Start(ctx, 250*time.Millisecond, time.Second, endpoint)
-	r.sayf("the cluster is up, trouble begins")
+	r.logf("the cluster is up, disturbances begin")
 	r.disturb(ctx)
-	r.sayf("trouble is over")
-	settled := r.awaitHealthy(ctx, recoverTimeout)
-	if settled == nil {
-		r.sayf("the cluster is healthy")
+	r.logf("disturbances end")
+	unhealthy := r.awaitHealthy(ctx, recoverTimeout)
+	if unhealthy == nil {
+		r.logf("the cluster is healthy")
 	}
 	losses := r.quorum.Stop()
 	for _, loss := range losses {
 		fmt.Fprintf(r.out, "quorum lost at %s; %s\n", loss, r.actBefore(ctx, loss.At))
 	}
-	return r.report(work.Stop(), api.Stop(), len(losses), settled)
+	return r.report(work.Stop(), api.Stop(), len(losses), unhealthy)
 }
 
 // disturb runs both loops for the given time. A change in progress is not interrupted: the cluster
@@ -167,15 +167,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sayf prints an action.
-func (r *run) sayf(format string, args ...any) {
+// logf prints an action.
+func (r *run) logf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.out, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 
 // report prints the figures and fails if it did not end well.
-func (r *run) report(work, api prober.Report, losses int, settled error) error {
+func (r *run) report(work, api prober.Report, losses int, unhealthy error) error {
 	fmt.Fprintln(r.out, "workload:", work)
 	fmt.Fprintln(r.out, "API:", api)
 	total := 0
@@ -190,11 +190,11 @@ func (r *run) report(work, api prober.Report, losses int, settled error) error {
 	}
 	fmt.Fprintf(r.out, "chaos: seed=%d duration=%s kills=%d %s changes=%d workload_downtime=%.1fs workload_longest=%.1fs api_downtime=%.1fs api_longest=%.1fs quorum_lost=%d healthy=%t\n",
 		r.seed, r.duration, total, strings.Join(kinds, " "), changes, work.Total().Seconds(), work.Longest().Length.Seconds(),
-		api.Total().Seconds(), api.Longest().Length.Seconds(), losses, settled == nil)
+		api.Total().Seconds(), api.Longest().Length.Seconds(), losses, unhealthy == nil)
 	if losses > 0 {
-		settled = errors.Join(settled, fmt.Errorf("etcd lost its quorum %d times", losses))
+		unhealthy = errors.Join(unhealthy, fmt.Errorf("etcd lost its quorum %d times", losses))
 	}
-	return errors.Join(append(r.problems, settled)...)
+	return errors.Join(append(r.problems, unhealthy)...)
 }
 
 // acts are the events by which a control plane reports that it removed something from etcd.

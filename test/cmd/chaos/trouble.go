@@ -24,7 +24,7 @@ func (r *run) makeTrouble(ctx context.Context, d dice) {
 	for pause(ctx, d.between(shortestPause, longestPause)) {
 		kind := pick(d, troubles)
 		if err := r.strike(ctx, d, kind); err != nil {
-			r.sayf("trouble: %s did not come off: %v", kind, err)
+			r.logf("trouble: %s did not come off: %v", kind, err)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (r *run) strike(ctx context.Context, d dice, kind trouble) error {
 
 // kill kills programs of the management cluster.
 func (r *run) kill(kind trouble, names ...string) error {
-	r.sayf("trouble: killing %v", names)
+	r.logf("trouble: killing %v", names)
 	for _, name := range names {
 		if err := r.bed.Kill(name, syscall.SIGKILL); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (r *run) count(kind trouble) {
 // whileCut cuts a connection, waits, and restores it, also when the time is over.
 func (r *run) whileCut(ctx context.Context, d dice, kind trouble, name string, set func(cut bool) error) error {
 	length := d.between(shortestCut, longestCut)
-	r.sayf("trouble: cutting %s off for %s", name, length.Round(time.Second))
+	r.logf("trouble: cutting %s off for %s", name, length.Round(time.Second))
 	if err := set(true); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	}
 	victims := now.victims()
 	if len(victims) == 0 {
-		r.sayf("trouble: no host may be disturbed now")
+		r.logf("trouble: no host may be disturbed now")
 		return nil
 	}
 	victim := d.one(victims)
@@ -97,7 +97,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	if kind == cutHost {
 		return r.whileCut(ctx, d, kind, "host "+victim, func(cut bool) error { return r.setLinks(ctx, victim, !cut) })
 	}
-	r.sayf("trouble: pulling the plug of host %s", victim)
+	r.logf("trouble: pulling the plug of host %s", victim)
 	if err := r.virtual.PowerOff(ctx, victim); err != nil {
 		return err
 	}
