@@ -103,7 +103,7 @@ const (
 	BudgetExceededReason = "FailureBudgetExceeded"
 )
 
-// State of modules: reasons of Ready and modules.addons.cluster.x-k8s.io/<set>.
+// State of modules: reasons of Ready, Valid and modules.addons.cluster.x-k8s.io/<set>.
 const (
 	// ReadyReason: all modules are ready.
 	//
@@ -136,10 +136,10 @@ const (
 
 // Cluster's modules.addons.cluster.x-k8s.io/<set> condition and corresponding reasons.
 const (
-	// ClusterConditionPrefix is the prefix of the type of the condition that a set
-	// maintains on each Cluster that it selects. The name of the set follows, after its
-	// namespace and a dot if that is not the namespace of the Cluster. The condition is
-	// true while all modules of the set are ready on the Cluster, and can be used in
+	// ClusterConditionPrefix is the condition that a set maintains on each Cluster that it
+	// selects. The name of the set follows the prefix in its type, after the namespace of
+	// the set and a dot if that is not the namespace of the Cluster. The condition is true
+	// while all modules of the set are ready on the Cluster, and can be used in
 	// Cluster.spec.availabilityGates.
 	ClusterConditionPrefix = "modules.addons.cluster.x-k8s.io/"
 

@@ -261,8 +261,8 @@ type APIServerSpec struct {
 // ControlPlaneComponentSpec configures kube-controller-manager or kube-scheduler.
 // +kubebuilder:validation:MinProperties=1
 type ControlPlaneComponentSpec struct {
-	// extraArgs are command line arguments. They win over the provider's own.
-	// If not set, none are added.
+	// extraArgs are command line arguments. They override the arguments that the
+	// provider sets. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
