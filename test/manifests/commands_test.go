@@ -128,7 +128,7 @@ var meanwhile = strings.NewReplacer(
 	// A person edits the file.
 	"# In next.yaml: another name and template, and no uid, resourceVersion, ownerReferences and status.",
 	"sed -i -e 's/^  name: demo-control-plane$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
-	"# In next.yaml: another name, what is to be different, and no uid, resourceVersion, ownerReferences and status.",
+	"# In next.yaml: another name, the changed fields, and no uid, resourceVersion, ownerReferences and status.",
 	"sed -i -e 's/^  name: demo-worker$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
 	// The flavor has given it bounds.
 	"kubectl annotate machinedeployment demo-worker -n", "kubectl annotate --overwrite machinedeployment demo-worker -n",

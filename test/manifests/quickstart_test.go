@@ -212,7 +212,7 @@ exec "$program" "$@"`)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(strings.TrimSpace(string(password))).To(MatchRegexp(`^Nova-[0-9a-f]{14}$`))
 
-	By("permitting the user what machines need on each object, and no more")
+	By("granting the user exactly the permissions that machines need on each object")
 	permits(ctx, login)
 
 	By("changing the Cluster")
@@ -247,7 +247,7 @@ var needed = []struct {
 	{object: "/DC0/network/DC0_DVPG0", needed: []string{"System.Read", "Network.Assign"}},
 }
 
-// permits checks what the permissions of the quick start come to. vCenter uses
+// permits checks the effective permissions of the quick start. vCenter uses
 // the permissions of an object itself, and else those that the nearest object
 // above it propagates.
 func permits(ctx context.Context, login *url.URL) {

@@ -47,7 +47,7 @@ func TestTimeLimitsAreDocumented(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if row, ok := got[name]; !ok {
-			t.Errorf("docs/time-limits.md has no row for %s: | `%s` | %s | what it bounds |", name, name, readable(want[name]))
+			t.Errorf("docs/time-limits.md has no row for %s: | `%s` | %s | the limit that it sets |", name, name, readable(want[name]))
 		} else if row != readable(want[name]) {
 			t.Errorf("docs/time-limits.md has %s = %s, the code has %s", name, row, readable(want[name]))
 		}
