@@ -1,4 +1,4 @@
-# What can be done here. "make help" lists it.
+# The commands for development and releases. "make help" lists them.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,12 +6,12 @@ SHELL := /usr/bin/env bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# Where tools, images and the base of hosts are kept between runs.
+# The folder in which tools, images and the base of hosts are kept between runs.
 export NOVA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cluster-api-provider-nova
-# A Go in its usual place is found even if it is not on PATH.
+# A Go in its usual folder is found even if it is not on PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-# What quickstart simulates: vsphere or zvirt.
+# The hypervisor that quickstart simulates: vsphere or zvirt.
 HYPERVISOR ?= vsphere
 # The version of Kubernetes in a node image.
 KUBERNETES ?= v1.36.3
