@@ -6,8 +6,6 @@ import (
 	"path"
 	"strings"
 
-	"k8s.io/utils/ptr"
-
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
@@ -204,16 +202,6 @@ func component(args []any, volumes []bootstrapv1.HostPathMount, envs []bootstrap
 	return content
 }
 
-func addEnvs(content map[string]any, envs []bootstrapv1.EnvVar) {
-	list := make([]any, 0, len(envs))
-	for _, e := range envs {
-		list = append(list, map[string]any{"name": e.Name, "value": ptr.Deref(e.Value, "")})
-	}
-	if len(list) > 0 {
-		content["extraEnvs"] = list
-	}
-}
-
 // localMode is the feature gate with which the kubelet of a control plane
 // machine connects to its local API server: a kubelet must not be newer than
 // its API server, and during an upgrade other API servers are older. It is off
@@ -274,4 +262,22 @@ func pullPolicy(in *Input) string {
 		return defaultPullPolicy
 	}
 	return in.Spec.Kubeadm.ImagePullPolicy
+}
+
+// skipPhases returns the phases that kubeadm's configuration skips. The script
+// repeats them on the command line, because the flag overrides the document.
+func skipPhases(in *Input) ([]string, error) {
+	documents, err := kubeadmDocuments(in)
+	if err != nil {
+		return nil, err
+	}
+	list, isList := documents[0].content["skipPhases"].([]any)
+	if !isList {
+		return nil, nil
+	}
+	phases := make([]string, 0, len(list))
+	for _, phase := range list {
+		phases = append(phases, fmt.Sprint(phase))
+	}
+	return phases, nil
 }

@@ -128,11 +128,6 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 
-// quote quotes a value as one word for a shell.
-func quote(value string) string {
-	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
-}
-
 // families returns the IP versions of the cluster, the API server's first.
 func families(network Network) string {
 	ranges := network.Services

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
-	"github.com/fluxcd/pkg/apis/kustomize"
 	"github.com/fluxcd/pkg/apis/meta"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,15 +173,4 @@ func merge(base, over map[string]any) {
 		}
 		base[key] = value
 	}
-}
-
-func expressions(in []addonsv1.HealthExpression) []kustomize.CustomHealthCheck {
-	var out []kustomize.CustomHealthCheck
-	for _, e := range in {
-		out = append(out, kustomize.CustomHealthCheck{
-			APIVersion: e.APIVersion, Kind: e.Kind,
-			HealthCheckExpressions: kustomize.HealthCheckExpressions{Current: e.Current, InProgress: e.InProgress, Failed: e.Failed},
-		})
-	}
-	return out
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -82,28 +81,4 @@ func (r *renderer) variables(k *addonsv1.Kustomize, inWorkloadCluster bool) (map
 		out[v.Name] = value
 	}
 	return out, nil
-}
-
-// meta is the metadata of a module's object.
-func (r *renderer) meta(m *addonsv1.Module) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.displayName(), m.Name),
-		Labels: r.labels(m.Name),
-	}
-}
-
-func (r *renderer) interval() time.Duration {
-	spec := addonsv1.NovaModuleSetSpec{IntervalSeconds: r.content.IntervalSeconds}
-	return spec.Interval()
-}
-
-// kubeConfig refers to the kubeconfig of the workload cluster by Cluster API's
-// contract.
-func (r *renderer) kubeConfig(m *addonsv1.Module) *meta.KubeConfigReference {
-	if !m.InWorkloadCluster() {
-		return nil
-	}
-	return &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{
-		Name: secret.Name(r.target.Name, secret.Kubeconfig), Key: secret.KubeconfigDataName,
-	}}
 }

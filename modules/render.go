@@ -2,7 +2,6 @@ package modules
 
 import (
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,64 +159,9 @@ func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 	return native
 }
 
-// DisplayName is the displayed name of a set: its name, with its namespace in front
-// if that is not the Cluster's.
-func DisplayName(origin, set, namespace string) string {
-	if origin == namespace || origin == "" {
-		return set
-	}
-	return origin + "." + set
-}
-
-// displayName is the displayed name of the set.
-func (t Target) displayName() string { return DisplayName(t.Origin, t.Set, t.Namespace) }
-
 // maxName is the maximum length of names, so that they are valid as label
 // values.
 const maxName = 63
 
-// ObjectName is the name of the Flux object of a module: readable, and
-// shortened with a digest if it is too long.
-func ObjectName(cluster, set, module string) string {
-	return shortened(strings.Join([]string{cluster, set, module}, "-"))
-}
-
-func shortened(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	sum := digest([]byte(name))
-	return strings.TrimRight(name[:maxName-len(sum)-1], "-.") + "-" + sum
-}
-
-// labels are set on all objects of a Cluster.
-func (r *renderer) labels(module string) map[string]string {
-	labels := map[string]string{addonsv1.SetLabel: r.target.Set}
-	if module != "" {
-		labels[addonsv1.ModuleLabel] = module
-		labels[addonsv1.ClusterLabel] = r.target.Name
-	}
-	if r.content.Shard != "" {
-		labels[shardLabel] = r.content.Shard
-	}
-	return labels
-}
-
 // shardLabel is the label that assigns objects to Flux controllers.
 const shardLabel = "sharding.fluxcd.io/key"
-
-// annotations store the data about a module for its later removal, when the set
-// may no longer contain it.
-func (r *renderer) annotations(m *Module) map[string]string {
-	out := map[string]string{
-		addonsv1.RevisionAnnotation: r.target.Revision,
-		addonsv1.OriginAnnotation:   r.target.Origin,
-	}
-	if len(m.Needs) > 0 {
-		out[addonsv1.NeedsAnnotation] = strings.Join(m.Needs, ",")
-	}
-	if m.Keep {
-		out[addonsv1.KeepAnnotation] = "true"
-	}
-	return out
-}
