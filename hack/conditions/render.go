@@ -71,7 +71,7 @@ func (b *block) heading() string {
 	case len(b.of) == 0:
 		return strings.Join(b.kinds, ", ") + ": events"
 	case len(b.conditions) == 0:
-		return strings.Join(b.kinds, ", ") + " only: " + markdown(strings.Join(b.of, ", "))
+		return strings.Join(b.kinds, ", ") + ": more reasons"
 	default:
 		return strings.Join(b.kinds, ", ") + ": " + markdown(strings.Join(b.of, ", "))
 	}

@@ -30,7 +30,8 @@ const (
 // corresponding reasons. Drivers add their own for failures whose cause they understand.
 const (
 	// VirtualMachineProvisionedCondition is true once the VM exists, is powered on and has
-	// reported an address. Ready depends on it.
+	// reported an address. Ready depends on it. The reason is Syncing while the VM is
+	// changed before its first start.
 	VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
 
 	// ProvisionedReason: the VM runs and has reported an address. In oVirt, a VM that does
@@ -70,26 +71,10 @@ const (
 	// machine.
 	AddressInUseReason = "AddressInUse"
 
-	// RequestQueuedReason: the limit of concurrent creations is reached, the session is
-	// being opened, or, in oVirt, other machines change affinity groups.
-	//
-	// Action: wait, or raise --max-creations of the manager.
-	RequestQueuedReason = "RequestQueued"
-
 	// CreatingReason: the VM is being created.
 	//
 	// Action: wait. A full copy of a template takes as long as the storage needs.
 	CreatingReason = "Creating"
-
-	// VMBusyReason: the hypervisor is working on the VM, or it cannot report whether a VM
-	// of this name belongs to the machine. In oVirt, while the Machine is being deleted, a
-	// request that creates its VM may still be in progress, for at most a minute.
-	//
-	// Action: wait. If the reason stays, check the tasks of the hypervisor. If vCenter
-	// cannot read the settings of the VM, fix its host or datastore, or remove the VM from
-	// the inventory. The administrator of an engine can unlock a locked image
-	// (unlock_entity.sh).
-	VMBusyReason = "VMBusy"
 
 	// PoweringOnReason: the VM is being powered on.
 	//
@@ -128,12 +113,6 @@ const (
 	// vSphere, if the notes of the VM name this machine, see
 	// docs/vsphere.md#a-clone-with-another-instance-uuid.
 	NameConflictReason = "NameConflict"
-
-	// InsufficientResourcesReason: a datastore or storage domain is full, no host has
-	// enough free resources, no MAC address is left, or a quota is missing or used up.
-	//
-	// Action: free capacity; the creation is retried automatically.
-	InsufficientResourcesReason = "InsufficientResources"
 
 	// PoweringOffReason: the guest is shutting down.
 	//
@@ -278,6 +257,28 @@ const (
 	// Action: after a move or a restore take over, with the command in the message; see
 	// docs/day2.md#an-old-backup.
 	OtherManagementClusterReason = "OtherManagementCluster"
+
+	// RequestQueuedReason: the limit of concurrent creations is reached, the session is
+	// being opened, or, in oVirt, other machines change affinity groups.
+	//
+	// Action: wait, or raise --max-creations of the manager.
+	RequestQueuedReason = "RequestQueued"
+
+	// VMBusyReason: the hypervisor is working on the VM, or it cannot report whether a VM
+	// of this name belongs to the machine. In oVirt, while the Machine is being deleted, a
+	// request that creates its VM may still be in progress, for at most a minute.
+	//
+	// Action: wait. If the reason stays, check the tasks of the hypervisor. If vCenter
+	// cannot read the settings of the VM, fix its host or datastore, or remove the VM from
+	// the inventory. The administrator of an engine can unlock a locked image
+	// (unlock_entity.sh).
+	VMBusyReason = "VMBusy"
+
+	// InsufficientResourcesReason: a datastore or storage domain is full, no host has
+	// enough free resources, no MAC address is left, or a quota is missing or used up.
+	//
+	// Action: free capacity; the creation is retried automatically.
+	InsufficientResourcesReason = "InsufficientResources"
 
 	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine
 	// names. The message names the field and the bound.

@@ -1,6 +1,7 @@
 package v1beta2
 
-// NovaVSphereMachine's VirtualMachineProvisioned condition and corresponding reasons.
+// NovaVSphereMachine's VirtualMachineProvisioned and VirtualMachineSynced conditions and
+// corresponding reasons.
 const (
 	// VMUnreachableReason: vCenter has lost its connection to the VM, because its host or
 	// datastore is not reachable. The VM still exists. It is not changed until then.

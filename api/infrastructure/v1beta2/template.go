@@ -9,7 +9,9 @@ import (
 // corresponding reasons.
 const (
 	// CapacityKnownCondition is true while the capacity of a machine from the template is
-	// known. Only cluster-autoscaler needs it, to scale from zero.
+	// known. Only cluster-autoscaler needs it, to scale from zero. The reason is
+	// WaitingForClusterInfrastructureReady until the cluster is provisioned, and Creating
+	// while an item of a content library is deployed for the first machine.
 	CapacityKnownCondition = "CapacityKnown"
 
 	// CapacityKnownReason: the capacity is known.
