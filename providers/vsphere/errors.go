@@ -210,9 +210,9 @@ func explainLoginFailure(err error) error {
 	case *types.PasswordExpired:
 		hint = "the password has expired: set a new one in vCenter first, and then in the Secret"
 	case *types.InvalidLogin:
-		hint = "vCenter answers the same for a locked or disabled account, and for a user of a federated identity provider, who cannot log in with a password"
+		hint = "the user can also be locked, disabled, or managed by a federated identity provider"
 	case *types.NoPermission:
-		hint = "the account has no role in vCenter"
+		hint = "the user has no role in vCenter"
 	default:
 		return err
 	}

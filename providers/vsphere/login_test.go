@@ -18,7 +18,7 @@ func TestRefusedLogin(t *testing.T) {
 		reason string
 		says   string
 	}{
-		{"password, lock or federated user", &types.InvalidLogin{}, infrav1.CredentialsInvalidReason, "locked or disabled account"},
+		{"password, lock or federated user", &types.InvalidLogin{}, infrav1.CredentialsInvalidReason, "(InvalidLogin): the user can also be locked, disabled, or managed by a federated identity provider"},
 		{"expired password", &types.PasswordExpired{}, infrav1.CredentialsInvalidReason, "the password has expired"},
 		{"user without a role", &types.NoPermission{PrivilegeId: "System.View"}, infrav1.PermissionDeniedReason, "has no role"},
 	} {
