@@ -13,9 +13,10 @@ api() {
 		"https://$ZVIRT_SERVER/ovirt-engine/api/$1" "${@:2}"
 }
 
-# id_of NAME prints the ID of the element NAME of a response.
+# id_of NAME prints the ID of the element NAME of a response. It fails if the
+# response has no such element, for instance because the request failed.
 id_of() {
-	tr -d '\n' | sed -n "s/.*<$1 [^>]*id=\"\([^\"]*\)\".*/\1/p"
+	tr -d '\n' | sed -n "s/.*<$1 [^>]*id=\"\([^\"]*\)\".*/\1/p" | grep .
 }
 
 # await PATH ELEMENT VALUE waits until an object has this value, at most half an hour.
@@ -34,11 +35,12 @@ await() {
 # make_template NAME uploads out/NAME.qcow2, a disk of 20 GiB, and makes a template
 # of the same name. The VM that the engine needs for this is removed.
 make_template() {
-	local cluster domain disk transfer url vm template
-	cluster=$(api "clusters?search=name%3D$ZVIRT_CLUSTER" | id_of cluster) &&
+	local cluster domain disk transfer url vm template size
+	size=$(stat -c %s "out/$1.qcow2") &&
+		cluster=$(api "clusters?search=name%3D$ZVIRT_CLUSTER" | id_of cluster) &&
 		domain=$(api "storagedomains?search=name%3D$ZVIRT_STORAGE_DOMAIN" | id_of storage_domain) &&
 		disk=$(api disks -d "<disk><name>$1</name><format>cow</format><sparse>true</sparse>
-			<provisioned_size>$((20 << 30))</provisioned_size><initial_size>$(stat -c %s "out/$1.qcow2")</initial_size>
+			<provisioned_size>$((20 << 30))</provisioned_size><initial_size>$size</initial_size>
 			<storage_domains><storage_domain id=\"$domain\"/></storage_domains></disk>" | id_of disk) &&
 		await "disks/$disk" status ok &&
 		transfer=$(api imagetransfers -d "<image_transfer><disk id=\"$disk\"/><direction>upload</direction>

@@ -27,9 +27,10 @@ func TestQuickStart(t *testing.T) {
 	dir := t.TempDir()
 	b.Expect(os.MkdirAll(filepath.Join(dir, ".ssh"), 0o700)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(dir, ".ssh", "id_ed25519.pub"), []byte("ssh-ed25519 AAAA"), 0o600)).To(Succeed())
-	hack, err := filepath.Abs("../../hack")
+	functions, err := os.ReadFile("../../hack/engine.sh")
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(os.Symlink(hack, filepath.Join(dir, "hack"))).To(Succeed())
+	b.Expect(os.Mkdir(filepath.Join(dir, "hack"), 0o700)).To(Succeed())
+	b.Expect(os.WriteFile(filepath.Join(dir, "hack", "engine.sh"), functions, 0o600)).To(Succeed())
 	b.Expect(os.Mkdir(filepath.Join(dir, "out"), 0o700)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(dir, "out", image+".qcow2"), []byte("QFI\xfb"), 0o600)).To(Succeed())
 
@@ -45,10 +46,23 @@ func TestQuickStart(t *testing.T) {
 	}
 	site := strings.NewReplacer("engine.example.com", server(b.engine), "admin@internal:PASSWORD", ovirtsim.DefaultUsername+":"+ovirtsim.DefaultPassword,
 		"ZVIRT_STORAGE_DOMAIN=data\n", "ZVIRT_STORAGE_DOMAIN=data1\n")
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", site.Replace(script)+`printf %b "$ZVIRT_CA_BUNDLE" >bundle.pem`)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "NO_PROXY=*")
-	out, err := cmd.CombinedOutput()
-	b.Expect(err).NotTo(HaveOccurred(), string(out))
+	run := func(options, script string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "bash", append(strings.Fields(options), "-c", script)...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "NO_PROXY=*", "ZVIRT_SERVER="+server(b.engine), "ZVIRT_CLUSTER=Default",
+			"ZVIRT_STORAGE_DOMAIN=data1", "ZVIRT_ADMIN="+ovirtsim.DefaultUsername+":"+ovirtsim.DefaultPassword)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("-euo pipefail", site.Replace(script)+`printf %b "$ZVIRT_CA_BUNDLE" >bundle.pem`)
+	b.Expect(err).NotTo(HaveOccurred(), out)
+	disks := strings.Count(b.admin("GET", "/disks", ""), "<disk ")
+	for what, commands := range map[string]string{"image": "make_template missing", "storage domain": "ZVIRT_STORAGE_DOMAIN=none make_template " + image} {
+		out, err = run("", "sleep() { echo waits; exit 1; }; . hack/engine.sh; "+commands)
+		b.Expect(err).To(HaveOccurred(), "there is no such %s", what)
+		b.Expect(out).NotTo(ContainSubstring("waits"), what)
+	}
+	b.Expect(strings.Count(b.admin("GET", "/disks", ""), "<disk ")).To(Equal(disks))
+	b.Expect(b.admin("GET", "/templates", "")).NotTo(ContainSubstring("missing"))
 
 	bundle, err := os.ReadFile(filepath.Join(dir, "bundle.pem"))
 	b.Expect(err).NotTo(HaveOccurred())
