@@ -180,14 +180,14 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(plain, " ", "-")
 }
 
-var path = regexp.MustCompile(`docs/([a-z0-9-]+\.md)(?:#([a-z0-9-]+))?`)
+var document = regexp.MustCompile(`docs/([a-z0-9-]+\.md)(?:#([a-z0-9-]+))?`)
 
 // link converts paths of documents to links with the text of the heading. A path to a
 // heading that does not exist is an error.
 func link(root, page string) (string, error) {
 	var missing error
-	linked := path.ReplaceAllStringFunc(page, func(match string) string {
-		found := path.FindStringSubmatch(match)
+	linked := document.ReplaceAllStringFunc(page, func(match string) string {
+		found := document.FindStringSubmatch(match)
 		text, err := os.ReadFile(filepath.Join(root, "docs", found[1]))
 		if err != nil {
 			missing = err
