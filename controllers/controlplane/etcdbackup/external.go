@@ -7,9 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// external reports whether the control plane uses an external etcd.
-func (s *restoreScope) external() bool { return s.controlPlane.Spec.Etcd.External.IsDefined() }
-
 // checkSource refuses a source that does not match the kind of etcd. The
 // validation rules of the API cannot compare the restore with its control
 // plane.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	capisecret "sigs.k8s.io/cluster-api/util/secret"
@@ -86,52 +85,6 @@ func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controlle
 		return fmt.Errorf("setting up controller of restores: %w", err)
 	}
 	return nil
-}
-
-// restoreScope is the state of one reconcile.
-type restoreScope struct {
-	restore      *controlplanev1.NovaEtcdRestore
-	controlPlane *controlplanev1.NovaControlPlane
-	cluster      *clusterv1.Cluster
-	now          time.Time
-	// paused is the paused object because of which the restore waits.
-	paused string
-	// fenced is the reason why another management cluster acts, if there is
-	// one.
-	fenced error
-
-	// secret configures the snapshot for the machine; nil until it is prepared.
-	secret *corev1.Secret
-	// formerSecret is true while the Secret of a deleted restore with the same name
-	// exists.
-	formerSecret bool
-	// lock is the restore in progress.
-	lock initlock.Restore
-	// machines are the machines of the control plane.
-	machines []clusterv1.Machine
-	// answers is true if the API server of the workload cluster answered.
-	answers bool
-
-	phase   controlplanev1.EtcdRestorePhase
-	reason  string
-	message string
-}
-
-func (s *restoreScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
-
-// setPhasef sets the phase of the restore and the message of its condition.
-func (s *restoreScope) setPhasef(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
-	s.phase, s.message = phase, fmt.Sprintf(format, args...)
-}
-
-// refusedError ends a restore that cannot be carried out. Nothing was changed.
-type refusedError struct{ why string }
-
-// Error implements error.
-func (e *refusedError) Error() string { return e.why }
-
-func refuse(format string, args ...any) error {
-	return &refusedError{why: fmt.Sprintf(format, args...)}
 }
 
 // Reconcile reconciles one restore.
@@ -203,23 +156,6 @@ func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, er
 		s.fenced = r.Fence.Check(s.cluster, controlPlane)
 	}
 	return true, nil
-}
-
-// pausedBy returns the paused object that blocks the restore; empty if there is
-// none.
-func (s *restoreScope) pausedBy() string {
-	switch {
-	case s.cluster == nil:
-		return ""
-	case annotations.IsPaused(s.cluster, s.cluster):
-		return "Cluster " + s.cluster.Name
-	case annotations.HasPaused(s.controlPlane):
-		return "NovaControlPlane " + s.controlPlane.Name
-	case annotations.HasPaused(s.restore):
-		return "this restore"
-	default:
-		return ""
-	}
 }
 
 // step runs the next step of the restore.
@@ -368,14 +304,6 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	return r.writeSecret(ctx, s, bucket, place, found)
 }
 
-// s3 returns the settings of the bucket.
-func (s *restoreScope) s3() *controlplanev1.S3Spec {
-	if s.restore.Spec.S3.Bucket != "" {
-		return &s.restore.Spec.S3
-	}
-	return &s.controlPlane.Spec.Etcd.Snapshots.S3
-}
-
 // source returns the snapshot to restore. Once it was selected it does not
 // change.
 func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (snapshots.Snapshot, error) {
@@ -486,19 +414,6 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 	return taken, nil
 }
 
-// newSecret returns the Secret that configures the restore.
-func (s *restoreScope) newSecret(data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.restore.Namespace, Name: s.restore.Name,
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.restore, controlplanev1.GroupVersion.WithKind("NovaEtcdRestore"))},
-		},
-		Type: controlplanev1.EtcdRestoreSecretType,
-		Data: data,
-	}
-}
-
 // stale reports whether the URL in the Secret has to be renewed.
 func (r *RestoreReconciler) stale(s *restoreScope) bool {
 	expires, err := time.Parse(time.RFC3339, string(s.secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
@@ -584,23 +499,6 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored the control plane", machine.Name)
 	s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
 	return restoreRequeue, nil
-}
-
-// restorer returns the machine that restores, nil until there is one, and the
-// names of the others that have to be deleted first.
-func (s *restoreScope) restorer() (machine *clusterv1.Machine, others []string) {
-	for i := range s.machines {
-		if s.machines[i].Name == s.lock.Machine {
-			machine = &s.machines[i]
-			continue
-		}
-		if s.isFenced(&s.machines[i]) {
-			continue
-		}
-		others = append(others, s.machines[i].Name)
-	}
-	slices.Sort(others)
-	return machine, others
 }
 
 // initializedClient returns a client of the workload cluster once the machine is a
@@ -693,92 +591,6 @@ func orphanedNodes(nodes []corev1.Node, machines []clusterv1.Machine, clusters .
 	return found
 }
 
-// join waits for the further machines, which the control plane's reconciler
-// creates as usual.
-func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Duration, error) {
-	// The previous reconcile may have been interrupted right before this.
-	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
-		return 0, err
-	}
-	if machine := s.restore.Annotations[controlplanev1.EtcdRestoredAnnotation]; machine != "" {
-		s.restore.Status.Machine = machine
-	}
-	// Replacing the object removes the annotation, and a move drops the status.
-	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoredAnnotation, s.restore.Status.Machine)
-	want, ready := s.controlPlane.GetReplicas(), int32(0)
-	for i := range s.machines {
-		if conditions.IsTrue(&s.machines[i], clusterv1.MachineReadyCondition) && s.machines[i].DeletionTimestamp.IsZero() {
-			ready++
-		}
-	}
-	if ready < want || !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) ||
-		!conditions.IsTrue(s.controlPlane, controlplanev1.AvailableCondition) {
-		s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
-		return restoreRequeue, nil
-	}
-	if err := r.requestSnapshot(ctx, s); err != nil {
-		return 0, err
-	}
-	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded))
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Succeeded", "Restore", "The control plane has all its machines again")
-	return 0, r.finish(ctx, s)
-}
-
-// requestSnapshot requests a snapshot of the restored data: the newest one in the bucket
-// may contain unwanted data or belong to another control plane, and then the
-// schedule waits for a user to decide. The restore is that decision.
-func (r *RestoreReconciler) requestSnapshot(ctx context.Context, s *restoreScope) error {
-	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
-		return nil
-	}
-	changed := s.controlPlane.DeepCopy()
-	changed.Annotations = with(changed.Annotations, controlplanev1.EtcdSnapshotAnnotation, s.restore.Name)
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(s.controlPlane)); err != nil {
-		return fmt.Errorf("requesting snapshot of the restored data: %w", err)
-	}
-	return nil
-}
-
-// finish reports the result of a completed restore, also after a move, and
-// deletes its Secret.
-func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
-	s.setPhasef(s.restore.Finished(), "")
-	// Replacing the object removes the annotation, and a move drops the status.
-	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(s.phase))
-	switch s.phase {
-	case controlplanev1.EtcdRestoreSucceeded:
-		s.reason = controlplanev1.EtcdRestoreSucceededReason
-	default:
-		s.reason, s.message = controlplanev1.EtcdRestoreRefusedReason, "The restore could not be carried out"
-		if was := conditions.Get(s.restore, controlplanev1.EtcdRestoreReadyCondition); was != nil && was.Reason == s.reason {
-			s.message = was.Message
-		}
-	}
-	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), secret)
-	if err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, s.restore) {
-		err = r.Client.Delete(ctx, secret)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Secret of restore: %w", err)
-	}
-	return nil
-}
-
-// annotate stores the restore's annotations immediately.
-func (r *RestoreReconciler) annotate(ctx context.Context, s *restoreScope) error {
-	live := &controlplanev1.NovaEtcdRestore{}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), live); err != nil {
-		return fmt.Errorf("reading restore: %w", err)
-	}
-	changed := live.DeepCopy()
-	changed.Annotations = s.restore.Annotations
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(live)); err != nil {
-		return fmt.Errorf("recording that etcd is restored: %w", err)
-	}
-	return nil
-}
-
 // report sets the status from the result of the reconcile. Only this method
 // sets conditions.
 func (r *RestoreReconciler) report(s *restoreScope, err error) {
@@ -808,20 +620,4 @@ func (r *RestoreReconciler) report(s *restoreScope, err error) {
 		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, c.Reason, "Restore", "%s", c.Message)
 	}
 	conditions.Set(s.restore, c)
-}
-
-func (r *RestoreReconciler) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
-}
-
-// with returns annotations with an additional one.
-func with(annotations map[string]string, key, value string) map[string]string {
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	return annotations
 }
