@@ -79,7 +79,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 			return err
 		}
 	}
-	return (&controlplane.Reconciler{
+	return controlplane.New(controlplane.Config{
 		Client:           mgr.GetClient(),
 		APIReader:        mgr.GetAPIReader(),
 		Authority:        authority,

@@ -9,15 +9,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
+
+// actor decides on machines and members of etcd, and carries out the decision.
+type actor struct {
+	*Config
+	*observer
+	*maker
+	*endpointMover
+}
 
 const (
 	// actionRequeue is when to reconcile again after an action.
@@ -29,7 +35,7 @@ const (
 // act decides, carries out the one action and requests another reconcile.
 // Creations of machines and the init are carried out in one reconcile: all
 // machines of a new control plane boot while the first of them initializes it.
-func (r *Reconciler) act(ctx context.Context, s *scope) error {
+func (r *actor) act(ctx context.Context, s *scope) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
 	}
@@ -70,7 +76,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action != plan.Wait }
 
 // failed records the failure of an action.
-func (r *Reconciler) failed(s *scope, err error) error {
+func (r *actor) failed(s *scope, err error) error {
 	if moving, ok := errors.AsType[*endpointMoveError](err); ok {
 		// The action is not carried out yet, and the conditions report why.
 		s.decision.Action, s.decision.Reason = plan.Wait, moving.waits
@@ -93,69 +99,8 @@ func (r *Reconciler) failed(s *scope, err error) error {
 	return err
 }
 
-// readUncached reads the input of the decision again from the API servers,
-// including the workload cluster's if it may be initialized without that being
-// recorded.
-func (r *Reconciler) readUncached(ctx context.Context, s *scope) error {
-	var err error
-	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
-		return err
-	}
-	for _, machine := range s.machines {
-		if err := r.observeMachine(ctx, s, machine); err != nil {
-			return err
-		}
-	}
-	if err := r.observeLock(ctx, s); err != nil {
-		return err
-	}
-	if s.initialized || booted(s) {
-		s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
-		s.requeueAfter(s.workload.Again)
-	}
-	if s.initialized {
-		return nil
-	}
-	// The cluster may have been initialized while the controller was down: the
-	// action could delete it.
-	if err := r.initialization(ctx, s); err != nil {
-		return err
-	}
-	return r.observeRoles(ctx, s)
-}
-
-// observeLock reads which machine holds the init lock.
-func (r *Reconciler) observeLock(ctx context.Context, s *scope) (err error) {
-	if s.cluster == nil {
-		return nil
-	}
-	if s.lock, err = initlock.Observe(ctx, r.Client, s.cluster); err != nil {
-		return fmt.Errorf("reading the init lock: %w", err)
-	}
-	return nil
-}
-
-// observeRoles reads the roles of machines in their bootstrap data, which may
-// be stored before the Machine references it.
-func (r *Reconciler) observeRoles(ctx context.Context, s *scope) error {
-	s.roles = map[string]plan.Role{}
-	for _, machine := range s.machines {
-		name := machine.Spec.Bootstrap.ConfigRef.Name
-		data := &corev1.Secret{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, data)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("reading bootstrap data of %s: %w", machine.Name, err)
-		}
-		s.roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
-	}
-	return nil
-}
-
 // carryOut carries out the decision.
-func (r *Reconciler) carryOut(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) carryOut(ctx context.Context, s *scope, d plan.Decision) error {
 	ctrl.LoggerFrom(ctx).Info("Acting", "action", d.Action, "Machine", d.Machine, "reason", d.Reason)
 	do := map[plan.Action]func(context.Context, *scope, plan.Decision) error{
 		plan.CreateMachine: r.createMachine,
@@ -178,7 +123,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scope, d plan.Decision) er
 	return nil
 }
 
-func (r *Reconciler) createMachine(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) createMachine(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, err := r.create(ctx, s, pickDomain(ctx, s), d.Replaces)
 	if err != nil {
 		return err
@@ -191,7 +136,7 @@ func (r *Reconciler) createMachine(ctx context.Context, s *scope, d plan.Decisio
 
 // startInit assigns the init lock to a machine, unless another machine acquired
 // it.
-func (r *Reconciler) startInit(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) startInit(ctx context.Context, s *scope, d plan.Decision) error {
 	now := r.now()
 	if err := initlock.Assign(ctx, r.Client, s.cluster, s.lock.Holder, d.Machine, now); err != nil {
 		return fmt.Errorf("assigning the init lock: %w", err)
@@ -202,7 +147,7 @@ func (r *Reconciler) startInit(ctx context.Context, s *scope, d plan.Decision) e
 }
 
 // deleteMachine deletes the observed machine, and no other one with its name.
-func (r *Reconciler) deleteMachine(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) deleteMachine(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, ok := s.machines[d.Machine]
 	if !ok {
 		return nil
@@ -214,7 +159,7 @@ func (r *Reconciler) deleteMachine(ctx context.Context, s *scope, d plan.Decisio
 	return nil
 }
 
-func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) moveLeader(ctx context.Context, s *scope, d plan.Decision) error {
 	leader, ok := memberByID(s, d.Member)
 	if !ok {
 		return nil
@@ -229,7 +174,7 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 
 // removeMember removes a member by its ID. Before that it stores on the machine
 // that it was a member, because a removed member never joins again.
-func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
 	if machine, ok := s.machines[d.Machine]; ok {
 		if err := r.moveEndpoint(ctx, s, machine); err != nil {
 			return err
@@ -246,7 +191,7 @@ func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision
 	return nil
 }
 
-func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) releaseMachine(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, ok := s.machines[d.Machine]
 	if !ok {
 		return nil
@@ -262,7 +207,7 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decisi
 	return nil
 }
 
-func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) setVersion(ctx context.Context, s *scope, d plan.Decision) error {
 	want, err := upgrade(s)
 	if err != nil {
 		return err
@@ -283,10 +228,4 @@ func memberByID(s *scope, id uint64) (etcd.Member, bool) {
 		return etcd.Member{}, false
 	}
 	return s.workload.Etcd.Members[at], true
-}
-
-// uid returns the UID of the observed object as a precondition.
-func uid(o metav1.Object) client.Preconditions {
-	u := o.GetUID()
-	return client.Preconditions{UID: &u}
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // apply applies desired if that changes the observed object.
-func (r *Reconciler) apply(ctx context.Context, manager string, desired, observed client.Object) error {
+func (r *maker) apply(ctx context.Context, manager string, desired, observed client.Object) error {
 	_, err := r.applied.Apply(ctx, r.Client, manager, desired, observed)
 	return err
 }
@@ -24,7 +24,7 @@ func (r *Reconciler) apply(ctx context.Context, manager string, desired, observe
 // forget deletes the state of a machine that is being deleted: the applied
 // configuration of it and its objects, and the nodes that its endpoint address
 // was moved to.
-func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
+func (r *maker) forget(s *scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
 	r.endpointMoves.forget(machine.UID)
 	if infra := s.infra[machine.Name]; infra != nil {

@@ -13,10 +13,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
+// certificateKeeper keeps the certificate authorities, the kubeconfig and the
+// connection to external etcd.
+type certificateKeeper struct {
+	*Config
+
+	// externals are the states of external etcds.
+	externals externalEtcds
+}
+
 // certificates creates the cluster's certificate authorities once. After the
 // initialization it only checks that they exist: the nodes would not trust new
 // ones.
-func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) certificates(ctx context.Context, s *scope) error {
 	var err error
 	if s.initialized {
 		err = r.Authority.Check(ctx, s.key(), s.owner())

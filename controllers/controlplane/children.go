@@ -133,11 +133,3 @@ func desiredConfig(s *scope, name string) *bootstrapv1.NovaConfig {
 		Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *s.controlPlane.Spec.Config.DeepCopy()},
 	}
 }
-
-// parent returns the owner reference of an object that a machine will own: it
-// protects the object until the machine becomes its owner, and deletes it with
-// the control plane if that never happens.
-func (s *scope) parent() metav1.OwnerReference {
-	owner := s.owner()
-	return metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
-}

@@ -7,29 +7,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
-
-// kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
-// of older machines lack the component label, and with a load balancer there is
-// no kube-vip.
-func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
-	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
-		return facts.Component{}, false
-	}
-	c = node.Components.KubeVIP
-	return c, c.State != facts.Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
-}
-
-// serves reports whether all required components run on a machine's node.
-func serves(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
-	kubeVIP, known := kubeVIPOf(s, machine, node)
-	return node.Ready && node.Components.Running(!externalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
-}
 
 // componentGroup are machines with the same message.
 type componentGroup struct {
@@ -40,7 +22,7 @@ type componentGroup struct {
 
 // componentGroups returns the machines on which not all components are known to
 // run, first those with a failed component.
-func (s *scope) componentGroups() []componentGroup {
+func componentGroups(s *scope) []componentGroup {
 	var groups []componentGroup
 	for _, machine := range s.sorted() {
 		message, failed := componentTrouble(healthOf(s, machine))
@@ -100,4 +82,64 @@ func describe(groups []componentGroup) string {
 		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, shorten(g.machines), g.message))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// componentsCondition summarizes the components on the machines' nodes.
+func componentsCondition(s *scope) metav1.Condition {
+	c := metav1.Condition{
+		Type:   controlplanev1.ControlPlaneComponentsHealthyCondition,
+		Status: metav1.ConditionUnknown, Reason: controlplanev1.ControlPlaneComponentsHealthUnknownReason,
+	}
+	switch {
+	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+		c.Message = "Waiting for the first machine to initialize the cluster"
+		return c
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+		return c
+	case s.pending(c.Type):
+		return metav1.Condition{}
+	case !s.workload.Answers:
+		c.Message = s.workload.Problem
+		return c
+	}
+	groups := componentGroups(s)
+	switch {
+	case len(groups) == 0:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.ControlPlaneComponentsHealthyReason
+	case groups[0].failed:
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ControlPlaneComponentsNotHealthyReason
+	}
+	c.Message = describe(groups)
+	return c
+}
+
+// endpointCondition reports whether an API server answers at the Cluster's
+// endpoint.
+func endpointCondition(s *scope) metav1.Condition {
+	c := metav1.Condition{
+		Type: controlplanev1.EndpointHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EndpointUnknownReason,
+	}
+	switch {
+	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+		c.Message = "Waiting for the first machine to initialize the cluster"
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+	case !s.workload.Endpoint.Probed:
+		if conditions.Has(s.controlPlane, c.Type) {
+			return metav1.Condition{}
+		}
+		c.Message = "The endpoint has not been probed yet"
+	case !s.workload.Endpoint.Answers:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.workload.Endpoint.Problem
+		if s.workload.Endpoint.Holder != "" {
+			c.Message += ". The last known holder of the address is node " + s.workload.Endpoint.Holder
+		}
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EndpointHealthyReason
+		if s.workload.Endpoint.Holder != "" {
+			c.Message = "Node " + s.workload.Endpoint.Holder + " holds the address"
+		}
+	}
+	return c
 }

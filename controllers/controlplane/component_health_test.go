@@ -116,7 +116,7 @@ func TestComponentsCondition(t *testing.T) {
 			if tc.change != nil {
 				tc.change(s)
 			}
-			got := s.componentsCondition()
+			got := componentsCondition(s)
 			if got.Status != tc.status {
 				t.Errorf("%s: %s, want %s", tc.reason, got.Status, tc.status)
 			}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
@@ -24,10 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const (
@@ -50,34 +45,32 @@ const (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// Reconciler reconciles NovaControlPlanes.
+// Reconciler reconciles NovaControlPlanes. It is put together from parts: each
+// has a few steps of a reconcile, and the state that these steps keep.
 type Reconciler struct {
-	// Client may read from a cache, but not Secrets and ConfigMaps.
-	Client client.Client
-	// APIReader reads from the API server, where a cache could be outdated.
-	APIReader client.Reader
-	// Authority signs certificates for the workload clusters.
-	Authority pki.Authority
-	// WorkloadClusters accesses the workload clusters.
-	WorkloadClusters WorkloadClusters
-	// Recorder records events.
-	Recorder events.EventRecorder
-	// Fence keeps control planes of another management cluster from being changed.
-	Fence fence.Fence
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
-	// that objects must have. If not set, all objects are reconciled.
-	WatchFilterValue string
-	// Now returns the time. If not set, it is time.Now.
-	Now func() time.Time
+	*Config
+	*observer
+	*certificateKeeper
+	*restorer
+	*maker
+	*machineReporter
+	*upgrader
+	*endpointMover
+	*actor
+	*remover
+}
 
-	applied         apply.Memory
-	leaderTransfers leaderTransfers
-	// observedNodes are the last observations of Machines and nodes.
-	observedNodes observedNodes
-	// endpointMoves are the moves of the endpoint's address.
-	endpointMoves endpointMoves
-	// externals are the states of external etcds.
-	externals externalEtcds
+// New returns a Reconciler.
+func New(config Config) *Reconciler {
+	c := &config
+	o, e := &observer{Config: c}, &endpointMover{Config: c}
+	m := &maker{Config: c, observer: o, endpointMover: e}
+	return &Reconciler{
+		Config: c, observer: o, certificateKeeper: &certificateKeeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
+		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrader{Config: c}, endpointMover: e,
+		actor:   &actor{Config: c, observer: o, maker: m, endpointMover: e},
+		remover: &remover{Config: c, observer: o, maker: m},
+	}
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -142,8 +135,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
 	defer func() {
-		s.report(reterr)
-		s.measure()
+		report(s, reterr)
+		measure(s)
 		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
 		if !s.controlPlane.DeletionTimestamp.IsZero() {
 			// The finalizer was the last one.
@@ -239,11 +232,4 @@ func (r *Reconciler) infrastructure(_ context.Context, s *scope) error {
 		s.waiting = "Waiting for the cluster's infrastructure to be provisioned"
 	}
 	return nil
-}
-
-func (r *Reconciler) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
 }

@@ -18,7 +18,7 @@ import (
 // kubeadm starts them while there is only one node, and nothing moves them
 // later, so a failure of that node would end name resolution. It is done once,
 // so that later changes by the user are respected.
-func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
+func (r *upgrader) spreadCoreDNS(ctx context.Context, s *scope) error {
 	if _, done := s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
 		return nil
 	}

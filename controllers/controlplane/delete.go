@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,20 +16,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
+// remover deletes control planes, and nodes without a machine.
+type remover struct {
+	*Config
+	*observer
+	*maker
+}
+
 const (
 	// deletionRequeue is the requeue interval of a deletion that waits for workers;
 	// deletions of Machines trigger a reconcile, deletions of their owners do
 	// not.
 	deletionRequeue = 10 * time.Second
-	// namesShown bounds the names in a message.
-	namesShown = 5
 )
 
 // delete deletes the control plane: all its machines at once, after the user
 // has deleted the workers, which need the API server for their own deletion. It
 // sends no requests to the workload cluster, which may have failed or never
 // have been initialized.
-func (r *Reconciler) delete(ctx context.Context, s *scope) error {
+func (r *remover) delete(ctx context.Context, s *scope) error {
 	workers, err := r.workers(ctx, s)
 	if err != nil {
 		return err
@@ -82,7 +86,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 // workers returns the objects that are or create worker machines. Without a
 // Cluster no other controller deletes them, so the deletion does not wait for
 // them.
-func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
+func (r *remover) workers(ctx context.Context, s *scope) ([]string, error) {
 	if s.cluster == nil {
 		return nil, nil
 	}
@@ -123,12 +127,4 @@ func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-// shorten joins names for a message.
-func shorten(names []string) string {
-	if len(names) <= namesShown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesShown], ", "), len(names)-namesShown)
 }

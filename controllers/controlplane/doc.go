@@ -1,9 +1,10 @@
 // Package controlplane reconciles NovaControlPlanes.
 //
 // One reconcile observes the machines and the workload cluster (observe.go;
-// package internal/workload/access), runs the steps that are due (a file each: initialization,
-// certificates, endpoint, kubeconfig, sync of machines, the decided action,
-// CoreDNS) and reports the result (status.go, progress.go).
+// package internal/workload/access), runs the steps that are due (a file each:
+// initialization, certificates, endpoint, kubeconfig, sync of machines, the
+// decided action, CoreDNS) and reports the result (status.go, progress.go).
+// The Reconciler is put together from parts that have a few of the steps.
 //
 // The package plan decides about machines and members of etcd, from all
 // observations (input.go), one action at a time (act.go). A pre-terminate hook

@@ -14,8 +14,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
+// endpointMover moves the endpoint's address off machines to be deleted.
+type endpointMover struct {
+	*Config
+
+	endpointMoves endpointMoves
+}
+
 // endpoint waits for the address of the API server.
-func (r *Reconciler) endpoint(_ context.Context, s *scope) error {
+func (r *endpointMover) endpoint(_ context.Context, s *scope) error {
 	if !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		s.waiting = "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster"
 	}
@@ -44,7 +51,7 @@ func (e *endpointMoveError) Error() string { return e.waits }
 // expires. If the address cannot be moved, it moves by itself a few seconds
 // later to another kube-vip. If no other kube-vip runs, the machine waits for a
 // limited time: its own kube-vip is the last way to reach the cluster.
-func (r *Reconciler) moveEndpoint(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *endpointMover) moveEndpoint(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	node := facts.NodeOf(machine, s.workload.Nodes)
 	if node == nil || !hostResponds(s, machine, node) || s.workload.Endpoint.Holder == "" || !s.workload.Answers {
 		return nil

@@ -160,7 +160,7 @@ func TestMoveEndpoint(t *testing.T) {
 			s := three()
 			tc.change(s)
 			workloadCluster := &fakeClusters{movesNot: tc.refuses}
-			r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}}
+			r := New(Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}})
 			err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
 			if moving := (*endpointMoveError)(nil); errors.As(err, &moving) != tc.waits {
 				t.Errorf("%s: got %v", tc.reason, err)
@@ -174,7 +174,7 @@ func TestMoveEndpoint(t *testing.T) {
 
 func TestMoveEndpointIsBounded(t *testing.T) {
 	s, workloadCluster, now := three(), &fakeClusters{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }}
+	r := New(Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }})
 	moveEndpoint := func() error {
 		s.decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
 		err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
@@ -194,7 +194,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, workloadCluster.moved); diff != "" {
 		t.Errorf("each node is tried once: (-want +got)\n%s", diff)
 	}
-	if why := s.waits(); !strings.Contains(why, "kube-vip does not run on m1, m2") {
+	if why := waits(s); !strings.Contains(why, "kube-vip does not run on m1, m2") {
 		t.Errorf("conditions report the wait, got %q", why)
 	}
 	now = now.Add(endpointMoveTimeout)

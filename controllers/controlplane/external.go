@@ -46,7 +46,7 @@ func (e *externalEtcds) forget(of client.ObjectKey) {
 // external waits until the Secrets that connect to an external etcd exist:
 // without them the controller would create its own CA, which that etcd does not
 // trust.
-func (r *Reconciler) external(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) external(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) || s.initialized {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) external(ctx context.Context, s *scope) error {
 
 // queryExternal queries the state of external etcd, unless the cached state is
 // recent. A failed query does not block other steps.
-func (r *Reconciler) queryExternal(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) {
 		return nil
 	}

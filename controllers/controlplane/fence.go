@@ -11,7 +11,7 @@ import (
 
 // checkFence records the management cluster before anything is done for a
 // control plane, and checks whether another management cluster acts for it.
-func (r *Reconciler) checkFence(ctx context.Context, s *scope) error {
+func (r *observer) checkFence(ctx context.Context, s *scope) error {
 	recorded := s.controlPlane.DeepCopy()
 	if r.Fence.Record(recorded) {
 		if err := r.Client.Patch(ctx, recorded, client.MergeFrom(s.controlPlane)); err != nil {
@@ -25,7 +25,7 @@ func (r *Reconciler) checkFence(ctx context.Context, s *scope) error {
 
 // readOnly records the observed initialization. It changes neither the workload
 // cluster nor machines.
-func (r *Reconciler) readOnly(ctx context.Context, s *scope) error {
+func (r *observer) readOnly(ctx context.Context, s *scope) error {
 	if s.controlPlane.DeletionTimestamp.IsZero() {
 		return r.initialization(ctx, s)
 	}

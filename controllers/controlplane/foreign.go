@@ -157,7 +157,7 @@ func foreignRefusal(s *scope) string {
 
 // membersKnownCondition reports foreign members. It is empty while etcd does
 // not answer, which leaves the condition unchanged.
-func (s *scope) membersKnownCondition() metav1.Condition {
+func membersKnownCondition(s *scope) metav1.Condition {
 	if s.workload.Etcd == nil || externalEtcd(s) {
 		return metav1.Condition{}
 	}

@@ -114,7 +114,7 @@ func TestForeignRefusal(t *testing.T) {
 			if foreign := isForeign(s, members[1]); s.workload.Etcd != nil && foreign != tc.foreign {
 				t.Errorf("foreign: %t", foreign)
 			}
-			if c := s.membersKnownCondition(); c.Reason != tc.reason {
+			if c := membersKnownCondition(s); c.Reason != tc.reason {
 				t.Errorf("got condition %+v", c)
 			}
 		})

@@ -19,7 +19,7 @@ const formerRequeue = 2 * time.Second
 // formerSecrets waits until Secrets of a deleted control plane or Cluster with the
 // same names are deleted. They are garbage-collected shortly after their owner;
 // adopting one would leave the new cluster without it.
-func (r *Reconciler) formerSecrets(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope) error {
 	if s.initialized || len(s.machines) > 0 {
 		return nil
 	}

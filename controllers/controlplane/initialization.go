@@ -13,7 +13,7 @@ import (
 
 // initialization records that kubeadm init has succeeded. After that no machine
 // initializes the cluster again, and Cluster API relies on the API server.
-func (r *Reconciler) initialization(ctx context.Context, s *scope) error {
+func (r *observer) initialization(ctx context.Context, s *scope) error {
 	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return nil
 	}

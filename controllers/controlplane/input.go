@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/netip"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -241,9 +238,6 @@ func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
 		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed
 }
 
-// externalEtcd reports whether the control plane uses an external etcd.
-func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.Endpoints) > 0 }
-
 // inputEtcd returns the state of etcd, or why it is unknown. If the API server
 // is unreachable it only reports a lost quorum, because nothing may be changed
 // then.
@@ -269,12 +263,6 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	return found, ""
 }
 
-// unreachable reports whether the API server is unreachable and the cause is not
-// known to be etcd's quorum.
-func (s *scope) unreachable() bool {
-	return !s.workload.Answers && (s.workload.Etcd == nil || s.workload.Etcd.Quorum())
-}
-
 // since returns when a member was first observed. It is kept in memory only:
 // after a restart, a member that has not started gets its full time again,
 // which only costs time.
@@ -283,65 +271,6 @@ func since(s *scope, m etcd.Member, now time.Time) time.Time {
 		return seen
 	}
 	return now
-}
-
-// machineOf returns the machine that a member runs on, empty if none is found.
-// A member has its node's name once it has started, and before that only its
-// peer address.
-func machineOf(s *scope, m etcd.Member) string {
-	if m.Name == "" {
-		return machineAt(s, m.Peers)
-	}
-	for _, machine := range s.sorted() {
-		node := facts.NodeOf(machine, s.workload.Nodes)
-		switch {
-		case node != nil && node.Name == m.Name,
-			machine.Status.NodeRef.IsDefined() && machine.Status.NodeRef.Name == m.Name,
-			machine.Name == m.Name:
-			return machine.Name
-		}
-	}
-	return ""
-}
-
-// machineAt returns the machine that has the address of one of the URLs.
-func machineAt(s *scope, urls []string) string {
-	for _, text := range urls {
-		parsed, err := url.Parse(text)
-		if err != nil {
-			continue
-		}
-		for _, machine := range s.sorted() {
-			node := facts.NodeOf(machine, s.workload.Nodes)
-			if node != nil && sameAddress(node.Address, parsed.Hostname()) || slices.ContainsFunc(machine.Status.Addresses,
-				func(a clusterv1.MachineAddress) bool { return sameAddress(a.Address, parsed.Hostname()) }) {
-				return machine.Name
-			}
-		}
-	}
-	return ""
-}
-
-// sameAddress compares IP addresses, which may be written in several ways.
-func sameAddress(a, b string) bool {
-	left, err := netip.ParseAddr(a)
-	if err != nil {
-		return false
-	}
-	right, err := netip.ParseAddr(b)
-	return err == nil && left.Unmap() == right.Unmap()
-}
-
-// ownNode reports whether a node of that name exists that does not belong to a
-// deleted machine.
-func ownNode(s *scope, name string) bool {
-	return slices.ContainsFunc(s.workload.Nodes, func(n facts.Node) bool { return n.Name == name && !hasDeletedMachine(s, n) })
-}
-
-// hasDeletedMachine reports whether a node belongs to a deleted machine.
-func hasDeletedMachine(s *scope, node facts.Node) bool {
-	_, ours := s.machines[node.Machine]
-	return node.Machine != "" && !ours && !s.otherMachines.Has(node.Machine)
 }
 
 // remediationRecord is the content of the remediation annotation.

@@ -34,7 +34,7 @@ const (
 
 // keepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
 // failure is reported and the current kubeconfig stays in use.
-func (r *Reconciler) keepKubeconfig(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope) error {
 	err := r.kubeconfig(ctx, s)
 	if err != nil && s.initialized {
 		s.failures = append(s.failures, err)
@@ -45,7 +45,7 @@ func (r *Reconciler) keepKubeconfig(ctx context.Context, s *scope) error {
 
 // kubeconfig maintains the Secret that Cluster API and this provider use to
 // connect to the workload cluster. A Secret that a user created is not changed.
-func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.key())
 	if err != nil {
 		return fmt.Errorf("reading cluster CA: %w", err)
@@ -63,8 +63,8 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	} else if err := pki.Adopt(ctx, r.Client, current, s.clusterName, s.owner()); err != nil {
 		return err
 	}
-	s.expires(ofClusterCA, pemExpires(ca))
-	s.expires(ofKubeconfig, kubeconfigExpires(current))
+	expires(s, ofClusterCA, pemExpires(ca))
+	expires(s, ofKubeconfig, kubeconfigExpires(current))
 	if current != nil && !metav1.IsControlledBy(current, s.controlPlane) {
 		if _, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName]); err != nil {
 			return fmt.Errorf("using Secret %s: %w", key.Name, err)
@@ -96,7 +96,7 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 }
 
 // saveKubeconfig writes the kubeconfig into current, or into a new Secret.
-func (r *Reconciler) saveKubeconfig(ctx context.Context, s *scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
+func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
 	if current == nil {
 		// Not applied: a Secret that a user creates at the same moment must
 		// win.

@@ -25,7 +25,7 @@ const (
 
 // measure sets the metrics of one control plane that its conditions do not
 // contain.
-func (s *scope) measure() {
+func measure(s *scope) {
 	if s.machines == nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (s *scope) measure() {
 			}
 		}
 	}
-	s.expires(ofMachines, s.firstExpiry())
+	expires(s, ofMachines, firstExpiry(s))
 }
 
 // membersByState counts members of etcd. While etcd could not be queried the
@@ -78,7 +78,7 @@ func membersByState(health *etcd.Health) map[string]int {
 
 // firstExpiry returns when the first certificate of a machine expires; zero if
 // unknown for all of them.
-func (s *scope) firstExpiry() time.Time {
+func firstExpiry(s *scope) time.Time {
 	var first time.Time
 	for _, machine := range s.machines {
 		expires := certificatesExpire(s, machine, facts.NodeOf(machine, s.workload.Nodes))
@@ -90,7 +90,7 @@ func (s *scope) firstExpiry() time.Time {
 }
 
 // expires sets the metric of when certificates of a kind expire.
-func (s *scope) expires(kind string, at time.Time) {
+func expires(s *scope, kind string, at time.Time) {
 	labels := []string{s.controlPlane.Namespace, s.controlPlane.Name, kind}
 	if at.IsZero() {
 		certificatesExpireAt.DeleteLabelValues(labels...)

@@ -44,8 +44,8 @@ func TestMeasure(t *testing.T) {
 	s.machines = machinesIn("", "")
 	s.workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
 	s.workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
-	s.report(nil)
-	s.measure()
+	report(s, nil)
+	measure(s)
 	members := func(state string) float64 {
 		return testutil.ToFloat64(etcdMembers.WithLabelValues("measured", "cp", state))
 	}
@@ -58,7 +58,7 @@ func TestMeasure(t *testing.T) {
 
 	all := testutil.CollectAndCount(etcdMembers)
 	s.workload.Etcd = nil
-	s.measure()
+	measure(s)
 	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-4), "nothing is known of etcd, and so nothing told")
 
 	deleteMetrics(client.ObjectKeyFromObject(s.controlPlane))

@@ -10,7 +10,7 @@ import (
 // deleteOrphanedNodes deletes nodes of the control plane whose machines are deleted.
 // Cluster API deletes a node with its machine, except after its timeout for the
 // workload cluster or if a user bypassed Cluster API.
-func (r *Reconciler) deleteOrphanedNodes(ctx context.Context, s *scope) error {
+func (r *remover) deleteOrphanedNodes(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.workload.Answers || len(orphanedNodes(s)) == 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,8 +24,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
+// observer reads the state that the other parts use.
+type observer struct {
+	*Config
+
+	leaderTransfers leaderTransfers
+	// observedNodes are the last observations of Machines and nodes.
+	observedNodes observedNodes
+}
+
 // observe reads the state into the scope. It changes nothing.
-func (r *Reconciler) observe(ctx context.Context, s *scope) error {
+func (r *observer) observe(ctx context.Context, s *scope) error {
 	var err error
 	if s.machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
 		return err
@@ -67,7 +77,7 @@ func booted(s *scope) bool {
 
 // observeMachine reads the objects of one machine. A missing object is not an
 // error: a machine that is being deleted outlives its objects for a moment.
-func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *observer) observeMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	infra, err := r.infraMetadata(ctx, machine)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading infrastructure machine of %s: %w", machine.Name, err)
@@ -100,7 +110,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 // other controllers own. A machine that a restore fences does not count once it
 // is being deleted: its VM may not be deletable for long. Only the deletion of
 // the control plane waits for it.
-func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
+func (r *observer) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName}); err != nil {
@@ -130,7 +140,7 @@ func released(m *clusterv1.Machine) bool {
 }
 
 // infraMetadata reads the metadata of a machine's infrastructure machine.
-func (r *Reconciler) infraMetadata(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
+func (r *observer) infraMetadata(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
 	ref := machine.Spec.InfrastructureRef
 	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
 	if err != nil {
@@ -143,7 +153,7 @@ func (r *Reconciler) infraMetadata(ctx context.Context, machine *clusterv1.Machi
 
 // contractKind returns the newest version of a kind that implements the
 // contract, by the labels of its CRD.
-func (r *Reconciler) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
+func (r *observer) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	name := contract.CalculateCRDName(group, kind)
@@ -164,7 +174,7 @@ func (r *Reconciler) contractKind(ctx context.Context, group, kind string) (sche
 
 // knownInitialized reports whether the initialization is recorded. The status
 // does not survive a move to another management cluster, the lock does.
-func (r *Reconciler) knownInitialized(ctx context.Context, s *scope) (bool, error) {
+func (r *observer) knownInitialized(ctx context.Context, s *scope) (bool, error) {
 	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return true, nil
 	}
@@ -175,14 +185,85 @@ func (r *Reconciler) knownInitialized(ctx context.Context, s *scope) (bool, erro
 	return done, nil
 }
 
-// sortedMachines returns machines by name.
-func sortedMachines(machines collections.Machines) []*clusterv1.Machine {
-	sorted := machines.UnsortedList()
-	slices.SortFunc(sorted, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	return sorted
-}
-
 // ownedBy reports whether o has an owner reference to the control plane.
 func ownedBy(o client.Object, controlPlane *controlplanev1.NovaControlPlane) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == controlPlane.UID })
+}
+
+// observeLock reads which machine holds the init lock.
+func (r *observer) observeLock(ctx context.Context, s *scope) (err error) {
+	if s.cluster == nil {
+		return nil
+	}
+	if s.lock, err = initlock.Observe(ctx, r.Client, s.cluster); err != nil {
+		return fmt.Errorf("reading the init lock: %w", err)
+	}
+	return nil
+}
+
+// observeRoles reads the roles of machines in their bootstrap data, which may
+// be stored before the Machine references it.
+func (r *observer) observeRoles(ctx context.Context, s *scope) error {
+	s.roles = map[string]plan.Role{}
+	for _, machine := range s.machines {
+		name := machine.Spec.Bootstrap.ConfigRef.Name
+		data := &corev1.Secret{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, data)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading bootstrap data of %s: %w", machine.Name, err)
+		}
+		s.roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
+	}
+	return nil
+}
+
+// readUncached reads the input of the decision again from the API servers,
+// including the workload cluster's if it may be initialized without that being
+// recorded.
+func (r *observer) readUncached(ctx context.Context, s *scope) error {
+	var err error
+	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
+		return err
+	}
+	for _, machine := range s.machines {
+		if err := r.observeMachine(ctx, s, machine); err != nil {
+			return err
+		}
+	}
+	if err := r.observeLock(ctx, s); err != nil {
+		return err
+	}
+	if s.initialized || booted(s) {
+		s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
+		s.requeueAfter(s.workload.Again)
+	}
+	if s.initialized {
+		return nil
+	}
+	// The cluster may have been initialized while the controller was down: the
+	// action could delete it.
+	if err := r.initialization(ctx, s); err != nil {
+		return err
+	}
+	return r.observeRoles(ctx, s)
+}
+
+// fencedMachines returns the machines that restores of the control plane fence.
+// A restore that was refused fences none.
+func fencedMachines(ctx context.Context, c client.Reader, s *scope) (sets.Set[string], error) {
+	fenced := sets.Set[string]{}
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing restores: %w", err)
+	}
+	for i := range list.Items {
+		restore := &list.Items[i]
+		if restore.Spec.ControlPlaneRef.Name == s.controlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
+			fenced.Insert(restore.Spec.Fencing.Machines...)
+		}
+	}
+	return fenced, nil
 }

@@ -17,7 +17,7 @@ import (
 // created. No other controller creates such objects, and a control plane is
 // never reconciled twice at a time, so none of them is about to get its
 // machine.
-func (r *Reconciler) deleteOrphans(ctx context.Context, s *scope) error {
+func (r *maker) deleteOrphans(ctx context.Context, s *scope) error {
 	children, err := r.children(ctx, s)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, s *scope) error {
 
 // children lists the objects that were created for machines of the control
 // plane.
-func (r *Reconciler) children(ctx context.Context, s *scope) ([]client.Object, error) {
+func (r *maker) children(ctx context.Context, s *scope) ([]client.Object, error) {
 	where := []client.ListOption{client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels(identity(s))}
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	gvk, err := r.contractKind(ctx, ref.APIGroup, strings.TrimSuffix(ref.Kind, clusterv1.TemplateSuffix))

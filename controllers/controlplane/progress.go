@@ -24,7 +24,7 @@ func (s *scope) reportRemediation() {
 }
 
 // waits returns why the next change waits, for users; empty if it does not.
-func (s *scope) waits() string {
+func waits(s *scope) string {
 	switch {
 	case s.waiting != "":
 		return s.waiting
@@ -37,7 +37,7 @@ func (s *scope) waits() string {
 	}
 }
 
-func (s *scope) rollingOutCondition() metav1.Condition {
+func rollingOutCondition(s *scope) metav1.Condition {
 	if s.pending(controlplanev1.RollingOutCondition) {
 		return metav1.Condition{}
 	}
@@ -52,7 +52,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		return c
 	case len(names) == 0:
-		c.Message = s.expiryWindowTooLong()
+		c.Message = expiryWindowTooLong(s)
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RollingOutReason
@@ -64,7 +64,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 		c.Message = "Machines that are not up to date are replaced when they are deleted: " + shorten(names)
 		return c
 	}
-	if why := s.waits(); why != "" {
+	if why := waits(s); why != "" {
 		c.Message += ". " + why
 	}
 	return c
@@ -72,7 +72,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 
 // expiryWindowTooLong returns the message that a rollout by certificate expiry would never
 // end and does not begin.
-func (s *scope) expiryWindowTooLong() string {
+func expiryWindowTooLong(s *scope) string {
 	if !plan.ExpiryWindowTooLong(input(s, s.at)) {
 		return ""
 	}
@@ -80,7 +80,7 @@ func (s *scope) expiryWindowTooLong() string {
 		s.lifetime.Hours()/24, s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays)
 }
 
-func (s *scope) scalingUpCondition(err error) metav1.Condition {
+func scalingUpCondition(s *scope, err error) metav1.Condition {
 	if s.pending(controlplanev1.ScalingUpCondition) {
 		return metav1.Condition{}
 	}
@@ -94,7 +94,7 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingUpReason,
 		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
 	}
-	switch why := s.waits(); {
+	switch why := waits(s); {
 	case why != "" && why == s.blocked:
 		c.Message += " is blocked: " + why
 	case why != "":
@@ -106,7 +106,7 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 	return c
 }
 
-func (s *scope) scalingDownCondition() metav1.Condition {
+func scalingDownCondition(s *scope) metav1.Condition {
 	if s.pending(controlplanev1.ScalingDownCondition) {
 		return metav1.Condition{}
 	}
@@ -120,13 +120,13 @@ func (s *scope) scalingDownCondition() metav1.Condition {
 		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingDownReason,
 		Message: fmt.Sprintf("Scaling down from %d to %d replicas", is, want),
 	}
-	if why := s.waits(); why != "" {
+	if why := waits(s); why != "" {
 		c.Message += ". " + why
 	}
 	return c
 }
 
-func (s *scope) remediatingCondition() metav1.Condition {
+func remediatingCondition(s *scope) metav1.Condition {
 	if s.pending(controlplanev1.RemediatingCondition) {
 		return metav1.Condition{}
 	}
@@ -154,11 +154,11 @@ func (s *scope) remediatingCondition() metav1.Condition {
 		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.decision.Reason
 	case len(going) > 0:
 		c.Message = "Replacing " + shorten(going)
-		if why := s.waits(); why != "" {
+		if why := waits(s); why != "" {
 			c.Message += ". " + why
 		}
-	case s.waits() != "":
-		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, s.waits()
+	case waits(s) != "":
+		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, waits(s)
 	default:
 		c.Message = "Replacing " + shorten(sick)
 	}

@@ -197,7 +197,7 @@ func TestRemediatingCondition(t *testing.T) {
 				},
 			}
 			tc.change(s)
-			got := s.remediatingCondition()
+			got := remediatingCondition(s)
 			if got.Status != tc.status || got.Reason != tc.because || !strings.Contains(got.Message, tc.saying) {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}

@@ -16,7 +16,7 @@ import (
 
 // remediate stores a remediation and then deletes the machine. After a crash in
 // between the same remediation continues.
-func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) error {
+func (r *actor) remediate(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, ok := s.machines[d.Machine]
 	if !ok || d.Remediation == nil {
 		return nil
@@ -44,7 +44,7 @@ func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) e
 
 // storeRemediation stores a remediation on the observed version of the control
 // plane: based on an older version, a retry could be counted never or twice.
-func (r *Reconciler) storeRemediation(ctx context.Context, s *scope, begun *plan.Remediation) error {
+func (r *actor) storeRemediation(ctx context.Context, s *scope, begun *plan.Remediation) error {
 	encoded, err := encodeRemediation(begun)
 	if err != nil {
 		return err

@@ -22,7 +22,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 )
+
+// maker creates the objects of machines, keeps their metadata in sync and deletes
+// orphans.
+type maker struct {
+	*Config
+	*observer
+	*endpointMover
+
+	applied apply.Memory
+}
 
 // cleanUpTimeout bounds the deletion of the objects of a machine whose creation
 // failed. Remaining objects are orphans, which the next reconcile deletes.
@@ -45,7 +56,7 @@ func pickDomain(ctx context.Context, s *scope) string {
 
 // create creates a machine: first the objects that it references, then the
 // Machine. A crash in between leaves orphans, which deleteOrphans deletes.
-func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
+func (r *maker) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
 	name := machineName(s.controlPlane.Spec.MachineNaming.GetTemplate(), s.clusterName, s.controlPlane.Name)
 	var made []client.Object
 	defer func() {
@@ -127,7 +138,7 @@ func (e *creationError) Error() string {
 func (e *creationError) Unwrap() error { return e.err }
 
 // desiredInfra returns the infrastructure machine of a new machine.
-func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {
+func (r *maker) desiredInfra(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, s.controlPlane.Namespace)
 	if err != nil {
@@ -156,7 +167,7 @@ func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*
 
 // deleteCreated deletes the objects of a machine whose creation failed, the Machine
 // first: if its deletion fails, the objects that it references stay.
-func (r *Reconciler) deleteCreated(ctx context.Context, made []client.Object) error {
+func (r *maker) deleteCreated(ctx context.Context, made []client.Object) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	for _, o := range slices.Backward(made) {

@@ -1,12 +1,16 @@
 package controlplane
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -116,4 +120,36 @@ func (s *scope) requeueAfter(d time.Duration) {
 // sorted returns the machines by name.
 func (s *scope) sorted() []*clusterv1.Machine {
 	return sortedMachines(s.machines)
+}
+
+// sortedMachines returns machines by name.
+func sortedMachines(machines collections.Machines) []*clusterv1.Machine {
+	sorted := machines.UnsortedList()
+	slices.SortFunc(sorted, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// externalEtcd reports whether the control plane uses an external etcd.
+func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.Endpoints) > 0 }
+
+// unreachable reports whether the API server is unreachable and the cause is not
+// known to be etcd's quorum.
+func (s *scope) unreachable() bool {
+	return !s.workload.Answers && (s.workload.Etcd == nil || s.workload.Etcd.Quorum())
+}
+
+// pending reports whether a condition of an initialized workload cluster stays
+// unchanged: the cluster was not probed yet, and a restart of this process must
+// not cause an alert.
+func (s *scope) pending(condition string) bool {
+	return s.workload.Pending && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
+		conditions.Has(s.controlPlane, condition)
+}
+
+// parent returns the owner reference of an object that a machine will own: it
+// protects the object until the machine becomes its owner, and deletes it with
+// the control plane if that never happens.
+func (s *scope) parent() metav1.OwnerReference {
+	owner := s.owner()
+	return metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 }

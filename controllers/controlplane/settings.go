@@ -19,7 +19,7 @@ type unapplied struct{ reason, message string }
 
 // notApplied reports a setting that is not carried out, with an event when that
 // changes.
-func (r *Reconciler) notApplied(s *scope, reason, message string) {
+func (r *upgrader) notApplied(s *scope, reason, message string) {
 	if slices.Contains(s.unapplied, unapplied{reason, message}) {
 		return
 	}
@@ -32,7 +32,7 @@ func (r *Reconciler) notApplied(s *scope, reason, message string) {
 // reportAltered reports machines that another controller or an admission policy
 // altered. They are not replaced: their replacements would be altered too, and
 // be replaced in an endless loop.
-func (r *Reconciler) reportAltered(_ context.Context, s *scope) error {
+func (r *upgrader) reportAltered(_ context.Context, s *scope) error {
 	var names []string
 	for _, machine := range s.sorted() {
 		if fields := s.altered[machine.Name]; len(fields) > 0 && machine.DeletionTimestamp.IsZero() {
@@ -47,7 +47,7 @@ func (r *Reconciler) reportAltered(_ context.Context, s *scope) error {
 	return nil
 }
 
-func (s *scope) settingsCondition() metav1.Condition {
+func settingsCondition(s *scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.SettingsAppliedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.SettingsAppliedReason,
 	}

@@ -44,35 +44,35 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 
 // report sets the status from the result of the reconcile. Only this method
 // sets conditions of the control plane.
-func (s *scope) report(err error) {
+func report(s *scope, err error) {
 	if s.machines == nil {
 		// Nothing was observed, so the status does not change.
 		return
 	}
-	s.reportReplicas()
+	reportReplicas(s)
 	for _, condition := range []metav1.Condition{
 		fence.Condition(s.fenced),
-		s.availableCondition(err),
-		s.initializedCondition(),
-		s.certificatesCondition(),
-		s.etcdCondition(),
-		s.membersKnownCondition(),
-		s.componentsCondition(),
-		s.endpointCondition(),
-		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
+		availableCondition(s, err),
+		initializedCondition(s),
+		certificatesCondition(s),
+		etcdCondition(s),
+		membersKnownCondition(s),
+		componentsCondition(s),
+		endpointCondition(s),
+		machinesCondition(s, controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
 			metav1.ConditionTrue: controlplanev1.MachinesReadyReason, metav1.ConditionFalse: controlplanev1.MachinesNotReadyReason,
 			metav1.ConditionUnknown: controlplanev1.MachinesReadyUnknownReason,
 		}),
-		s.machinesCondition(controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, reasons{
+		machinesCondition(s, controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, reasons{
 			metav1.ConditionTrue: controlplanev1.MachinesUpToDateReason, metav1.ConditionFalse: controlplanev1.MachinesNotUpToDateReason,
 			metav1.ConditionUnknown: controlplanev1.MachinesUpToDateUnknownReason,
 		}),
-		s.settingsCondition(),
-		s.rollingOutCondition(),
-		s.scalingUpCondition(err),
-		s.scalingDownCondition(),
-		s.remediatingCondition(),
-		s.deletingCondition(err),
+		settingsCondition(s),
+		rollingOutCondition(s),
+		scalingUpCondition(s, err),
+		scalingDownCondition(s),
+		remediatingCondition(s),
+		deletingCondition(s, err),
 	} {
 		if condition.Type != "" {
 			conditions.Set(s.controlPlane, condition)
@@ -80,7 +80,7 @@ func (s *scope) report(err error) {
 	}
 }
 
-func (s *scope) reportReplicas() {
+func reportReplicas(s *scope) {
 	status := &s.controlPlane.Status
 	count := func(condition string) *int32 {
 		n := int32(0)
@@ -131,15 +131,7 @@ func versions(machines []*clusterv1.Machine, nodes []facts.Node) []clusterv1.Sta
 	return found
 }
 
-// pending reports whether a condition of an initialized workload cluster stays
-// unchanged: the cluster was not probed yet, and a restart of this process must
-// not cause an alert.
-func (s *scope) pending(condition string) bool {
-	return s.workload.Pending && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
-		conditions.Has(s.controlPlane, condition)
-}
-
-func (s *scope) availableCondition(err error) metav1.Condition {
+func availableCondition(s *scope, err error) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotAvailableReason}
 	initialized := ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false)
 	switch {
@@ -156,9 +148,9 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	case !initialized:
 		c.Message = awaitingFirst(s.sorted())
 	case s.workload.Pending:
-		return s.availablePending(c)
+		return availablePending(s, c)
 	case s.workload.Etcd != nil && !s.workload.Etcd.Quorum() && (!s.workload.Answers || !s.workload.Etcd.Led()):
-		c.Message = s.quorumLost()
+		c.Message = quorumLost(s)
 	case !s.workload.Answers:
 		c.Message = s.workload.Problem
 	default:
@@ -171,7 +163,7 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 
 // availablePending keeps the condition until the workload cluster was probed. After a
 // move to another management cluster there is none to keep.
-func (s *scope) availablePending(c metav1.Condition) metav1.Condition {
+func availablePending(s *scope, c metav1.Condition) metav1.Condition {
 	if s.pending(c.Type) {
 		return metav1.Condition{}
 	}
@@ -194,11 +186,11 @@ func awaitingFirst(machines []*clusterv1.Machine) string {
 }
 
 // quorumLost returns the state of etcd and how to recover.
-func (s *scope) quorumLost() string {
+func quorumLost(s *scope) string {
 	return fmt.Sprintf("Fewer than a majority of etcd's voting members answer. %s", plan.Recovery)
 }
 
-func (s *scope) initializedCondition() metav1.Condition {
+func initializedCondition(s *scope) metav1.Condition {
 	if ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) {
 		return metav1.Condition{
 			Type: controlplanev1.InitializedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.InitializedReason,
@@ -210,7 +202,7 @@ func (s *scope) initializedCondition() metav1.Condition {
 	}
 }
 
-func (s *scope) certificatesCondition() metav1.Condition {
+func certificatesCondition(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.CertificatesAvailableCondition, Status: metav1.ConditionFalse}
 	var invalid *pki.InvalidCertificateError
 	switch {
@@ -239,7 +231,7 @@ func certificatesMessage(err error) string {
 	return loop.Sentence(err)
 }
 
-func (s *scope) etcdCondition() metav1.Condition {
+func etcdCondition(s *scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.EtcdClusterHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EtcdUnknownReason,
 	}
@@ -281,7 +273,7 @@ func (s *scope) etcdCondition() metav1.Condition {
 // reasons are the reasons of a summary condition by its status.
 type reasons map[metav1.ConditionStatus]string
 
-func (s *scope) machinesCondition(target, source string, because reasons) metav1.Condition {
+func machinesCondition(s *scope, target, source string, because reasons) metav1.Condition {
 	machines := s.sorted()
 	if len(machines) == 0 {
 		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: controlplanev1.MachinesNoReplicasReason}
@@ -297,7 +289,7 @@ func (s *scope) machinesCondition(target, source string, because reasons) metav1
 	return *c
 }
 
-func (s *scope) deletingCondition(err error) metav1.Condition {
+func deletingCondition(s *scope, err error) metav1.Condition {
 	if s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
 			Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotDeletingReason,

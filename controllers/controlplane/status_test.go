@@ -275,7 +275,7 @@ func TestReport(t *testing.T) {
 			if tc.change != nil {
 				tc.change(s)
 			}
-			s.report(tc.err)
+			report(s, tc.err)
 			for _, want := range tc.want {
 				got := conditions.Get(s.controlPlane, want.condition)
 				if got == nil {
@@ -296,15 +296,15 @@ func TestReport(t *testing.T) {
 func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s := running()
 	s.workload.Nodes[0].APIServer = "v1.35.4"
-	s.report(nil)
+	report(s, nil)
 	before := s.controlPlane.DeepCopy()
 	s.workload = facts.Cluster{Pending: true, Problem: "The API server does not answer"}
-	s.report(nil)
+	report(s, nil)
 	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
 		t.Errorf("a restart changed the status (-before +after)\n%s", diff)
 	}
 	s.workload.Pending = false
-	s.report(nil)
+	report(s, nil)
 	if !conditions.IsFalse(s.controlPlane, controlplanev1.AvailableCondition) {
 		t.Error("a workload cluster that was probed and does not answer counts as available")
 	}
@@ -312,10 +312,10 @@ func TestReportKeepsStatusWhilePending(t *testing.T) {
 
 func TestReportKeepsWhatWasNotSeen(t *testing.T) {
 	s := running()
-	s.report(nil)
+	report(s, nil)
 	before := s.controlPlane.DeepCopy()
 	s.machines = nil
-	s.report(errors.New("the API server is away"))
+	report(s, errors.New("the API server is away"))
 	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
 		t.Errorf("a reconcile that saw nothing changed the status (-before +after)\n%s", diff)
 	}

@@ -84,7 +84,7 @@ func startManager() {
 	options := controller.Options{MaxConcurrentReconciles: 4}
 	realClusters, err = access.Setup(ctx, mgr, access.CacheOptions("test", mgr.GetClient(), managed), options, authority, NewUser(authority), probe.Interval)
 	Expect(err).NotTo(HaveOccurred())
-	Expect((&Reconciler{
+	Expect(New(Config{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, WorkloadClusters: realClusters,
 		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
 	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
@@ -274,9 +274,9 @@ func direct(config *rest.Config, workloadClusters WorkloadClusters) *Reconciler 
 	direct, err := client.New(config, client.Options{Scheme: testEnv.Scheme, Mapper: testEnv.Client.RESTMapper()})
 	Expect(err).NotTo(HaveOccurred())
 	c := definitionsCached{Client: direct}
-	return &Reconciler{
+	return New(Config{
 		Client: c, APIReader: c, Authority: pki.NewManaged(c), WorkloadClusters: workloadClusters, Recorder: events.NewFakeRecorder(1000),
-	}
+	})
 }
 
 // definitionsCached is a client with a cache only for

@@ -2,17 +2,13 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
@@ -20,7 +16,7 @@ import (
 // sync applies to the machines the settings that need no rollout, and sets
 // their UpToDate conditions. A machine that rejects them blocks no other step:
 // it may have to be replaced.
-func (r *Reconciler) sync(ctx context.Context, s *scope) error {
+func (r *maker) sync(ctx context.Context, s *scope) error {
 	for _, machine := range s.sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
 			r.forget(s, machine)
@@ -33,7 +29,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (r *Reconciler) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *maker) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	if err := r.apply(ctx, fieldManager, desiredMachine(s, machine), machine); err != nil {
 		return err
 	}
@@ -53,7 +49,7 @@ func (r *Reconciler) syncMachine(ctx context.Context, s *scope, machine *cluster
 }
 
 // reportUpToDate sets the machine's UpToDate condition.
-func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *maker) reportUpToDate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	p, err := patch.NewHelper(machine, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
@@ -71,13 +67,4 @@ func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clus
 		return fmt.Errorf("reporting whether it is up to date: %w", err)
 	}
 	return nil
-}
-
-// withoutGone drops NotFound errors of a patched object. A patch helper hides
-// them in an aggregate, which errors.As does not search.
-func withoutGone(err error) error {
-	if all, ok := errors.AsType[kerrors.Aggregate](err); ok {
-		err = kerrors.FilterOut(all, apierrors.IsNotFound)
-	}
-	return client.IgnoreNotFound(err)
 }

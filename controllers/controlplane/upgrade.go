@@ -10,57 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
-// upgrade returns the desired version and configuration of the workload
-// cluster.
-func upgrade(s *scope) (kubeadm.Upgrade, error) {
-	spec := &s.controlPlane.Spec
-	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
-	in := &bootstrap.Input{
-		Mode:             bootstrap.Init,
-		ClusterNamespace: s.cluster.Namespace,
-		ClusterName:      s.cluster.Name,
-		Version:          spec.Version,
-		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},
-		Network: bootstrap.Network{
-			Pods: network.Pods.CIDRBlocks, Services: network.Services.CIDRBlocks,
-			DNSDomain: network.ServiceDomain, APIServerPort: network.APIServerPort,
-		},
-		Spec:         spec.Config,
-		Platform:     spec.Platform,
-		Etcd:         spec.Etcd.Local,
-		ExternalEtcd: spec.Etcd.External.Endpoints,
-	}
-	configuration, err := bootstrap.ClusterConfiguration(in)
-	if err != nil {
-		return kubeadm.Upgrade{}, fmt.Errorf("rendering ClusterConfiguration: %w", err)
-	}
-	kubeProxy, err := bootstrap.KubeProxyConfiguration(in)
-	if err != nil {
-		return kubeadm.Upgrade{}, fmt.Errorf("rendering KubeProxyConfiguration: %w", err)
-	}
-	_, skipKubeProxy := s.controlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
-	_, skipCoreDNS := s.controlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
-	return kubeadm.Upgrade{
-		Version: spec.Version, Configuration: configuration, KubeProxy: kubeProxy, ImageRepository: spec.Platform.GetImageRepository(),
-		SkipKubeProxy: skipKubeProxy || spec.Platform.GetKubeProxyMode() == bootstrapv1.KubeProxyModeNone,
-		SkipCoreDNS:   skipCoreDNS,
-	}, nil
-}
+// upgrader keeps the objects of kubeadm in the workload cluster in line with the
+// spec.
+type upgrader struct{ *Config }
 
 // storedConfiguration keeps kubeadm's stored configuration in sync with the
 // spec, because the next machine reads its settings from there. If that fails,
 // no machine is created that would join with other settings, and nothing else
 // is blocked. A missing configuration is not recreated: it may have had
 // settings that this controller does not know, for instance an external etcd.
-func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
+func (r *upgrader) storedConfiguration(ctx context.Context, s *scope) error {
 	if s.initialized && s.workload.Answers && !s.workload.KubeadmConfig {
 		s.joinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
 			metav1.NamespaceSystem, kubeadm.ConfigName)
@@ -76,7 +41,7 @@ func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 
 // storeConfiguration stores changed settings. The version is updated by its own
 // action.
-func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
+func (r *upgrader) storeConfiguration(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.workload.Answers || s.workload.KubeadmVersion == "" {
 		return nil
 	}
@@ -112,7 +77,7 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 // refuseNetwork reports a network of the Cluster that differs from the network
 // that the workload cluster was initialized with. No machine is created whose
 // API server would listen on another port than the endpoint's.
-func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
+func (r *upgrader) refuseNetwork(s *scope, rendered []byte) {
 	changed := kubeadm.ChangedNetworking(s.workload.KubeadmStored.Content, rendered)
 	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
 		for _, node := range s.workload.Nodes {
@@ -131,7 +96,7 @@ func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
 
 // syncAddons updates kube-proxy and CoreDNS once every API server has the
 // desired version: neither may be newer than an API server that it connects to.
-func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
+func (r *upgrader) syncAddons(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.workload.Answers || !allAt(s, s.controlPlane.Spec.Version) {
 		return nil
 	}

@@ -18,7 +18,7 @@ const upgradeSnapshotRequeue = 10 * time.Second
 
 // upgradeSnapshot requests a snapshot before an upgrade to another minor
 // version and blocks joins until it is stored, if the spec requires that.
-func (r *Reconciler) upgradeSnapshot(_ context.Context, s *scope) error {
+func (r *upgrader) upgradeSnapshot(_ context.Context, s *scope) error {
 	if s.workload.KubeadmVersion == "" {
 		// Nothing is upgraded while the version is unknown.
 		return nil

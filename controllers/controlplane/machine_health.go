@@ -1,0 +1,148 @@
+package controlplane
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+)
+
+// healthOf returns the health conditions of one machine.
+func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
+	node := facts.NodeOf(machine, s.workload.Nodes)
+	parts := []struct {
+		condition string
+		of        func(c *facts.Components) facts.Component
+	}{
+		{controlplanev1.MachineAPIServerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.APIServer }},
+		{controlplanev1.MachineControllerManagerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.ControllerManager }},
+		{controlplanev1.MachineSchedulerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Scheduler }},
+		{controlplanev1.MachineEtcdPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Etcd }},
+	}
+	if externalEtcd(s) {
+		parts = parts[:3]
+	}
+	var all []metav1.Condition
+	for _, part := range parts {
+		c, known := unknownHealth(s, machine, node, part.condition)
+		if known {
+			c = podCondition(part.condition, part.of(&node.Components))
+		}
+		all = append(all, c)
+	}
+	if !externalEtcd(s) {
+		all = append(all, memberCondition(s, machine, node))
+	}
+	if kubeVIP, known := kubeVIPOf(s, machine, node); known {
+		c, known := unknownHealth(s, machine, node, controlplanev1.MachineKubeVIPPodHealthyCondition)
+		if known {
+			c = podCondition(c.Type, kubeVIP)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// joinTime returns the part of a message about the join timeout.
+func joinTime(s *scope) string {
+	if externalEtcd(s) {
+		// It blocks no other machine, and only a MachineHealthCheck replaces
+		// it.
+		return ""
+	}
+	return ". It is replaced if it does not join in time (platform.joinTimeoutSeconds)"
+}
+
+// unknownHealth returns the condition while the state of a node is unknown.
+func unknownHealth(s *scope, machine *clusterv1.Machine, node *facts.Node, condition string) (c metav1.Condition, known bool) {
+	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
+	switch {
+	case !s.workload.Answers:
+		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
+	case node == nil && !machine.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = controlplanev1.MachinePodDeletingReason, "The machine is being deleted and has no node"
+	case node == nil:
+		c.Message = "Waiting for the machine to become a node" + joinTime(s)
+	case node.Unreachable:
+		c.Message = "The kubelet on node " + node.Name + " has stopped posting status"
+	default:
+		return c, true
+	}
+	return c, false
+}
+
+func podCondition(condition string, component facts.Component) metav1.Condition {
+	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: string(component.State), Message: component.Message}
+	switch component.State {
+	case facts.Running:
+		c.Status = metav1.ConditionTrue
+	case facts.Missing:
+		c.Reason, c.Message = controlplanev1.MachinePodDoesNotExistReason, "The pod does not exist"
+	case facts.Deleting:
+		c.Message = "The pod is being deleted"
+	case facts.Provisioning, facts.Failed:
+	}
+	return c
+}
+
+// memberCondition returns the health of the machine's etcd member. etcd may
+// answer while the API server does not.
+func memberCondition(s *scope, machine *clusterv1.Machine, node *facts.Node) metav1.Condition {
+	c := metav1.Condition{
+		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
+		Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason,
+	}
+	if s.workload.Etcd == nil {
+		c.Message = s.workload.EtcdProblem
+		if !s.workload.Answers {
+			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
+		}
+		return c
+	}
+	at := slices.IndexFunc(s.workload.Etcd.Members, func(m etcd.Member) bool { return machineOf(s, m) == machine.Name })
+	if at < 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason, "etcd has no member of this machine"
+		if node == nil && machine.DeletionTimestamp.IsZero() {
+			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.MachineInspectionFailedReason, "Waiting for the machine to join etcd"+joinTime(s)
+		}
+		return c
+	}
+	member := s.workload.Etcd.Members[at]
+	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason
+	switch {
+	case member.Name == "":
+		c.Message = "The member was added and has not started"
+	case member.Learner:
+		c.Message = "The member is a learner and does not vote yet"
+	case !member.Answers:
+		c.Message = "The member does not answer, or sees no leader"
+	case len(member.Alarms) > 0:
+		c.Message = "Raised alarms: " + strings.Join(member.Alarms, ", ")
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineEtcdMemberHealthyReason
+	}
+	return c
+}
+
+// kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
+// of older machines lack the component label, and with a load balancer there is
+// no kube-vip.
+func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
+	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+		return facts.Component{}, false
+	}
+	c = node.Components.KubeVIP
+	return c, c.State != facts.Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
+}
+
+// serves reports whether all required components run on a machine's node.
+func serves(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
+	kubeVIP, known := kubeVIPOf(s, machine, node)
+	return node.Ready && node.Components.Running(!externalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
+}

@@ -1,0 +1,84 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+)
+
+// reportMachines reports the decision on each machine: why its deletion waits,
+// and the progress of its remediation.
+func (r *machineReporter) reportMachines(ctx context.Context, s *scope) error {
+	if s.initialized && s.workload.Pending {
+		// The workload cluster was not probed yet; the conditions stay
+		// unchanged.
+		return nil
+	}
+	in := input(s, r.now())
+	for _, seen := range in.Machines {
+		machine := s.machines[seen.Name]
+		before := machine.DeepCopy()
+		reportHold(s, in, seen, machine)
+		reportRemediation(s, in, seen, machine)
+		if sameConditions(before, machine) {
+			continue
+		}
+		if err := r.patchConditions(ctx, before, machine); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportHold reports on a machine that is being deleted why it is held.
+func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+	c := metav1.Condition{Type: controlplanev1.MachineSafeToDeleteCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineNotSafeToDeleteReason}
+	if !seen.Deleting {
+		conditions.Delete(machine, c.Type)
+		return
+	}
+	why := plan.Needed(in, seen)
+	switch {
+	case seen.Released:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineSafeToDeleteReason
+	case !seen.AtHook:
+		c.Message = "Waiting for the node to be drained and its volumes to be detached"
+	case why != "":
+		c.Message = fmt.Sprintf("Waiting for other machines to replace it: %s. The annotation %s removes it before", why, controlplanev1.SkipRedundancyAnnotation)
+	case s.decision.Reason != "":
+		c.Message = s.decision.Reason
+	default:
+		c.Message = "Waiting for its member of etcd to be removed"
+	}
+	conditions.Set(machine, c)
+}
+
+// reportRemediation reports the remediation on a machine with a failed
+// MachineHealthCheck, as the contract requires.
+func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+	if !conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		return
+	}
+	if conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) && !seen.Deleting {
+		// The machine recovered before its remediation.
+		conditions.Delete(machine, clusterv1.MachineOwnerRemediatedCondition)
+		return
+	}
+	if !conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) || plan.UnhealthyReason(in, seen) == "" {
+		return
+	}
+	c := metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: s.decision.Reason,
+	}
+	if seen.Deleting {
+		c.Reason, c.Message = controlplanev1.RemediatingReason, "The machine is being replaced"
+	}
+	conditions.Set(machine, c)
+}
