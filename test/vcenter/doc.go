@@ -7,6 +7,8 @@
 //     an unknown version or property, a reference without a type, an abstract
 //     device, a property that is missing or newer than the server. The check
 //     is generic; Violations lists the rejected requests.
+//   - Administrators create users of Single Sign-On, who can log in, and upload
+//     the disks of OVAs.
 //   - A role limits the account to its privileges, as the reference of the API
 //     documents them.
 //   - Hosts fail and enter maintenance. HA and DRS obey anti-affinity rules.

@@ -2,6 +2,7 @@ package vcenter
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -12,6 +13,10 @@ import (
 	pbmsimulator "github.com/vmware/govmomi/pbm/simulator"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/simulator/esx"
+	"github.com/vmware/govmomi/ssoadmin"
+	ssosimulator "github.com/vmware/govmomi/ssoadmin/simulator"
+	"github.com/vmware/govmomi/sts"
+	stssimulator "github.com/vmware/govmomi/sts/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -76,6 +81,7 @@ func (s *Server) buildInventory() error {
 	registry := s.svc.Context.Map
 	s.svc.RegisterSDK(registry, registry.Path+"/vimService")
 	s.svc.ServeMux.HandleFunc(registry.Path+"/vimServiceVersions.xml", s.svc.ServiceVersions)
+	s.registerSSO(registry)
 	s.registerREST(registry)
 	policies := pbmsimulator.New()
 	policies.Handler = s.refuse
@@ -88,6 +94,19 @@ func (s *Server) buildInventory() error {
 	taskManager(s.svc.Context).RecentTask = nil // those that built it
 	registry.AddHandler(s.watch)
 	return nil
+}
+
+// registerSSO adds the services by which an administrator manages the users of
+// Single Sign-On. These users can log in beside the server's own account.
+func (s *Server) registerSSO(registry *simulator.Registry) {
+	// It always accepts its first user, regardless of SetPassword.
+	at := *s.svc.Listen
+	at.User = url.UserPassword(rand.Text(), rand.Text())
+	s.svc.RegisterSDK(ssosimulator.New(registry, &at), ssoadmin.Path)
+	s.isUser = registry.SessionManager().ValidLogin
+	// Clients that find no lookup service use this path.
+	_, tokens := stssimulator.New(s.svc.Listen, registry.OptionManager().Setting)
+	s.svc.ServeMux.Handle(sts.Path, tokens)
 }
 
 // fill adds the objects of Options to the simulator's model.

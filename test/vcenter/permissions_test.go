@@ -1,9 +1,11 @@
 package vcenter_test
 
 import (
+	"net/url"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -36,4 +38,27 @@ func TestPermissions(t *testing.T) {
 		And(HaveField("Principal", "nova"), HaveField("RoleId", two), HaveField("Entity", HaveValue(Equal(root)))),
 		And(HaveField("Principal", "other"), HaveField("RoleId", one)),
 	))
+}
+
+// Users of Single Sign-On log in beside the server's own account, whose first
+// password ends with SetPassword.
+func TestUsers(t *testing.T) {
+	b := start(t, vcenter.Options{})
+	login := func(user, password string) error {
+		u := b.server.URL()
+		u.User = url.UserPassword(user, password)
+		c, err := govmomi.NewClient(b.ctx, u, true)
+		if err == nil {
+			err = c.Logout(b.ctx)
+		}
+		return err
+	}
+	account := b.server.Userinfo()
+	first, _ := account.Password()
+	b.Expect(login(account.Username(), first)).To(Succeed())
+	b.Expect(login("nova@vsphere.local", "")).NotTo(Succeed())
+	b.server.SetPassword("next")
+	b.Expect(login(account.Username(), first)).NotTo(Succeed())
+	b.Expect(login(account.Username()+"@vsphere.local", first)).NotTo(Succeed())
+	b.Expect(login(account.Username(), "next")).To(Succeed())
 }

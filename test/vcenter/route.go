@@ -101,16 +101,20 @@ func (s *Server) ExpireSessions() {
 	}
 }
 
-// isAccount reports whether a login is the one user's.
+// isAccount reports whether a login is that of the server's own account, or of a
+// user of Single Sign-On.
 func (s *Server) isAccount(req *types.Login) bool {
 	account := s.Userinfo()
+	if req.UserName != account.Username() {
+		return s.isUser(req)
+	}
 	want, _ := account.Password()
 	user := subtle.ConstantTimeCompare([]byte(req.UserName), []byte(account.Username()))
 	password := subtle.ConstantTimeCompare([]byte(req.Password), []byte(want))
 	return user&password == 1
 }
 
-// Login accepts the one user, and returns vCenter's message to all others.
+// Login accepts an account, and returns vCenter's message to all others.
 func (o *operations) Login(ctx *simulator.Context, req *types.Login) soap.HasFault {
 	if !o.s.isAccount(req) {
 		return &methods.LoginBody{Fault_: soapFault(&types.InvalidLogin{})}

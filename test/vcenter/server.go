@@ -21,6 +21,7 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 )
@@ -54,6 +55,8 @@ type Server struct {
 	macs     atomic.Uint32
 	hosts    atomic.Uint32
 	tasks    atomic.Int64
+	// isUser reports whether a login is that of a user of Single Sign-On.
+	isUser func(*types.Login) bool
 
 	// templateItems are the VMs that library items are, by the items' IDs.
 	templateItems sync.Map
