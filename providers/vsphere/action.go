@@ -20,9 +20,9 @@ const (
 	destroying verb = "destroy"
 	// detaching detaches the disks to keep from a VM that is to be deleted.
 	detaching verb = "detach"
-	// settling reconciles objects around the VM, such as rules and tags: the VM
+	// syncing reconciles objects around the VM, such as rules and tags: the VM
 	// runs on.
-	settling verb = "settle"
+	syncing verb = "sync"
 )
 
 // action is the last operation that the driver requested from vCenter for a
@@ -33,13 +33,13 @@ type action struct {
 	at      time.Time
 	// task is the vCenter task. It is not set while the request is under way.
 	task ref
-	// taken is the VM that already has the name.
-	taken *ref
-	// unseen is set when vCenter does not list the task any more.
-	unseen bool
-	// refused is the error with which vCenter rejected the request at once
+	// nameHolder is the VM that already has the name.
+	nameHolder *ref
+	// unlisted is set when vCenter does not list the task any more.
+	unlisted bool
+	// powerError is the error with which vCenter rejected the request at once
 	// because of the VM's power state.
-	refused *hypervisor.Error
+	powerError *hypervisor.Error
 	// err is the reason why no request was sent after all.
 	err *hypervisor.Error
 	// lag is the longest time by which the inventory may lag behind a response.
@@ -47,27 +47,27 @@ type action struct {
 }
 
 // busy reports whether the outcome is not known yet.
-func (a *action) busy(w *world, id uuid.UUID) bool {
-	if a.unseen || a.err != nil {
+func (a *action) busy(o *objectCache, id uuid.UUID) bool {
+	if a.unlisted || a.err != nil {
 		return false
 	}
-	if a.taken != nil {
-		return a.halfMade(w, *a.taken)
+	if a.nameHolder != nil {
+		return a.mayBecomeOwn(o, *a.nameHolder)
 	}
-	if a.powerRefused(w) != nil {
-		return !a.powered(w, id) && time.Since(a.at) < a.lag
+	if a.powerRejection(o) != nil {
+		return !a.powerReached(o, id) && time.Since(a.at) < a.lag
 	}
 	if a.task == (ref{}) {
 		return true
 	}
-	task := w.tasks[a.task]
-	return task == nil || !task.done() || a.lags(w, id, task)
+	task := o.tasks[a.task]
+	return task == nil || !task.done() || a.isLagging(o, id, task)
 }
 
-// lags reports whether the inventory does not show the result of a task yet,
-// but is expected to.
-func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
-	_, known := w.byID[id]
+// isLagging reports whether the inventory does not show the result of a task
+// yet, but is expected to.
+func (a *action) isLagging(o *objectCache, id uuid.UUID, task *taskInfo) bool {
+	_, known := o.byID[id]
 	since := a.at
 	if task.endedAt.After(since) {
 		since = task.endedAt
@@ -78,75 +78,76 @@ func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	if a.verb != creating {
 		return false
 	}
-	if taken := duplicate(task.failure); taken != nil {
-		return a.halfMade(w, *taken)
+	if nameHolder := duplicate(task.failure); nameHolder != nil {
+		return a.mayBecomeOwn(o, *nameHolder)
 	}
 	if task.failure != nil {
 		return false
 	}
 	// The VM exists; the inventory is about to show it.
-	return !known && w.ids[task.result] == uuid.Nil && time.Since(since) < a.lag
+	return !known && o.ids[task.result] == uuid.Nil && time.Since(since) < a.lag
 }
 
-// halfMade reports whether the VM at vm may still turn out to be ours.
-func (a *action) halfMade(w *world, vm ref) bool {
-	id, listed := w.ids[vm]
+// mayBecomeOwn reports whether the VM at vm may still turn out to be ours.
+func (a *action) mayBecomeOwn(o *objectCache, vm ref) bool {
+	id, listed := o.ids[vm]
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
 // destroyed reports whether the action deleted the VM.
-func (a *action) destroyed(w *world) bool {
+func (a *action) destroyed(o *objectCache) bool {
 	if a == nil || a.verb != destroying || a.task == (ref{}) {
 		return false
 	}
-	task := w.tasks[a.task]
+	task := o.tasks[a.task]
 	return task != nil && task.done() && (task.failure == nil || isNotFoundFault(task.failure.Fault))
 }
 
 // failure returns the error with which the action failed, if it did.
-func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
+func (a *action) failure(o *objectCache, id uuid.UUID) *hypervisor.Error {
 	if a.err != nil {
 		return a.err
 	}
-	if a.unseen {
+	if a.unlisted {
 		return nil
 	}
-	if a.taken != nil {
-		return a.conflict(w, id, *a.taken)
+	if a.nameHolder != nil {
+		return a.conflict(o, id, *a.nameHolder)
 	}
-	if err := a.powerRefused(w); err != nil {
-		return a.stubborn(w, id, err)
+	if err := a.powerRejection(o); err != nil {
+		return a.powerFailure(o, id, err)
 	}
-	task := w.tasks[a.task]
+	task := o.tasks[a.task]
 	if task == nil {
 		return nil
 	}
 	if task.failure == nil {
 		return nil
 	}
-	if taken := duplicate(task.failure); taken != nil && a.verb == creating {
-		return a.conflict(w, id, *taken)
+	if nameHolder := duplicate(task.failure); nameHolder != nil && a.verb == creating {
+		return a.conflict(o, id, *nameHolder)
 	}
-	if a.wasDone(task.failure.Fault) {
+	if a.isAlreadyDone(task.failure.Fault) {
 		return nil
 	}
 	return faultError(task.failure.Fault, task.failure.LocalizedMessage)
 }
 
-// wasDone reports whether a fault means that there was nothing left to do.
-func (a *action) wasDone(f types.BaseMethodFault) bool {
+// isAlreadyDone reports whether a fault means that there was nothing left to
+// do.
+func (a *action) isAlreadyDone(f types.BaseMethodFault) bool {
 	_, gone := f.(*types.ManagedObjectNotFound)
 	return gone && (a.verb == destroying || a.verb == stopping || a.verb == detaching)
 }
 
-// powerRefused returns the error with which vCenter rejected the action
+// powerRejection returns the error with which vCenter rejected the action
 // because of the VM's power state, if it did. Most likely the VM is already in
 // the requested power state, and the stream is about to show it.
-func (a *action) powerRefused(w *world) *hypervisor.Error {
-	if a.refused != nil || a.verb == creating || a.verb == detaching {
-		return a.refused
+func (a *action) powerRejection(o *objectCache) *hypervisor.Error {
+	if a.powerError != nil || a.verb == creating || a.verb == detaching {
+		return a.powerError
 	}
-	if task := w.tasks[a.task]; task != nil && task.failure != nil {
+	if task := o.tasks[a.task]; task != nil && task.failure != nil {
 		if _, ok := task.failure.Fault.(*types.InvalidPowerState); ok {
 			return faultError(task.failure.Fault, task.failure.LocalizedMessage)
 		}
@@ -154,10 +155,10 @@ func (a *action) powerRefused(w *world) *hypervisor.Error {
 	return nil
 }
 
-// powered reports whether the stream shows a power state in which nothing is
-// left to do for the rejected action.
-func (a *action) powered(w *world, id uuid.UUID) bool {
-	info := w.vms[w.byID[id]]
+// powerReached reports whether the stream shows a power state in which nothing
+// is left to do for the rejected action.
+func (a *action) powerReached(o *objectCache, id uuid.UUID) bool {
+	info := o.vms[o.byID[id]]
 	switch {
 	case info == nil:
 		return true
@@ -165,129 +166,129 @@ func (a *action) powered(w *world, id uuid.UUID) bool {
 		return info.power == types.VirtualMachinePowerStatePoweredOff
 	case a.verb == starting:
 		return info.running()
-	case a.verb == settling:
+	case a.verb == syncing:
 		return !info.running()
 	default: // operations that need a VM that is powered off
 		return info.power != types.VirtualMachinePowerStatePoweredOff
 	}
 }
 
-// stubborn returns the failure of an action that vCenter rejected because of
-// the VM's power state, while the stream keeps showing another state.
+// powerFailure returns the failure of an action that vCenter rejected because
+// of the VM's power state, while the stream keeps showing another state.
 // Repeating the request at once would loop without end.
-func (a *action) stubborn(w *world, id uuid.UUID, refused *hypervisor.Error) *hypervisor.Error {
+func (a *action) powerFailure(o *objectCache, id uuid.UUID, rejection *hypervisor.Error) *hypervisor.Error {
 	switch {
-	case a.powered(w, id):
+	case a.powerReached(o, id):
 		return nil
 	case a.verb == stopping:
-		return failure(refused.Reason, "vCenter says that the VM is not off, and refuses to power it off: %w", refused.Err)
+		return failure(rejection.Reason, "vCenter says that the VM is not off, and refuses to power it off: %w", rejection.Err)
 	case a.verb == starting:
-		return failure(refused.Reason, "vCenter says that the VM is not on, and refuses to power it on: %w", refused.Err)
+		return failure(rejection.Reason, "vCenter says that the VM is not on, and refuses to power it on: %w", rejection.Err)
 	default:
-		return refused
+		return rejection
 	}
 }
 
-// refuse records that vCenter rejected a power operation at once. Until the
-// stream shows why, no other request is sent. It returns false for any other
-// action, which has failed.
-func (i *inventory) refuse(id uuid.UUID, err *hypervisor.Error) bool {
+// recordPowerError records that vCenter rejected a power operation at once.
+// Until the stream shows why, no other request is sent. It returns false for
+// any other action, which has failed.
+func (i *inventory) recordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
-	if !ok || m.act == nil || m.act.verb != starting && m.act.verb != stopping {
+	if !ok || m.action == nil || m.action.verb != starting && m.action.verb != stopping {
 		return false
 	}
-	m.act.refused, m.act.at = err, time.Now()
-	i.remind(id, m.act)
-	i.tell([]uuid.UUID{id})
+	m.action.powerError, m.action.at = err, time.Now()
+	i.requeueAfterLag(id, m.action)
+	i.notifyChanged([]uuid.UUID{id})
 	return true
 }
 
 // conflict returns the error for a name that another VM has. It returns nil if
 // that VM is the machine's own.
-func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
-	if w.ids[taken] == id {
+func (a *action) conflict(o *objectCache, id uuid.UUID, nameHolder ref) *hypervisor.Error {
+	if o.ids[nameHolder] == id {
 		return nil
 	}
-	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", taken.Value)
+	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", nameHolder.Value)
 }
 
-// remind requeues the machine if the inventory does not catch up with act in
-// time.
-func (i *inventory) remind(id uuid.UUID, act *action) {
+// requeueAfterLag requeues the machine if the inventory does not catch up with
+// the action in time.
+func (i *inventory) requeueAfterLag(id uuid.UUID, current *action) {
 	time.AfterFunc(i.lag, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		if m := i.machines[id]; m != nil && m.act == act {
+		if m := i.machines[id]; m != nil && m.action == current {
 			i.changed(m.key)
 		}
 	})
 }
 
-// overdue returns the task of a machine that the stream should have listed by
-// now. The caller has to read its outcome.
-func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
+// overdueTask returns the task of a machine that the stream should have listed
+// by now. The caller has to read its outcome.
+func (i *inventory) overdueTask(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
 	switch {
-	case !ok || m.act == nil || m.act.task == (ref{}) || m.act.unseen:
+	case !ok || m.action == nil || m.action.task == (ref{}) || m.action.unlisted:
 		return ref{}, false
 	case i.outcomeUnread(id, m):
-	case i.world.tasks[m.act.task] != nil || time.Since(m.act.at) < i.lag:
+	case i.objects.tasks[m.action.task] != nil || time.Since(m.action.at) < i.lag:
 		return ref{}, false
 	}
-	m.act.at = time.Now()
-	i.remind(id, m.act)
-	return m.act.task, true
+	m.action.at = time.Now()
+	i.requeueAfterLag(id, m.action)
+	return m.action.task, true
 }
 
 // outcomeUnread reports whether the task of a machine has ended, and its
 // result or error still has to be read. The caller holds the lock.
 func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
-	if m.act == nil || m.act.unseen {
+	if m.action == nil || m.action.unlisted {
 		return false
 	}
-	task := i.world.tasks[m.act.task]
+	task := i.objects.tasks[m.action.task]
 	if task == nil || !task.ended() || task.read {
 		return false
 	}
-	_, known := i.world.byID[id]
-	return task.failed() || m.act.verb == creating && !known
+	_, known := i.objects.byID[id]
+	return task.failed() || m.action.verb == creating && !known
 }
 
-// doubt makes the driver read a task at once that vCenter does not list any
-// more. The task has most likely ended unobserved, but the list has recent
+// recheckTask makes the driver read a task at once that vCenter does not list
+// any more. The task has most likely ended unobserved, but the list has recent
 // tasks only. The caller holds the lock.
-func (i *inventory) doubt(task ref) {
+func (i *inventory) recheckTask(task ref) {
 	for _, m := range i.machines {
-		if m.act != nil && m.act.task == task && !m.act.unseen {
-			m.act.at = time.Time{}
+		if m.action != nil && m.action.task == task && !m.action.unlisted {
+			m.action.at = time.Time{}
 			i.changed(m.key)
 		}
 	}
 }
 
-// learn records the state that was read of a task; nil means that the task
+// recordTask records the state that was read of a task; nil means that the task
 // does not exist any more.
-func (i *inventory) learn(task ref, info *taskInfo) {
-	i.update(func(w *world) []uuid.UUID {
+func (i *inventory) recordTask(task ref, info *taskInfo) {
+	i.update(func(o *objectCache) []uuid.UUID {
 		if info != nil {
-			w.tasks[task] = info
+			o.tasks[task] = info
 		} else {
-			i.unsee(task)
+			i.recordUnlisted(task)
 		}
 		return nil
 	})
 }
 
-// unsee records that vCenter does not list a task any more. The caller holds
-// the lock.
-func (i *inventory) unsee(task ref) {
+// recordUnlisted records that vCenter does not list a task any more. The caller
+// holds the lock.
+func (i *inventory) recordUnlisted(task ref) {
 	for _, m := range i.machines {
-		if m.act != nil && m.act.task == task {
-			m.act.unseen = true
+		if m.action != nil && m.action.task == task {
+			m.action.unlisted = true
 		}
 	}
 }
@@ -309,35 +310,35 @@ func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message stri
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
-	if m.act != nil && m.act.busy(i.world, id) {
+	if m.action != nil && m.action.busy(i.objects, id) {
 		return false
 	}
-	m.act = &action{verb: v, message: message, at: time.Now(), lag: i.lag}
-	m.seen = i.look(id, m)
+	m.action = &action{verb: v, message: message, at: time.Now(), lag: i.lag}
+	m.lastObserved = i.evaluate(id, m)
 	return true
 }
 
 // end records vCenter's response: a task, the VM that has the name, or neither
 // if the request had no effect.
-func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
+func (i *inventory) end(id uuid.UUID, task ref, nameHolder *ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
-	if !ok || m.act == nil {
+	if !ok || m.action == nil {
 		return
 	}
-	if task == (ref{}) && taken == nil {
-		if m.act.verb == creating {
+	if task == (ref{}) && nameHolder == nil {
+		if m.action.verb == creating {
 			m.failures++
-			i.made(m.key)
+			i.creationEnded(m.key)
 		}
-		m.act = nil
+		m.action = nil
 	} else {
-		m.act.task, m.act.taken, m.act.at = task, taken, time.Now()
-		i.remind(id, m.act)
+		m.action.task, m.action.nameHolder, m.action.at = task, nameHolder, time.Now()
+		i.requeueAfterLag(id, m.action)
 		if i.outcomeUnread(id, m) {
 			i.changed(m.key)
 		}
 	}
-	i.tell([]uuid.UUID{id})
+	i.notifyChanged([]uuid.UUID{id})
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// learnFields reads the keys of custom attributes, once.
-func (k *marker) learnFields(ctx context.Context) {
+// ensureFields reads the keys of custom attributes, once.
+func (k *tagWorker) ensureFields(ctx context.Context) {
 	inv := k.session.inv
-	if inv.knowsFields() {
+	if inv.hasFields() {
 		return
 	}
 	k.readFields(ctx)
 }
 
 // readFields reads the keys of custom attributes again.
-func (k *marker) readFields(ctx context.Context) {
+func (k *tagWorker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		if c.ServiceContent.CustomFieldsManager == nil {
@@ -44,68 +44,68 @@ func (k *marker) readFields(ctx context.Context) {
 	if err != nil {
 		fields = nil
 	}
-	k.session.inv.noteFields(fields)
+	k.session.inv.recordFields(fields)
 }
 
-func (i *inventory) knowsFields() bool {
+func (i *inventory) hasFields() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fields != nil
 }
 
-// noteFields records the keys of custom attributes; nil if they could not be
+// recordFields records the keys of custom attributes; nil if they could not be
 // read.
-func (i *inventory) noteFields(fields map[string]int32) {
+func (i *inventory) recordFields(fields map[string]int32) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.fields, i.fieldsAgain = fields, time.Now().Add(lookAgain)
+	i.fields, i.fieldsRetryAt = fields, time.Now().Add(tagRetryInterval)
 	var ids []uuid.UUID
 	for id, m := range i.machines {
-		if len(m.wants.attributes) > 0 {
+		if len(m.desired.attributes) > 0 {
 			ids = append(ids, id)
 		}
 	}
-	i.tell(ids)
+	i.notifyChanged(ids)
 }
 
 // setAttributes sets the custom attributes of a machine's VM that differ.
-func (k *marker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
-	vm, wrong, makeMissing := k.session.inv.attributesToSet(id)
+func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
+	vm, wrong, createMissing := k.session.inv.attributesToSet(id)
 	for _, a := range wrong {
-		field, err := k.field(ctx, a.Name, makeMissing)
+		field, err := k.field(ctx, a.Name, createMissing)
 		if err == nil {
 			err = k.setField(ctx, vm, field, a.Value)
 		}
 		if err != nil {
 			return asError(classify(k.session.endpoint.server, err))
 		}
-		k.session.inv.noteAttribute(id, field, a.Value)
+		k.session.inv.recordAttribute(id, field, a.Value)
 	}
 	return nil
 }
 
-func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, makeMissing bool) {
+func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, createMissing bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	m, vm := i.machines[id], i.world.byID[id]
-	info := i.world.vms[vm]
+	m, vm := i.machines[id], i.objects.byID[id]
+	info := i.objects.vms[vm]
 	if m == nil || info == nil {
 		return vm, nil, false
 	}
-	return vm, i.wrongAttributes(m, info), m.wants.makeMissing
+	return vm, i.wrongAttributes(m, info), m.desired.createMissing
 }
 
-// noteAttribute records an attribute before the stream reports it.
-func (i *inventory) noteAttribute(id uuid.UUID, field int32, value string) {
-	i.update(func(w *world) []uuid.UUID {
-		if info := w.vms[w.byID[id]]; info != nil {
+// recordAttribute records an attribute before the stream reports it.
+func (i *inventory) recordAttribute(id uuid.UUID, field int32, value string) {
+	i.update(func(o *objectCache) []uuid.UUID {
+		if info := o.vms[o.byID[id]]; info != nil {
 			info.applyAttribute(field, value)
 		}
 		return []uuid.UUID{id}
 	})
 }
 
-func (k *marker) setField(ctx context.Context, vm ref, field int32, value string) error {
+func (k *tagWorker) setField(ctx context.Context, vm ref, field int32, value string) error {
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.SetField(ctx, c, &types.SetField{
 			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,
@@ -113,7 +113,7 @@ func (k *marker) setField(ctx context.Context, vm ref, field int32, value string
 		return err
 	})
 	if fault.Is(err, &types.InvalidArgument{}) || isNotFound(err) {
-		k.session.inv.noteFields(nil) // the attribute may have been deleted
+		k.session.inv.recordFields(nil) // the attribute may have been deleted
 	}
 	return err
 }
@@ -126,8 +126,8 @@ func (i *inventory) fieldKey(name string) (int32, bool) {
 }
 
 // field returns the key of a custom attribute. If the attribute does not
-// exist, it is created if makeMissing is set.
-func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int32, error) {
+// exist, it is created if createMissing is set.
+func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) (int32, error) {
 	inv := k.session.inv
 	key, known := inv.fieldKey(name)
 	if !known {
@@ -137,7 +137,7 @@ func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int3
 	if known {
 		return key, nil
 	}
-	if !makeMissing {
+	if !createMissing {
 		return 0, failure(infrav1.InvalidSpecReason,
 			"vCenter has no custom attribute %q for VMs: make it, or set spec.createMissingTags to true", name)
 	}
@@ -151,7 +151,7 @@ func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int3
 		return err
 	})
 	if err != nil {
-		inv.noteFields(nil) // another client may have created it
+		inv.recordFields(nil) // another client may have created it
 		return 0, err
 	}
 	inv.mu.Lock()

@@ -128,8 +128,8 @@ func (b *bed) machine(name string) *infrav1.NovaVSphereMachine {
 	}
 }
 
-// going marks a machine as being deleted.
-func going(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
+// markDeleting marks a machine as being deleted.
+func markDeleting(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
 	m = m.DeepCopy()
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	return m

@@ -220,7 +220,7 @@ func (j *journey) live() error {
 		}
 	}
 	for _, c := range j.crafts {
-		c.machine = going(c.machine)
+		c.machine = markDeleting(c.machine)
 	}
 	if err := j.travel("deletion"); err != nil {
 		return err
@@ -337,7 +337,7 @@ func TestForeignVM(t *testing.T) {
 				m := b.machine("m")
 				b.reaches(m, hypervisor.Absent)
 
-				never := going(m)
+				never := markDeleting(m)
 				b.reaches(never, hypervisor.Absent)
 				b.Expect(b.connect(never).Delete(b.ctx(), never)).To(Succeed())
 				b.Expect(b.connect(never).Shutdown(b.ctx(), never)).To(Succeed())
@@ -351,7 +351,7 @@ func TestForeignVM(t *testing.T) {
 				} else {
 					b.reaches(m, hypervisor.Running)
 				}
-				b.destroyed(going(m))
+				b.destroyed(markDeleting(m))
 				b.Expect(b.vmNamed("m")).To(Equal(before), "it is as it was")
 				for _, method := range []string{"PowerOffVM_Task", "Destroy_Task"} {
 					want := 1

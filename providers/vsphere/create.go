@@ -42,7 +42,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 		return nil
 	}
 	if d.session.inv.isRejected(id, vm) {
-		return d.reject(ctx, id, m, vm)
+		return d.deleteRejected(ctx, id, m, vm)
 	}
 	if err := d.uuidTaken(id); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err != nil {
 		return err
 	}
-	if err := d.session.inv.vacant(id, p.staticAddresses); err != nil {
+	if err := d.session.inv.checkAddressesFree(id, p.staticAddresses); err != nil {
 		return err
 	}
 	if err := d.acquireCreationSlot(keyOf(m)); err != nil {
@@ -66,7 +66,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.CloneVM_Task(ctx, c, p.req)
 		if err != nil {
 			return ref{}, err
@@ -186,7 +186,7 @@ func (p *cloneInputs) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hype
 	configureHardware(spec, &m.Spec.Hardware, p.template)
 	spec.ExtraConfig = append(spec.ExtraConfig, guestSettings...)
 	// The guest finds its disks by the UUIDs that storage drivers use.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, slotList}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, slotList}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {userDataMarkerKey, "present"}} {
 		// An empty value removes the key that the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}

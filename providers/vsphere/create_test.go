@@ -163,7 +163,7 @@ func TestCreateWithForeignName(t *testing.T) {
 	err := b.fails(m, infrav1.NameConflictReason)
 	b.Expect(err).To(MatchError("a VM with this machine's name (" + foreign[0].Ref + ") exists in the folder and is not ours: it is left alone; rename or delete it in vCenter"))
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(going(m), hypervisor.Absent)
+	b.reaches(markDeleting(m), hypervisor.Absent)
 	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
 }
 
@@ -184,7 +184,7 @@ func TestRestartWhileCloning(t *testing.T) {
 
 	b.connector.Close()
 	b.connector = b.newConnector()
-	vm, err := b.look(going(m))
+	vm, err := b.look(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy), "it must not look gone")
 	vm, err = b.look(m)
@@ -238,7 +238,7 @@ func TestLostAnswer(t *testing.T) {
 
 	err := d.Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
-	vm, err := b.look(going(m))
+	vm, err := b.look(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
 	b.reaches(m, hypervisor.Running)

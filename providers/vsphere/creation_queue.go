@@ -23,10 +23,10 @@ func (d *driver) acquireCreationSlot(key hypervisor.Key) error {
 
 // releaseCreationSlot releases the slot of a machine whose VM is not being
 // created. If the machine is being deleted, it also leaves the queue.
-func (d *driver) releaseCreationSlot(key hypervisor.Key, state hypervisor.State, going bool) {
+func (d *driver) releaseCreationSlot(key hypervisor.Key, state hypervisor.State, deleting bool) {
 	switch {
 	case state == hypervisor.Busy:
-	case going:
+	case deleting:
 		d.session.creations.Release(key)
 	default:
 		d.session.creations.Done(key)

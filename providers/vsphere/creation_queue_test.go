@@ -32,7 +32,7 @@ func TestQueued(t *testing.T) {
 
 	// The next machine in the queue is deleted, so the other machine gets the
 	// slot.
-	vm, err := b.look(going(second))
+	vm, err := b.look(markDeleting(second))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
 	b.told(changes, "third", soon)
@@ -111,7 +111,7 @@ func TestScaleUpStarvesNoDelete(t *testing.T) {
 	b.Eventually(func() int { return b.vc.Requests()["CloneVM_Task"] }).Should(BeNumerically(">", most))
 	var gone []*craft
 	for _, c := range old {
-		gone = append(gone, p.take(going(c.machine)))
+		gone = append(gone, p.take(markDeleting(c.machine)))
 	}
 	p.arrived(time.Minute, gone...)
 	left := 0

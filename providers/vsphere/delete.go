@@ -25,8 +25,8 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 	state, vm := d.state(id, m)
 	switch {
 	case d.session.inv.isRejected(id, vm):
-		return d.reject(ctx, id, m, vm)
-	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.facts(id).power == types.VirtualMachinePowerStateSuspended:
+		return d.deleteRejected(ctx, id, m, vm)
+	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.info(id).power == types.VirtualMachinePowerStateSuspended:
 		return d.powerOff(ctx, id, m, vm)
 	case state == hypervisor.Stopped:
 		return d.remove(ctx, id, m, vm)
@@ -41,7 +41,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 	if !d.session.inv.begin(id, keyOf(m), stopping, "Powering off") {
 		return nil
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
 		if isNotFound(err) {
 			return ref{}, nil
@@ -56,17 +56,17 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 // remove takes the next step of the deletion of a VM that is off.
 func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if at, leave := d.session.inv.ruleToLeave(id); leave {
-		if d.session.inv.begin(id, keyOf(m), settling, "Removing the anti-affinity rule of the machine's group") {
-			d.session.rules.join(at, id)
+		if d.session.inv.begin(id, keyOf(m), syncing, "Removing the anti-affinity rule of the machine's group") {
+			d.session.rules.enqueue(at, id)
 		} else {
-			d.session.inv.stayed(id)
+			d.session.inv.ruleKept(id)
 		}
 		return nil
 	}
 	if !d.session.inv.begin(id, keyOf(m), destroying, "Destroying") {
 		return nil
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.removal(ctx, c, id, vm)
 		if isNotFound(err) {
 			return ref{}, nil
@@ -117,8 +117,8 @@ func taskOf[T any](_ *T, err error, task func() ref) (ref, error) {
 func (i *inventory) rename(id uuid.UUID, v verb, message string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil && m.act != nil {
-		m.act.verb, m.act.message = v, message
-		i.tell([]uuid.UUID{id})
+	if m := i.machines[id]; m != nil && m.action != nil {
+		m.action.verb, m.action.message = v, message
+		i.notifyChanged([]uuid.UUID{id})
 	}
 }

@@ -63,7 +63,7 @@ func TestForeignDisksAreKept(t *testing.T) {
 			disks := b.attach(m)
 			own := b.home("m") + "/m.vmdk"
 			into(b, m)
-			b.destroyed(going(m))
+			b.destroyed(markDeleting(m))
 			b.Expect(b.vmNamed("m")).To(BeEmpty())
 			for _, disk := range disks {
 				b.keeps(disk)
@@ -79,7 +79,7 @@ func TestForeignDisksAreKept(t *testing.T) {
 // attached disks and does not rely on the steps before.
 func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 	b := newBed(t)
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	disks := b.attach(m)
 	for range 20 {
 		vm, err := b.look(m)
@@ -106,7 +106,7 @@ func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 // detached again.
 func TestForeignDiskAttachedAgain(t *testing.T) {
 	b := newBed(t)
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	b.attach(m)
 	b.wait(b.vm("m").PowerOff(b.ctx()))
 	b.reaches(m, hypervisor.Stopped)
@@ -120,7 +120,7 @@ func TestForeignDiskAttachedAgain(t *testing.T) {
 
 func TestDiskOfASnapshotOnly(t *testing.T) {
 	b := newBed(t)
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	b.attach(m)
 	b.wait(b.vm("m").CreateSnapshot(b.ctx(), "s", "", false, false))
 	b.wait(b.vm("m").PowerOff(b.ctx()))
@@ -156,7 +156,7 @@ func TestLockedDisks(t *testing.T) {
 	for words, fault := range faults {
 		t.Run(words, func(t *testing.T) {
 			b := newBed(t)
-			m := going(b.create("m"))
+			m := markDeleting(b.create("m"))
 			b.attach(m)
 			b.wait(b.vm("m").PowerOff(b.ctx()))
 			b.reaches(m, hypervisor.Stopped)
@@ -206,7 +206,7 @@ func TestShutdownRefused(t *testing.T) {
 	b.Eventually(func() bool {
 		id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
-		return b.connect(m).(*driver).session.inv.facts(id).tools
+		return b.connect(m).(*driver).session.inv.info(id).toolsRunning
 	}).Should(BeTrue())
 	b.vc.InjectCallFault("ShutdownGuest", 1, &types.ToolsUnavailable{}, "")
 	err := b.connect(m).Shutdown(b.ctx(), m)

@@ -27,22 +27,22 @@ type driver struct {
 // deleted if another vCenter has the same host name.
 func (d *driver) EndpointID() string { return d.vCenterID }
 
-// ask sends the request of an action and records the task that vCenter
+// startTask sends the request of an action and records the task that vCenter
 // started.
-func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {
+func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {
 	var task ref
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 		task, err = request(ctx, c)
 		return err
 	})
-	if isInvalidPowerState(err) && d.session.inv.refuse(id, asError(classify(d.session.endpoint.server, err))) {
+	if isInvalidPowerState(err) && d.session.inv.recordPowerError(id, asError(classify(d.session.endpoint.server, err))) {
 		return nil
 	}
-	var taken *ref
+	var nameHolder *ref
 	var duplicate *types.DuplicateName
 	if err != nil {
 		if _, ok := fault.As(err, &duplicate); ok {
-			taken, err = &duplicate.Object, nil
+			nameHolder, err = &duplicate.Object, nil
 		}
 	}
 	if isNotFound(err) {
@@ -53,11 +53,11 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 		// the inventory shows it.
 		d.session.resync()
 	}
-	d.session.inv.end(id, task, taken)
+	d.session.inv.end(id, task, nameHolder)
 	return classify(d.session.endpoint.server, err)
 }
 
 // state returns the state of the VM of m, and its reference.
 func (d *driver) state(id uuid.UUID, m *infrav1.NovaVSphereMachine) (hypervisor.State, ref) {
-	return d.session.inv.peek(id, keyOf(m))
+	return d.session.inv.state(id, keyOf(m))
 }

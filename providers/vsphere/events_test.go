@@ -43,7 +43,7 @@ func TestEventsOfTheScrub(t *testing.T) {
 			b.Expect(b.vc.SetGuestInfo(b.idOf("m"), "guestinfo.userdata.encoding", "")).To(Succeed())
 		}
 		b.settled(m)
-		b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey(unscrubbedKey)))
+		b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey(userDataMarkerKey)))
 		if clears {
 			b.Expect(b.history()).NotTo(ContainSubstring(secret))
 		} else {

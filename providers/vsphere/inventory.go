@@ -44,17 +44,17 @@ func (t *taskInfo) failed() bool { return t.state == types.TaskInfoStateError }
 // is known.
 func (t *taskInfo) done() bool { return t.ended() && (t.read || !t.failed()) }
 
-// world is the cache of vCenter's objects that one stream fills.
-type world struct {
+// objectCache is the cache of vCenter's objects that one stream fills.
+type objectCache struct {
 	// ids has every VM that the account can see. A VM whose UUID vCenter has
 	// not reported yet is still being created and has no UUID here.
 	ids  map[ref]uuid.UUID
 	byID map[uuid.UUID]ref
 	// copies has the other VMs with the same UUID.
 	copies map[uuid.UUID][]ref
-	// unread has the names of VMs whose UUID was never read: VMs that are still
-	// being created, and VMs that vCenter cannot read.
-	unread map[ref]string
+	// unreadNames has the names of VMs whose UUID was never read: VMs that are
+	// still being created, and VMs that vCenter cannot read.
+	unreadNames map[ref]string
 	// names has the names of VMs whose UUID is derived.
 	names map[ref]string
 	// vms has the VMs whose UUID is derived, including ours.
@@ -63,52 +63,52 @@ type world struct {
 	// hosts and clusters are those in which VMs of ours run.
 	hosts    map[ref]*hostInfo
 	clusters map[ref]*clusterInfo
-	// usable is the number of hosts of a compute cluster that can run VMs:
+	// usableHosts is the number of hosts of a compute cluster that can run VMs:
 	// those that respond and are not in maintenance mode.
-	usable map[ref]int32
+	usableHosts map[ref]int32
 }
 
-func newWorld() *world {
-	return &world{
-		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{}, names: map[ref]string{},
+func newObjectCache() *objectCache {
+	return &objectCache{
+		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unreadNames: map[ref]string{}, names: map[ref]string{},
 		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}, copies: map[uuid.UUID][]ref{},
-		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{}, usable: map[ref]int32{},
+		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{}, usableHosts: map[ref]int32{},
 	}
 }
 
 // inventory is the cache that Observe reads. It survives the loss of a
-// session; only the world is read again.
+// session; only the objects are read again.
 type inventory struct {
 	changed func(hypervisor.Key)
-	// made is called when the creation of a machine's VM has ended, with or
-	// without success.
-	made func(hypervisor.Key)
+	// creationEnded is called when the creation of a machine's VM has ended, with
+	// or without success.
+	creationEnded func(hypervisor.Key)
 	// lag is the longest time by which the inventory may lag behind a response.
 	lag time.Duration
 
 	mu       sync.Mutex
-	world    *world
+	objects  *objectCache
 	machines map[uuid.UUID]*machine
-	// inherited are clones that were under way when the world was read and that
+	// inherited are clones that were under way when the objects were read and that
 	// no machine here requested: one of them may be of a machine that an
 	// earlier process or session served. The value is set once the clone has
 	// ended and the inventory is about to show its VM.
 	inherited map[ref]bool
 	// groups are the machines of each group by the name of its rule.
 	groups map[string]*group
-	// awaited are tasks on compute clusters for which a worker waits.
-	awaited map[ref]chan struct{}
+	// awaitedTasks are tasks on compute clusters for which a worker waits.
+	awaitedTasks map[ref]chan struct{}
 	// fields are the keys of custom attributes; nil while they are not known.
 	// They are not read again before fieldsAgain.
-	fields      map[string]int32
-	fieldsAgain time.Time
+	fields        map[string]int32
+	fieldsRetryAt time.Time
 }
 
 // machine is the record of a machine that the controller has observed.
 type machine struct {
-	key  hypervisor.Key
-	act  *action
-	seen sight
+	key          hypervisor.Key
+	action       *action
+	lastObserved observation
 	// vm is the VM that the machine had when it was last observed. A VM that
 	// the account cannot see any more need not be deleted: the account may have
 	// lost its permission.
@@ -121,26 +121,26 @@ type machine struct {
 	// time.
 	uuidTaken   *hypervisor.Error
 	uuidTakenAt time.Time
-	// going means that the machine is being deleted.
-	going bool
+	// deleting means that the machine is being deleted.
+	deleting bool
 	// failures counts the failed creations of its VM. It does not survive a
 	// restart.
 	failures int
-	// wants are the settings of the machine for the objects around its VM.
-	wants wants
-	chores
+	// desired are the settings of the machine for the objects around its VM.
+	desired desiredState
+	localState
 }
 
 func newInventory(changed func(hypervisor.Key)) *inventory {
 	return &inventory{
-		changed:   changed,
-		made:      func(hypervisor.Key) {},
-		lag:       defaultTimeouts.lag,
-		world:     newWorld(),
-		machines:  map[uuid.UUID]*machine{},
-		inherited: map[ref]bool{},
-		groups:    map[string]*group{},
-		awaited:   map[ref]chan struct{}{},
+		changed:       changed,
+		creationEnded: func(hypervisor.Key) {},
+		lag:           defaultTimeouts.lag,
+		objects:       newObjectCache(),
+		machines:      map[uuid.UUID]*machine{},
+		inherited:     map[ref]bool{},
+		groups:        map[string]*group{},
+		awaitedTasks:  map[ref]chan struct{}{},
 	}
 }
 
@@ -154,43 +154,44 @@ func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 	return m
 }
 
-// take returns the state of a machine's VM and the failure of the last action,
-// once: the next call does not return that failure again. When the machine is
-// being deleted, a failed creation or start of its VM does not matter.
-func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
+// observe returns the state of a machine's VM and the failure of the last
+// action, once: the next call does not return that failure again. When the
+// machine is being deleted, a failed creation or start of its VM does not
+// matter.
+func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) observation {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
-	if m.going != going {
+	if m.deleting != deleting {
 		i.ungroup(id, m)
-		m.going = going
+		m.deleting = deleting
 		i.regroup(id, m)
 	}
-	i.freshen(id, m)
-	s := i.look(id, m)
-	if going && m.act != nil && (m.act.verb == creating || m.act.verb == starting) {
+	i.recordNewVM(id, m)
+	s := i.evaluate(id, m)
+	if deleting && m.action != nil && (m.action.verb == creating || m.action.verb == starting) {
 		s.failure = nil
 	}
-	if s.vm.State != hypervisor.Busy && s.lost == nil && m.act != nil && !m.act.busy(i.world, id) {
-		if m.act.verb == creating && s.failure != nil {
+	if s.vm.State != hypervisor.Busy && s.unknown == nil && m.action != nil && !m.action.busy(i.objects, id) {
+		if m.action.verb == creating && s.failure != nil {
 			m.failures++
 		}
-		m.act = nil
+		m.action = nil
 	}
-	if s.vm.State != hypervisor.Busy && s.lost == nil {
+	if s.vm.State != hypervisor.Busy && s.unknown == nil {
 		m.rejected = s.rejected
 	}
-	m.seen = s
-	m.seen.failure = nil
+	m.lastObserved = s
+	m.lastObserved.failure = nil
 	return s
 }
 
-// peek is take, but keeps the failure.
-func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
+// state is observe, but keeps the failure.
+func (i *inventory) state(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.look(id, i.machineOf(id, key))
-	return s.vm.State, cmp.Or(s.rejected, i.world.byID[id])
+	s := i.evaluate(id, i.machineOf(id, key))
+	return s.vm.State, cmp.Or(s.rejected, i.objects.byID[id])
 }
 
 // failures returns the number of failed creations of a machine's VM.
@@ -230,7 +231,7 @@ func (i *inventory) clonesOf(template ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
-		if t := i.world.tasks[task]; t != nil && t.entity == template {
+		if t := i.objects.tasks[task]; t != nil && t.entity == template {
 			return true
 		}
 	}
@@ -244,106 +245,106 @@ func (i *inventory) anyClones() bool {
 	return len(i.inherited) > 0
 }
 
-// replace stores a world that was read again, and queues every machine whose
+// replace stores objects that were read again, and queues every machine whose
 // VM looks different in it.
-func (i *inventory) replace(w *world) {
+func (i *inventory) replace(o *objectCache) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	w.inherit(i.world)
-	i.world = w
+	o.keepUUIDs(i.objects)
+	i.objects = o
 	bound := map[ref]bool{}
 	for _, m := range i.machines {
-		if m.act == nil {
+		if m.action == nil {
 			continue
 		}
-		bound[m.act.task] = true
-		if m.act.task != (ref{}) && w.tasks[m.act.task] == nil {
-			i.doubt(m.act.task)
+		bound[m.action.task] = true
+		if m.action.task != (ref{}) && o.tasks[m.action.task] == nil {
+			i.recheckTask(m.action.task)
 		}
 	}
 	before := len(i.inherited)
 	clear(i.inherited)
-	for task, info := range w.tasks {
+	for task, info := range o.tasks {
 		if info.description == cloneTask && !info.ended() && !bound[task] {
 			i.inherited[task] = false
 		}
 	}
-	i.tell(slices.Collect(maps.Keys(i.machines)))
+	i.notifyChanged(slices.Collect(maps.Keys(i.machines)))
 	if before > 0 {
 		// Machines that waited for one of them may not have to wait any more,
 		// although their own VMs look as before.
-		i.tellAll()
+		i.notifyAll()
 	}
 }
 
-// tell queues the machines among ids whose VM looks different from the last
-// observation. The caller holds the lock.
-func (i *inventory) tell(ids []uuid.UUID) {
+// notifyChanged queues the machines among ids whose VM looks different from the
+// last observation. The caller holds the lock.
+func (i *inventory) notifyChanged(ids []uuid.UUID) {
 	for _, id := range ids {
 		m, ok := i.machines[id]
 		if !ok {
 			continue
 		}
-		if m.act != nil && m.act.verb == creating && !m.act.busy(i.world, id) {
-			i.made(m.key)
+		if m.action != nil && m.action.verb == creating && !m.action.busy(i.objects, id) {
+			i.creationEnded(m.key)
 		}
-		if s := i.look(id, m); !reflect.DeepEqual(s, m.seen) {
-			m.seen = s
+		if s := i.evaluate(id, m); !reflect.DeepEqual(s, m.lastObserved) {
+			m.lastObserved = s
 			i.changed(m.key)
 		}
 	}
 }
 
-// update calls change to change the world and queues the affected machines.
-func (i *inventory) update(change func(*world) []uuid.UUID) {
+// update calls change to change the objects and queues the affected machines.
+func (i *inventory) update(change func(*objectCache) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := change(i.world)
+	touched := change(i.objects)
 	// A machine may wait only for this task, or for the UUID of another VM.
 	for id, m := range i.machines {
-		if m.act != nil || m.seen.vm.State == hypervisor.Busy {
+		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
 			touched = append(touched, id)
 		}
 		if i.outcomeUnread(id, m) {
 			i.changed(m.key) // its next Observe reads the task
 		}
 	}
-	for task, ended := range i.awaited {
-		if t := i.world.tasks[task]; t != nil && t.ended() {
-			delete(i.awaited, task)
+	for task, ended := range i.awaitedTasks {
+		if t := i.objects.tasks[task]; t != nil && t.ended() {
+			delete(i.awaitedTasks, task)
 			close(ended)
 		}
 	}
 	for task, ended := range i.inherited {
-		t := i.world.tasks[task]
+		t := i.objects.tasks[task]
 		switch {
-		case t == nil || t.failed() || i.world.ids[t.result] != uuid.Nil:
-			i.disinherit(task)
+		case t == nil || t.failed() || i.objects.ids[t.result] != uuid.Nil:
+			i.removeInherited(task)
 		case t.ended() && !ended:
 			i.inherited[task] = true
 			time.AfterFunc(i.lag, func() {
 				i.mu.Lock()
 				defer i.mu.Unlock()
-				i.disinherit(task)
+				i.removeInherited(task)
 			})
 		}
 	}
-	i.tell(touched)
+	i.notifyChanged(touched)
 }
 
-// disinherit removes a clone whose VM, if it created one, is known. It may
+// removeInherited removes a clone whose VM, if it created one, is known. It may
 // have been of any machine. The caller holds the lock.
-func (i *inventory) disinherit(task ref) {
+func (i *inventory) removeInherited(task ref) {
 	if _, ok := i.inherited[task]; !ok {
 		return
 	}
 	delete(i.inherited, task)
-	i.tellAll()
+	i.notifyAll()
 }
 
-// tellAll queues every machine, even if its VM looks as before. The caller
+// notifyAll queues every machine, even if its VM looks as before. The caller
 // holds the lock.
-func (i *inventory) tellAll() {
+func (i *inventory) notifyAll() {
 	for _, m := range i.machines {
 		i.changed(m.key)
 	}

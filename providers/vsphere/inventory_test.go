@@ -31,7 +31,7 @@ type tale struct {
 func newTale() *tale {
 	t := &tale{s: &stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}}
 	t.inv = newInventory(func(hypervisor.Key) { t.told++ })
-	t.inv.take(ourID, ourKey, false)
+	t.inv.observe(ourID, ourKey, false)
 	return t
 }
 
@@ -40,7 +40,7 @@ func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
 	}
-	t.inv.update(func(w *world) []uuid.UUID { return t.s.apply(w, []types.ObjectUpdate{u}) })
+	t.inv.update(func(o *objectCache) []uuid.UUID { return t.s.apply(o, []types.ObjectUpdate{u}) })
 	if obj.Type == "Task" {
 		t.read(u)
 	}
@@ -50,7 +50,7 @@ func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
 // report.
 func (t *tale) read(u types.ObjectUpdate) {
 	for _, c := range u.ChangeSet {
-		info := *t.inv.world.tasks[u.Obj]
+		info := *t.inv.objects.tasks[u.Obj]
 		switch c.Name {
 		case "info.result":
 			info.result, _ = c.Val.(ref)
@@ -61,14 +61,14 @@ func (t *tale) read(u types.ObjectUpdate) {
 			continue
 		}
 		info.read = true
-		t.inv.learn(u.Obj, &info)
+		t.inv.recordTask(u.Obj, &info)
 	}
 }
 
 func (t *tale) look() (hypervisor.State, error) {
-	s := t.inv.take(ourID, ourKey, false)
-	if s.lost != nil {
-		return s.vm.State, s.lost
+	s := t.inv.observe(ourID, ourKey, false)
+	if s.unknown != nil {
+		return s.vm.State, s.unknown
 	}
 	if s.failure != nil {
 		return s.vm.State, s.failure
@@ -94,7 +94,7 @@ func TestVMAppearsInParts(t *testing.T) {
 		"runtime.powerState", types.VirtualMachinePowerStatePoweredOn,
 		"runtime.connectionState", types.VirtualMachineConnectionStateConnected)
 	g.Expect(ta.look()).To(Equal(hypervisor.Running))
-	g.Expect(ta.inv.take(ourID, ourKey, false).vm.ProviderID).To(Equal("vsphere://423742aa-0000-0000-0000-000000000001"))
+	g.Expect(ta.inv.observe(ourID, ourKey, false).vm.ProviderID).To(Equal("vsphere://423742aa-0000-0000-0000-000000000001"))
 }
 
 func TestForeignVMsAreNotListed(t *testing.T) {
@@ -126,16 +126,16 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	_, err := ta.look()
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 
-	w := newWorld()
-	w.applyVM(types.ObjectUpdate{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
+	o := newObjectCache()
+	o.applyVM(types.ObjectUpdate{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
 		{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateInaccessible},
 	}})
-	ta.inv.replace(w)
+	ta.inv.replace(o)
 	_, err = ta.look()
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 }
 
-// After a restart no earlier world has the UUID of an unreadable VM. If it has
+// After a restart no earlier cache has the UUID of an unreadable VM. If it has
 // the machine's name, the machine must not be reported as deleted.
 func TestUnreadableVMSinceStart(t *testing.T) {
 	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
@@ -145,7 +145,7 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 			ta.tell(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-			g.Expect(ta.inv.take(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
+			g.Expect(ta.inv.observe(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
 			g.Expect(ta.s.toAdd).To(BeEmpty())
 
 			ta.told = 0
@@ -201,11 +201,11 @@ func TestErrorOfATaskIsRead(t *testing.T) {
 		}
 		g.Expect(ta.told).To(Equal(1), "the machine has to read the error")
 		g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-		task, unread := ta.inv.overdue(ourID)
+		task, unread := ta.inv.overdueTask(ourID)
 		g.Expect(unread).To(BeTrue())
 		g.Expect(task).To(Equal(taskRef))
 		ta.tell(modify, taskRef, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
-		_, unread = ta.inv.overdue(ourID)
+		_, unread = ta.inv.overdueTask(ourID)
 		g.Expect(unread).To(BeFalse())
 		_, err := ta.look()
 		g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
@@ -218,7 +218,7 @@ func TestLongCloneWaitsForTheVM(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
-	ta.inv.machines[ourID].act.at = time.Now().Add(-time.Hour)
+	ta.inv.machines[ourID].action.at = time.Now().Add(-time.Hour)
 	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
 }
@@ -228,8 +228,8 @@ func TestDeletionForgetsFailedCreation(t *testing.T) {
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
 	ta.inv.end(ourID, taskRef, nil)
-	s := ta.inv.take(ourID, ourKey, true)
-	g.Expect(s).To(Equal(sight{vm: hypervisor.VM{State: hypervisor.Absent}}))
+	s := ta.inv.observe(ourID, ourKey, true)
+	g.Expect(s).To(Equal(observation{vm: hypervisor.VM{State: hypervisor.Absent}}))
 }
 
 func TestSuccessWaitsForTheVM(t *testing.T) {
@@ -271,16 +271,16 @@ func TestForgottenTask(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
-	_, overdue := ta.inv.overdue(ourID)
+	_, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeFalse())
 	ta.told = 0
-	ta.inv.replace(newWorld())
+	ta.inv.replace(newObjectCache())
 	g.Expect(ta.told).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
-	task, overdue := ta.inv.overdue(ourID)
+	task, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeTrue())
 	g.Expect(task).To(Equal(taskRef))
-	ta.inv.learn(task, nil)
+	ta.inv.recordTask(task, nil)
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
 }
 
@@ -291,7 +291,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 	const on, off = types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
 	byCall := func(ta *tale) {
 		err := &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: errors.New("no")}
-		if !ta.inv.refuse(ourID, err) {
+		if !ta.inv.recordPowerError(ourID, err) {
 			ta.inv.end(ourID, ref{}, nil)
 		}
 	}
@@ -326,7 +326,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 				g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "nothing is asked meanwhile")
 				if late {
-					ta.inv.machines[ourID].act.at = time.Time{}
+					ta.inv.machines[ourID].action.at = time.Time{}
 					state, err := ta.look()
 					g.Expect(state).To(Equal(shown[tt.from]))
 					g.Expect(err).To(MatchError(ContainSubstring(tt.says)), "so tries take their time")
@@ -364,9 +364,9 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g, ta := NewWithT(t), newTale()
-			w := newWorld()
-			w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
-			ta.inv.replace(w)
+			o := newObjectCache()
+			o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
+			ta.inv.replace(o)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
 			g.Expect(ta.told).To(Equal(1), "the machine is told when it is known, and not before")
@@ -395,17 +395,17 @@ func TestDestroyedVM(t *testing.T) {
 // own VMs look as before.
 func TestInheritedCloneEndsUnseen(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
-	w := newWorld()
-	w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
-	ta.inv.replace(w)
+	o := newObjectCache()
+	o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
+	ta.inv.replace(o)
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 
 	ta.told = 0
-	ta.inv.replace(newWorld())
+	ta.inv.replace(newObjectCache())
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
 	g.Expect(ta.told).To(Equal(1))
 	ta.told = 0
-	ta.inv.replace(newWorld())
+	ta.inv.replace(newObjectCache())
 	g.Expect(ta.told).To(BeZero(), "nobody waited")
 }

@@ -117,7 +117,7 @@ func TestSingleFlight(t *testing.T) {
 	p := b.fly(b.connector)
 	var crafts []*craft
 	for _, m := range b.machines("m", 50) {
-		crafts = append(crafts, p.take(going(m)))
+		crafts = append(crafts, p.take(markDeleting(m)))
 	}
 	p.arrived(soon, crafts...)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))

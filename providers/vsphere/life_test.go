@@ -14,7 +14,7 @@ import (
 
 func TestDelete(t *testing.T) {
 	b := newBed(t)
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	changes := b.connector.Changes()
 	b.vc.ResetRequests()
 
@@ -37,7 +37,7 @@ func TestDeleteWhileCloning(t *testing.T) {
 	m := b.machine("m")
 	d := b.connect(m)
 	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
-	m = going(m)
+	m = markDeleting(m)
 	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
@@ -51,7 +51,7 @@ func TestDeleteWhileCloning(t *testing.T) {
 
 func TestDeleteFailure(t *testing.T) {
 	b := newBed(t)
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	b.vc.InjectFault("PowerOffVM_Task", 1, &types.SystemErrorFault{Reason: "the host is upset"}, "")
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	err := b.fails(m, infrav1.HypervisorErrorReason)
@@ -66,7 +66,7 @@ func TestPowerOffThatIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.lag = 100 * time.Millisecond
 	b.connector = b.newConnector()
-	m := going(b.create("m"))
+	m := markDeleting(b.create("m"))
 	b.vc.InjectCallFault("PowerOffVM_Task", 0, &types.InvalidPowerState{ExistingState: types.VirtualMachinePowerStatePoweredOff}, "")
 	for range 3 {
 		b.reaches(m, hypervisor.Running)

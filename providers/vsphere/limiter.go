@@ -76,7 +76,7 @@ func (s *requestLimiter) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// release releases the slot that was taken with ctx.
+// release releases the slot that was acquired with ctx.
 func (s *requestLimiter) release(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// The error of a refused login names other possible causes beside the
+// The error of a rejected login names other possible causes beside the
 // password.
 func TestRefusedLogin(t *testing.T) {
 	for _, tt := range []struct {

@@ -73,8 +73,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		if age, ok := s.age(); ok {
 			ages[server] = max(ages[server], age)
 		}
-		for what, n := range s.inv.underWay() {
-			counts[[2]string{server, string(what)}] += n
+		for v, n := range s.inv.activeActions() {
+			counts[[2]string{server, string(v)}] += n
 		}
 	}
 	g.mu.Unlock()
@@ -93,14 +93,14 @@ func (s *session) age() (time.Duration, bool) {
 	return time.Since(s.lastResponseAt), !s.lastResponseAt.IsZero()
 }
 
-// underWay counts the actions that have not ended.
-func (i *inventory) underWay() map[verb]int {
+// activeActions counts the actions that have not ended.
+func (i *inventory) activeActions() map[verb]int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	counts := map[verb]int{}
 	for id, m := range i.machines {
-		if m.act != nil && m.act.busy(i.world, id) {
-			counts[m.act.verb]++
+		if m.action != nil && m.action.busy(i.objects, id) {
+			counts[m.action.verb]++
 		}
 	}
 	return counts

@@ -30,8 +30,8 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 	if err := d.catchUp(ctx, id); err != nil {
 		return hypervisor.VM{}, err
 	}
-	going := !m.DeletionTimestamp.IsZero()
-	s, err := d.sight(ctx, id, m, going)
+	deleting := !m.DeletionTimestamp.IsZero()
+	s, err := d.observe(ctx, id, m, deleting)
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
@@ -44,42 +44,42 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, nil
 		}
 	}
-	d.releaseCreationSlot(keyOf(m), s.vm.State, going)
-	if s.vm.State == hypervisor.Absent && going {
+	d.releaseCreationSlot(keyOf(m), s.vm.State, deleting)
+	if s.vm.State == hypervisor.Absent && deleting {
 		d.session.inv.forget(id)
 	}
 	if s.failure != nil {
-		d.doubt(s.failure)
+		d.dropStale(s.failure)
 		return s.vm, s.failure
 	}
 	return s.vm, nil
 }
 
-// sight returns the state of the VM of m. It reports a VM as deleted only once
-// it is certain that the account would see the VM if it existed.
-func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, going bool) (sight, error) {
+// observe returns the state of the VM of m. It reports a VM as deleted only
+// once it is certain that the account would see the VM if it existed.
+func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, deleting bool) (observation, error) {
 	inv := d.session.inv
-	d.want(id, m)
-	s := inv.take(id, keyOf(m), going)
-	if s.vanished != (ref{}) {
-		if err := d.mourn(ctx, id, s.vanished); err != nil {
-			return sight{}, err
+	d.recordDesired(id, m)
+	s := inv.observe(id, keyOf(m), deleting)
+	if s.missing != (ref{}) {
+		if err := d.confirmDeleted(ctx, id, s.missing); err != nil {
+			return observation{}, err
 		}
-		s = inv.take(id, keyOf(m), going)
+		s = inv.observe(id, keyOf(m), deleting)
 	}
-	if s.lost != nil {
-		return sight{}, s.lost
+	if s.unknown != nil {
+		return observation{}, s.unknown
 	}
-	if s.vm.State == hypervisor.Absent && m.Spec.ProviderID != "" && !inv.buried(id) {
-		if err := d.sighted(ctx, id, m); err != nil {
-			return sight{}, err
+	if s.vm.State == hypervisor.Absent && m.Spec.ProviderID != "" && !inv.isConfirmedDeleted(id) {
+		if err := d.checkVisible(ctx, id, m); err != nil {
+			return observation{}, err
 		}
 	}
-	if inv.unlooked(id) {
-		d.session.marks.look(id)
+	if inv.needsRead(id) {
+		d.session.tags.queueRead(id)
 	}
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
-		s.vm.OutOfSync = notYet + text
+		s.vm.OutOfSync = outOfSyncPrefix + text
 	}
 	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
 	return s, nil
@@ -91,12 +91,12 @@ func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, sta
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	return pendingUpgrade(m, d.session.inv.facts(id).version)
+	return pendingUpgrade(m, d.session.inv.info(id).version)
 }
 
-// doubt drops resolved names after a failure that a stale reference may have
-// caused.
-func (d *driver) doubt(f *hypervisor.Error) {
+// dropStale drops resolved names after a failure that a stale reference may
+// have caused.
+func (d *driver) dropStale(f *hypervisor.Error) {
 	switch f.Reason {
 	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
 		d.session.resolver.dropAll()
@@ -121,7 +121,7 @@ func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bo
 
 // catchUp reads a task that the stream should have reported and has not.
 func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
-	task, ok := d.session.inv.overdue(id)
+	task, ok := d.session.inv.overdueTask(id)
 	if !ok {
 		return nil
 	}
@@ -132,13 +132,13 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	})
 	switch {
 	case isNotFound(err):
-		d.session.inv.learn(task, nil)
+		d.session.inv.recordTask(task, nil)
 		return nil
 	case err != nil:
 		return classify(d.session.endpoint.server, err)
 	}
 	if info.ended() {
-		d.session.inv.learn(task, info)
+		d.session.inv.recordTask(task, info)
 	}
 	return nil
 }
@@ -167,12 +167,12 @@ func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
 		info, err := readTask(ctx, s.client, task)
 		switch {
 		case err == nil:
-			inv.learn(task, info)
+			inv.recordTask(task, info)
 		case isAmbiguous(err):
 			return err
 		default: // the task was deleted, or the account cannot read it
-			inv.update(func(w *world) []uuid.UUID {
-				delete(w.tasks, task)
+			inv.update(func(o *objectCache) []uuid.UUID {
+				delete(o.tasks, task)
 				return nil
 			})
 		}
@@ -186,7 +186,7 @@ func (i *inventory) unreadInherited() (tasks []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
-		if t := i.world.tasks[task]; t != nil && t.ended() && !t.read {
+		if t := i.objects.tasks[task]; t != nil && t.ended() && !t.read {
 			tasks = append(tasks, task)
 		}
 	}

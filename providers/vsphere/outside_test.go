@@ -83,7 +83,7 @@ func TestRenamedOutside(t *testing.T) {
 		vm, err := b.look(m)
 		return vm.State, err
 	}, "300ms").Should(Equal(hypervisor.Running))
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed("renamed")).To(BeEmpty())
 }
 
@@ -96,7 +96,7 @@ func TestRegisteredAnewOutside(t *testing.T) {
 	b.Expect(now).NotTo(Equal(was))
 	vm := b.reaches(m, hypervisor.Running)
 	b.Expect(vm.ProviderID).To(Equal(m.Spec.ProviderID))
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
 }
 
@@ -121,7 +121,7 @@ func TestUnreachableIsNotLost(t *testing.T) {
 	b.drain(changes)
 	b.Expect(b.vc.SetHostConnected(vm.Host, false)).To(Succeed())
 	b.told(changes, "m", seenWithin)
-	for _, m := range []*infrav1.NovaVSphereMachine{m, going(m)} {
+	for _, m := range []*infrav1.NovaVSphereMachine{m, markDeleting(m)} {
 		_, err = b.look(m)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 		b.Expect(err).To(MatchError(And(ContainSubstring(vm.Host), ContainSubstring("disconnected"))))
@@ -145,11 +145,11 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	m := b.create("m")
 	_, err := b.vc.CopyVM(b.idOf("m"), "copy")
 	b.Expect(err).NotTo(HaveOccurred())
-	err = b.fails(going(m), infrav1.VMAmbiguousReason)
+	err = b.fails(markDeleting(m), infrav1.VMAmbiguousReason)
 	b.Expect(err).To(MatchError(ContainSubstring("remove the copies")))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("ModifyListView", 2), "m, and then its copy, are looked at")
 	b.vc.ResetRequests()
-	b.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
+	b.Expect(b.connect(m).Delete(b.ctx(), markDeleting(m))).To(Succeed())
 	b.Expect(b.total()).To(BeZero())
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 	b.Expect(b.vmNamed("copy")).To(HaveLen(1))
@@ -180,9 +180,9 @@ func TestLosingSight(t *testing.T) {
 			b.Expect(b.vc.SetHidden(id, true)).To(Succeed())
 			b.told(changes, "m", seenWithin)
 			b.hidden(m)
-			b.hidden(going(m))
+			b.hidden(markDeleting(m))
 			b.connect(m).(*driver).session.resync()
-			b.hidden(going(m))
+			b.hidden(markDeleting(m))
 			b.Expect(b.vc.SetHidden(id, false)).To(Succeed())
 			b.reaches(m, hypervisor.Running)
 		})
@@ -205,7 +205,7 @@ func (b *bed) losesSightBeforeARestart() {
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
 	b.connector = b.newConnector()
 	b.hidden(m)
-	b.hidden(going(m))
+	b.hidden(markDeleting(m))
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, false)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }
@@ -306,14 +306,14 @@ func TestGoneFromFailureDomains(t *testing.T) {
 			b.connector = b.newConnector()
 			if !tt.seen {
 				b.hidden(m)
-				b.hidden(going(m))
+				b.hidden(markDeleting(m))
 				return
 			}
 			b.reaches(m, hypervisor.Absent)
 			b.vc.ResetRequests()
 			b.reaches(m, hypervisor.Absent)
 			b.Expect(b.total()).To(BeZero(), "it is asked once")
-			b.reaches(going(m), hypervisor.Absent)
+			b.reaches(markDeleting(m), hypervisor.Absent)
 		})
 	}
 }
@@ -347,7 +347,7 @@ func TestGoneIsGone(t *testing.T) {
 	b.vc.ResetRequests()
 	b.reaches(m, hypervisor.Absent)
 	b.Expect(b.total()).To(BeZero())
-	b.reaches(going(m), hypervisor.Absent)
+	b.reaches(markDeleting(m), hypervisor.Absent)
 }
 
 // The message of a machine has the pending question of its VM.
@@ -380,7 +380,7 @@ func TestTakenInstanceUUID(t *testing.T) {
 			b.Eventually(func() []vcenter.VM { return b.vmNamed("m") }).Should(HaveLen(1))
 			clone := b.idOf("m")
 			if deleted {
-				b.destroyed(going(m))
+				b.destroyed(markDeleting(m))
 			} else {
 				b.reaches(m, hypervisor.Absent)
 				b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring("("+clone+")"), ContainSubstring("was deleted"))))

@@ -12,20 +12,20 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// marked returns the VMs that were created for machines of a cluster in a
+// ownedVMs returns the VMs that were created for machines of a cluster in a
 // namespace, by the name of the machine. The UUID proves that a VM was created
 // for that machine. VMs of earlier versions have the machine's name only as
 // their own name.
-func (i *inventory) marked(clusterID, namespace string) []hypervisor.OwnedVM {
+func (i *inventory) ownedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var out []hypervisor.OwnedVM
-	for vm, name := range i.world.names {
-		if info := i.world.vms[vm]; info != nil && info.machine != "" {
+	for vm, name := range i.objects.names {
+		if info := i.objects.vms[vm]; info != nil && info.machine != "" {
 			name = info.machine
 		}
 		id, err := instanceUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
-		if err == nil && i.world.ids[vm] == id {
+		if err == nil && i.objects.ids[vm] == id {
 			out = append(out, hypervisor.OwnedVM{Machine: name, ID: vm.Value})
 		}
 	}
@@ -35,10 +35,10 @@ func (i *inventory) marked(clusterID, namespace string) []hypervisor.OwnedVM {
 	return out
 }
 
-// vacant returns an error if the guest of another VM reports one of the
-// addresses, each with the prefix length of its network. VMs that were not
+// checkAddressesFree returns an error if the guest of another VM reports one of
+// the addresses, each with the prefix length of its network. VMs that were not
 // created by this provider are not in the inventory.
-func (i *inventory) vacant(id uuid.UUID, static []string) error {
+func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 	wanted := map[netip.Addr]bool{}
 	for _, text := range static {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -50,14 +50,14 @@ func (i *inventory) vacant(id uuid.UUID, static []string) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for vm, info := range i.world.vms {
-		if i.world.ids[vm] == id {
+	for vm, info := range i.objects.vms {
+		if i.objects.ids[vm] == id {
 			continue
 		}
 		for _, a := range reportedAddresses(info.guestNICs) {
 			if wanted[a] {
 				return failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
-					i.world.names[vm], vm.Value, a)
+					i.objects.names[vm], vm.Value, a)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func TestNamedVM(t *testing.T) {
 	other.Spec.Naming.Template = name
 	b.Expect(b.connect(other).Create(b.ctx(), other, launch)).To(Succeed())
 	b.Expect(b.fails(other, infrav1.NameConflictReason)).To(MatchError(ContainSubstring(b.idOf(name))))
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed(name)).To(BeEmpty())
 }
 

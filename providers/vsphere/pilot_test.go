@@ -152,7 +152,7 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 	if vm.OutOfSync != "" || vm.UserData {
 		return d.Sync(ctx, m, true)
 	}
-	if inv := d.(*driver).session.inv; inv.unlooked(p.b.id(m)) {
+	if inv := d.(*driver).session.inv; inv.needsRead(p.b.id(m)) {
 		p.queue.AddAfter(key, soonest) // its tags are not known yet
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 	b.reaches(old, hypervisor.Stopped)
 	b.Expect(b.connect(old).Start(b.ctx(), old)).To(Succeed())
 	b.reaches(old, hypervisor.Running)
-	b.destroyed(going(old))
+	b.destroyed(markDeleting(old))
 	last := machines[n-1]
 	b.Expect(b.vmNamed(last.Name)).To(BeEmpty(), "the clone is queued")
 	b.Expect(b.look(last)).To(HaveField("State", hypervisor.Busy))
@@ -38,7 +38,7 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 	b.Expect(b.vmNamed(last.Name)).To(BeEmpty(), "the clone is queued")
 	b.Expect(b.look(last)).To(HaveField("State", hypervisor.Busy))
 	p := b.fly(b.connector)
-	crafts := []*craft{p.take(going(last))}
+	crafts := []*craft{p.take(markDeleting(last))}
 	for _, m := range machines[:n-1] {
 		crafts = append(crafts, p.take(m))
 	}
@@ -66,7 +66,7 @@ func TestTasksThatVCenterForgets(t *testing.T) {
 	b.once(machines)
 	crafts = nil
 	for _, m := range machines {
-		crafts = append(crafts, p.take(going(m)))
+		crafts = append(crafts, p.take(markDeleting(m)))
 	}
 	p.arrived(soon, crafts...)
 	b.Expect(b.vc.Tasks("CloneVM_Task")).To(Equal(n))

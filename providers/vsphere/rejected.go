@@ -24,36 +24,36 @@ import (
 
 // rejected returns the VM that a clone task created with another instance
 // UUID.
-func (a *action) rejected(w *world, id uuid.UUID) ref {
+func (a *action) rejected(o *objectCache, id uuid.UUID) ref {
 	if a == nil || a.verb != creating || a.task == (ref{}) {
 		return ref{}
 	}
-	task := w.tasks[a.task]
+	task := o.tasks[a.task]
 	if task == nil || !task.done() || task.failed() {
 		return ref{}
 	}
-	if other := w.ids[task.result]; other == uuid.Nil || other == id {
+	if other := o.ids[task.result]; other == uuid.Nil || other == id {
 		return ref{}
 	}
 	return task.result
 }
 
-// lookAtRejected sets the sight of a machine whose VM has another instance
-// UUID. The creation fails once that VM is deleted, so that the time until the
-// next attempt starts then.
-func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
-	_, listed := i.world.ids[vm]
+// evaluateRejected sets the observation of a machine whose VM has another
+// instance UUID. The creation fails once that VM is deleted, so that the time
+// until the next attempt starts then.
+func (i *inventory) evaluateRejected(vm ref, m *machine, s *observation) {
+	_, listed := i.objects.ids[vm]
 	switch {
-	case listed && !m.act.destroyed(i.world):
+	case listed && !m.action.destroyed(i.objects):
 		s.rejected, s.vm.State = vm, hypervisor.Absent
-		s.vm.Message = rejecting(vm)
-		if m.going {
+		s.vm.Message = rejectedMessage(vm)
+		if m.deleting {
 			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
 		if s.failure != nil {
 			s.failure = failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
 		}
-	case m.going:
+	case m.deleting:
 		s.vm.State = hypervisor.Absent
 	default:
 		s.vm.State = hypervisor.Absent
@@ -83,18 +83,18 @@ func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
-	return m != nil && vm != (ref{}) && (m.rejected == vm || m.act.rejected(i.world, id) == vm)
+	return m != nil && vm != (ref{}) && (m.rejected == vm || m.action.rejected(i.objects, id) == vm)
 }
 
-// reject takes one step towards the deletion of a VM that was created with
-// another instance UUID. It reads the power state each time: the stream does
-// not report it.
-func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), destroying, rejecting(vm)) {
+// deleteRejected takes one step towards the deletion of a VM that was created
+// with another instance UUID. It reads the power state each time: the stream
+// does not report it.
+func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), destroying, rejectedMessage(vm)) {
 		return nil
 	}
-	return d.ask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
-		task, err := d.rejection(ctx, c, id, vm)
+	return d.startTask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		task, err := d.rejectedDeletion(ctx, c, id, vm)
 		if isNotFound(err) {
 			return ref{}, nil
 		}
@@ -102,11 +102,11 @@ func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	})
 }
 
-func rejecting(vm ref) string {
+func rejectedMessage(vm ref) string {
 	return "Deleting the VM " + vm.Value + ", to which vCenter gave another instance UUID"
 }
 
-func (d *driver) rejection(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
+func (d *driver) rejectedDeletion(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
 	var it mo.VirtualMachine
 	if err := object.NewCommon(c, vm).Properties(ctx, vm, []string{"runtime.powerState"}, &it); err != nil {
 		return ref{}, err

@@ -235,14 +235,14 @@ func newRESTError(status int, body []byte) *restError {
 		return f
 	}
 	f.kind = answer.Type + answer.Kind
-	var words []string
+	var messages []string
 	for _, m := range append(answer.Messages, answer.Value.Messages...) {
 		if m.Default != "" {
-			words = append(words, strings.TrimRight(m.Default, ". "))
+			messages = append(messages, strings.TrimRight(m.Default, ". "))
 		}
 	}
-	if len(words) > 0 {
-		f.message = strings.Join(words, "; ")
+	if len(messages) > 0 {
+		f.message = strings.Join(messages, "; ")
 	}
 	return f
 }

@@ -30,7 +30,7 @@ func TestRefusedLogins(t *testing.T) {
 const restLogins = "POST /rest/com/vmware/cis/session"
 
 // rotatedBed returns a test environment with a session whose password is not
-// valid in vCenter any more. wait is the delay after a refused login.
+// valid in vCenter any more. wait is the delay after a rejected login.
 func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	t.Helper()
 	b := newBed(t)

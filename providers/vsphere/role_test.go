@@ -53,7 +53,7 @@ func (r *role) lives(m *infrav1.NovaVSphereMachine) error {
 		r.Expect(r.vc.AttachDisk(r.idOf(m.Name), vcenter.Disk{File: "[LocalDS_1] fcd/" + m.Name + ".vmdk", FirstClass: m.Name})).To(Succeed())
 		r.wait(r.vm(m.Name).CreateSnapshot(r.ctx(), "backup", "", false, false))
 	})
-	return r.goes(going(m))
+	return r.goes(markDeleting(m))
 }
 
 // goes reconciles a machine until it is up, or absent if it is being deleted.
@@ -80,7 +80,7 @@ func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 			case vm.OutOfSync != "" || vm.UserData:
 				err = d.Sync(r.ctx(), m, vm.State == hypervisor.Running)
 			default:
-				return !d.(*driver).session.inv.unlooked(r.id(m))
+				return !d.(*driver).session.inv.needsRead(r.id(m))
 			}
 		}
 		if err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsTransient(err) {
@@ -135,7 +135,7 @@ func TestRole(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring("privilege " + lacking)))
 			r.privileges = guide
 			b.vc.SetPrivileges(guide...)
-			g.Expect(r.goes(going(m))).To(Succeed())
+			g.Expect(r.goes(markDeleting(m))).To(Succeed())
 		})
 	}
 	for name, source := range map[string]infrav1.NovaVSphereMachineSpec{"from-template": template, "from-vm": vm} {
@@ -163,7 +163,7 @@ func TestQuickStartRoles(t *testing.T) {
 		m.Spec.Disks.Boot.SizeGiB = 30
 		b.Expect(r.goes(m)).To(Succeed())
 		if name == "control-plane-b" {
-			b.Expect(r.goes(going(m))).To(Succeed())
+			b.Expect(r.goes(markDeleting(m))).To(Succeed())
 		}
 	}
 	b.Expect(b.vc.Requests()).To(HaveKey("ReconfigureComputeResource_Task"), "the rule of the control plane was created")

@@ -30,10 +30,10 @@ type clusterInfo struct {
 	// stale is set when the rules may be out of date, partial when vCenter
 	// reported only a part of a change of the settings.
 	stale, partial bool
-	// promised is the change that the task promise makes. It is valid until
+	// pendingChange is the change that pendingTask makes. It is valid until
 	// vCenter reports the cluster's settings again.
-	promise  ref
-	promised clusterChange
+	pendingTask   ref
+	pendingChange clusterChange
 }
 
 // ruleInfo is an anti-affinity rule.
@@ -43,25 +43,25 @@ type ruleInfo struct {
 }
 
 // applyCluster stores the changed properties of a compute cluster.
-func (w *world) applyCluster(u types.ObjectUpdate) {
+func (o *objectCache) applyCluster(u types.ObjectUpdate) {
 	if u.Kind == types.ObjectUpdateKindLeave {
-		delete(w.clusters, u.Obj)
-		delete(w.usable, u.Obj)
+		delete(o.clusters, u.Obj)
+		delete(o.usableHosts, u.Obj)
 		return
 	}
 	for _, c := range u.ChangeSet {
 		if c.Name == usableProperty {
-			w.usable[u.Obj], _ = c.Val.(int32)
+			o.usableHosts[u.Obj], _ = c.Val.(int32)
 			continue
 		}
 		config, whole := c.Val.(types.ClusterConfigInfoEx)
 		if c.Name != settingsProperty || !whole {
-			if known := w.clusters[u.Obj]; known != nil {
+			if known := o.clusters[u.Obj]; known != nil {
 				known.stale, known.partial = true, true
 			}
 			continue
 		}
-		w.clusters[u.Obj] = newClusterInfo(&config)
+		o.clusters[u.Obj] = newClusterInfo(&config)
 	}
 }
 
@@ -89,60 +89,60 @@ func setOf(vms []ref) map[ref]bool {
 }
 
 // rule returns a rule as it is, or as a task is about to make it.
-func (c *clusterInfo) rule(w *world, name string) *ruleInfo {
-	if promised, ok := c.promised.rules[name]; ok && !c.broken(w) {
-		return promised
+func (c *clusterInfo) rule(o *objectCache, name string) *ruleInfo {
+	if pending, ok := c.pendingChange.rules[name]; ok && !c.pendingFailed(o) {
+		return pending
 	}
 	return c.rules[name]
 }
 
-// broken reports whether the task that changes the cluster has failed.
-func (c *clusterInfo) broken(w *world) bool {
-	task := w.tasks[c.promise]
+// pendingFailed reports whether the task that changes the cluster has failed.
+func (c *clusterInfo) pendingFailed(o *objectCache) bool {
+	task := o.tasks[c.pendingTask]
 	return task != nil && task.failed()
 }
 
-// place returns the compute cluster of a VM, with its settings if these are
-// known.
-func (w *world) place(info *vmInfo) (ref, *clusterInfo) {
-	at, ok := w.clusterOf(info)
+// clusterInfoOf returns the compute cluster of a VM, with its settings if these
+// are known.
+func (o *objectCache) clusterInfoOf(info *vmInfo) (ref, *clusterInfo) {
+	at, ok := o.clusterOf(info)
 	if !ok {
 		return ref{}, nil // a standalone host has no rules
 	}
-	return at, w.clusters[at]
+	return at, o.clusters[at]
 }
 
-// ruleDue reports whether the rule of a machine's group has to be changed for
-// its VM. The caller holds the lock.
-func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
-	if m.wants.rule == "" {
+// ruleOutOfSync reports whether the rule of a machine's group has to be changed
+// for its VM. The caller holds the lock.
+func (i *inventory) ruleOutOfSync(vm ref, m *machine, info *vmInfo) bool {
+	if m.desired.rule == "" {
 		return false
 	}
-	at, cluster := i.world.place(info)
+	at, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return false
 	}
-	rule := cluster.rule(i.world, m.wants.rule)
+	rule := cluster.rule(i.objects, m.desired.rule)
 	switch {
-	case m.wants.spread == infrav1.AntiAffinityNone:
+	case m.desired.antiAffinity == infrav1.AntiAffinityNone:
 		return rule != nil && rule.vms[vm]
-	case i.crowded(m.wants.rule, at):
+	case i.hasTooFewHosts(m.desired.rule, at):
 		return rule != nil
 	case rule != nil:
-		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
-	case !cluster.drs && m.wants.spread != infrav1.AntiAffinityRequired:
+		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.desired.rule].mandatory()
+	case !cluster.drs && m.desired.antiAffinity != infrav1.AntiAffinityRequired:
 		return false // a rule would have no effect, or is not allowed
 	default:
-		return i.hasMembers(m.wants.rule, at, 2)
+		return i.hasMembers(m.desired.rule, at, 2)
 	}
 }
 
-// crowded reports whether a preferred rule would leave no host of a compute
-// cluster without a VM of the group. vSphere HA does not restart a VM against
-// a rule, and DRS does not evacuate a host against a rule. The caller holds
-// the lock.
-func (i *inventory) crowded(rule string, at ref) bool {
-	return !i.groups[rule].mandatory() && i.hasMembers(rule, at, int(i.world.usable[at]))
+// hasTooFewHosts reports whether a preferred rule would leave no host of a
+// compute cluster without a VM of the group. vSphere HA does not restart a VM
+// against a rule, and DRS does not evacuate a host against a rule. The caller
+// holds the lock.
+func (i *inventory) hasTooFewHosts(rule string, at ref) bool {
+	return !i.groups[rule].mandatory() && i.hasMembers(rule, at, int(i.objects.usableHosts[at]))
 }
 
 // members returns the VMs that belong in a group's rule in a compute cluster,
@@ -174,21 +174,21 @@ func (i *inventory) hasMembers(rule string, at ref, n int) bool {
 // member returns a machine's VM and whether it belongs in the rule of its
 // group in a compute cluster. The caller holds the lock.
 func (i *inventory) member(id uuid.UUID, at ref) (ref, bool) {
-	m, vm := i.machines[id], i.world.byID[id]
-	info := i.world.vms[vm]
-	if m == nil || info == nil || m.going || m.wants.spread == infrav1.AntiAffinityNone {
+	m, vm := i.machines[id], i.objects.byID[id]
+	info := i.objects.vms[vm]
+	if m == nil || info == nil || m.deleting || m.desired.antiAffinity == infrav1.AntiAffinityNone {
 		return vm, false
 	}
-	in, ok := i.world.clusterOf(info)
+	in, ok := i.objects.clusterOf(info)
 	return vm, ok && in == at
 }
 
-// strangers returns the VMs of a group's machines that do not belong in its
+// nonMembers returns the VMs of a group's machines that do not belong in its
 // rule in a compute cluster. The caller holds the lock.
-func (i *inventory) strangers(rule string, at ref) map[ref]bool {
+func (i *inventory) nonMembers(rule string, at ref) map[ref]bool {
 	in, out := i.members(rule, at), map[ref]bool{}
 	for id := range i.peers(rule) {
-		if vm, known := i.world.byID[id]; known && !in[vm] {
+		if vm, known := i.objects.byID[id]; known && !in[vm] {
 			out[vm] = true
 		}
 	}
@@ -202,21 +202,21 @@ type plannedRule struct {
 	members   map[ref]bool
 }
 
-// plan returns the target state of a group's rule in a compute cluster. A VM
-// in the rule whose machine is not known yet stays in it: the manager may have
-// just started. A preferred rule has no members while the cluster has too few
-// hosts for them. The caller holds the lock.
-func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
+// planRule returns the target state of a group's rule in a compute cluster. A
+// VM in the rule whose machine is not known yet stays in it: the manager may
+// have just started. A preferred rule has no members while the cluster has too
+// few hosts for them. The caller holds the lock.
+func (i *inventory) planRule(name string, at ref, mandatory *bool) plannedRule {
 	p := plannedRule{name: name, mandatory: mandatory, members: i.members(name, at)}
-	strangers := i.strangers(name, at)
-	if rule := i.world.clusters[at].rules[name]; rule != nil {
+	nonMembers := i.nonMembers(name, at)
+	if rule := i.objects.clusters[at].rules[name]; rule != nil {
 		for vm := range rule.vms {
-			if _, exists := i.world.ids[vm]; exists && !strangers[vm] {
+			if _, exists := i.objects.ids[vm]; exists && !nonMembers[vm] {
 				p.members[vm] = true
 			}
 		}
 	}
-	if !ptr.Deref(mandatory, false) && len(p.members) >= int(i.world.usable[at]) {
+	if !ptr.Deref(mandatory, false) && len(p.members) >= int(i.objects.usableHosts[at]) {
 		clear(p.members)
 	}
 	return p
@@ -225,19 +225,19 @@ func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
 // change returns the change that brings a rule to its target state, or nil. A
 // rule needs two VMs. The administrators of the vCenter decide whether it is
 // enabled.
-func (p plannedRule) change(is *ruleInfo) *types.ClusterRuleSpec {
+func (p plannedRule) change(current *ruleInfo) *types.ClusterRuleSpec {
 	few := len(p.members) < 2
 	switch {
-	case is == nil && few:
+	case current == nil && few:
 		return nil
-	case is == nil:
+	case current == nil:
 		return p.spec(types.ArrayUpdateOperationAdd, types.ClusterRuleInfo{Enabled: ptr.To(true)})
 	case few:
-		return &types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: is.Key}}
-	case maps.Equal(p.members, is.vms) && ptr.Deref(is.Mandatory, false) == ptr.Deref(p.mandatory, false):
+		return &types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: current.Key}}
+	case maps.Equal(p.members, current.vms) && ptr.Deref(current.Mandatory, false) == ptr.Deref(p.mandatory, false):
 		return nil
 	default:
-		return p.spec(types.ArrayUpdateOperationEdit, types.ClusterRuleInfo{Key: is.Key, RuleUuid: is.RuleUuid, Enabled: is.Enabled})
+		return p.spec(types.ArrayUpdateOperationEdit, types.ClusterRuleInfo{Key: current.Key, RuleUuid: current.RuleUuid, Enabled: current.Enabled})
 	}
 }
 
@@ -249,9 +249,9 @@ func (p plannedRule) spec(op types.ArrayUpdateOperation, info types.ClusterRuleI
 	}
 }
 
-// ruler changes rules, with one request at a time for each compute cluster. A
-// request has all changes that are due by then.
-type ruler struct {
+// ruleWorker changes rules, with one request at a time for each compute
+// cluster. A request has all changes that are due by then.
+type ruleWorker struct {
 	session *session
 
 	mu     sync.Mutex
@@ -260,8 +260,8 @@ type ruler struct {
 	running map[ref]bool
 }
 
-// join queues a machine whose rule has to be changed.
-func (r *ruler) join(at ref, id uuid.UUID) {
+// enqueue queues a machine whose rule has to be changed.
+func (r *ruleWorker) enqueue(at ref, id uuid.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queued[at] == nil {
@@ -270,12 +270,12 @@ func (r *ruler) join(at ref, id uuid.UUID) {
 	r.queued[at][id] = true
 	if !r.running[at] {
 		r.running[at] = true
-		go r.work(at)
+		go r.run(at)
 	}
 }
 
-// next returns the queued machines. If there are none, the worker ends.
-func (r *ruler) next(at ref) []uuid.UUID {
+// takeQueued returns the queued machines. If there are none, the worker ends.
+func (r *ruleWorker) takeQueued(at ref) []uuid.UUID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := slices.Collect(maps.Keys(r.queued[at]))
@@ -286,13 +286,13 @@ func (r *ruler) next(at ref) []uuid.UUID {
 	return ids
 }
 
-func (r *ruler) work(at ref) {
+func (r *ruleWorker) run(at ref) {
 	for {
 		if !r.session.waitFor(r.session.conn.timeouts.batchDelay) {
 			r.stop(at)
 			return
 		}
-		ids := r.next(at)
+		ids := r.takeQueued(at)
 		if len(ids) == 0 {
 			return
 		}
@@ -301,14 +301,14 @@ func (r *ruler) work(at ref) {
 }
 
 // stop drops the queue because the session ends.
-func (r *ruler) stop(at ref) {
+func (r *ruleWorker) stop(at ref) {
 	for {
-		ids := r.next(at)
+		ids := r.takeQueued(at)
 		if len(ids) == 0 {
 			return
 		}
 		for _, id := range ids {
-			r.session.inv.stayed(id)
+			r.session.inv.ruleKept(id)
 			r.session.inv.end(id, ref{}, nil)
 		}
 	}
@@ -316,15 +316,15 @@ func (r *ruler) stop(at ref) {
 
 // change changes the rules of machines with one request and waits until the
 // task has ended, so that the next change starts from its result.
-func (r *ruler) change(at ref, ids []uuid.UUID) {
+func (r *ruleWorker) change(at ref, ids []uuid.UUID) {
 	inv := r.session.inv
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := r.reread(ctx, at); err != nil {
+	if err := r.refresh(ctx, at); err != nil {
 		inv.finish(asError(err), ids...)
 		return
 	}
-	change := inv.planFor(at, ids)
+	change := inv.planChange(at, ids)
 	for id, group := range change.missing {
 		inv.finish(asError(noVMGroup(group)), id)
 	}
@@ -333,13 +333,13 @@ func (r *ruler) change(at ref, ids []uuid.UUID) {
 		inv.finish(nil, ids...)
 		return
 	}
-	task, err := r.ask(ctx, at, &change.spec)
+	task, err := r.reconfigure(ctx, at, &change.spec)
 	if err != nil {
-		inv.doubtCluster(at)
+		inv.markStale(at)
 		inv.finish(asError(classify(r.session.endpoint.server, err)), ids...)
 		return
 	}
-	ended := inv.promise(at, task, change)
+	ended := inv.recordPending(at, task, change)
 	for _, id := range ids {
 		inv.end(id, task, nil)
 	}
@@ -347,10 +347,10 @@ func (r *ruler) change(at ref, ids []uuid.UUID) {
 	case <-ended:
 	case <-ctx.Done():
 	}
-	inv.settleCluster(at, task)
+	inv.endChange(at, task)
 }
 
-func (r *ruler) ask(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
+func (r *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
 	err = r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
 			This: at, Modify: true, Spec: spec,
@@ -363,9 +363,9 @@ func (r *ruler) ask(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx
 	return task, err
 }
 
-// reread reads the rules of a compute cluster if they may be out of date:
+// refresh reads the rules of a compute cluster if they may be out of date:
 // after a failure, or when vCenter reported only a part of a change.
-func (r *ruler) reread(ctx context.Context, at ref) error {
+func (r *ruleWorker) refresh(ctx context.Context, at ref) error {
 	if !r.session.inv.isStale(at) {
 		return nil
 	}
@@ -385,19 +385,19 @@ func (i *inventory) readCluster(ctx context.Context, c *vim25.Client, at ref) er
 	if !ok {
 		return nil
 	}
-	i.update(func(w *world) []uuid.UUID {
-		w.clusters[at] = newClusterInfo(config)
-		return w.all()
+	i.update(func(o *objectCache) []uuid.UUID {
+		o.clusters[at] = newClusterInfo(config)
+		return o.allUUIDs()
 	})
 	return nil
 }
 
-// partial returns the compute clusters for which vCenter reported only a part
-// of a change, and marks them as read.
-func (i *inventory) partial() (clusters []ref) {
+// takePartial returns the compute clusters for which vCenter reported only a
+// part of a change, and marks them as read.
+func (i *inventory) takePartial() (clusters []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for at, cluster := range i.world.clusters {
+	for at, cluster := range i.objects.clusters {
 		if cluster.partial {
 			cluster.partial = false
 			clusters = append(clusters, at)
@@ -406,10 +406,10 @@ func (i *inventory) partial() (clusters []ref) {
 	return clusters
 }
 
-// complete reads the settings of which vCenter reported only a part. Settings
-// that cannot be read now are read before they are changed.
-func (s *stream) complete(ctx context.Context, inv *inventory) error {
-	for _, at := range inv.partial() {
+// readPartial reads the settings of which vCenter reported only a part.
+// Settings that cannot be read now are read before they are changed.
+func (s *stream) readPartial(ctx context.Context, inv *inventory) error {
+	for _, at := range inv.takePartial() {
 		if err := inv.readCluster(ctx, s.client, at); err != nil && isAmbiguous(err) {
 			return err
 		}
@@ -417,28 +417,28 @@ func (s *stream) complete(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// planFor returns the change of a compute cluster for which machines wait.
-func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
+// planChange returns the change of a compute cluster for which machines wait.
+func (i *inventory) planChange(at ref, ids []uuid.UUID) clusterChange {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	change := clusterChange{rules: map[string]*ruleInfo{}, groups: map[string]*groupInfo{}, missing: map[uuid.UUID]string{}}
-	cluster := i.world.clusters[at]
+	cluster := i.objects.clusters[at]
 	if cluster == nil {
 		return change
 	}
 	i.planGroups(at, ids, &change)
 	for _, id := range ids {
 		m := i.machines[id]
-		if m == nil || m.wants.rule == "" {
+		if m == nil || m.desired.rule == "" {
 			continue
 		}
-		if _, done := change.rules[m.wants.rule]; done {
+		if _, done := change.rules[m.desired.rule]; done {
 			continue
 		}
-		p := i.plan(m.wants.rule, at, ptr.To(i.groups[m.wants.rule].mandatory()))
-		is := cluster.rules[m.wants.rule]
-		change.rules[p.name] = is
-		spec := p.change(is)
+		p := i.planRule(m.desired.rule, at, ptr.To(i.groups[m.desired.rule].mandatory()))
+		current := cluster.rules[m.desired.rule]
+		change.rules[p.name] = current
+		spec := p.change(current)
 		if spec == nil {
 			continue
 		}
@@ -451,51 +451,51 @@ func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
 	return change
 }
 
-// promise records the change that a task makes to a compute cluster. The
+// recordPending records the change that a task makes to a compute cluster. The
 // channel is closed when the task has ended.
-func (i *inventory) promise(at, task ref, change clusterChange) <-chan struct{} {
+func (i *inventory) recordPending(at, task ref, change clusterChange) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if cluster := i.world.clusters[at]; cluster != nil {
-		cluster.promise, cluster.promised = task, change
+	if cluster := i.objects.clusters[at]; cluster != nil {
+		cluster.pendingTask, cluster.pendingChange = task, change
 	}
 	ended := make(chan struct{})
-	if t := i.world.tasks[task]; t != nil && t.ended() {
+	if t := i.objects.tasks[task]; t != nil && t.ended() {
 		close(ended)
 		return ended
 	}
-	i.awaited[task] = ended
+	i.awaitedTasks[task] = ended
 	return ended
 }
 
-// settleCluster records the end of a task on a compute cluster.
-func (i *inventory) settleCluster(at, task ref) {
+// endChange records the end of a task on a compute cluster.
+func (i *inventory) endChange(at, task ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.awaited, task)
-	if t := i.world.tasks[task]; t == nil || !t.ended() || t.failed() {
-		i.doubtLocked(at)
+	delete(i.awaitedTasks, task)
+	if t := i.objects.tasks[task]; t == nil || !t.ended() || t.failed() {
+		i.markStaleLocked(at)
 	}
 }
 
-// doubtCluster makes the worker read a compute cluster's rules before the next
+// markStale makes the worker read a compute cluster's rules before the next
 // change.
-func (i *inventory) doubtCluster(at ref) {
+func (i *inventory) markStale(at ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.doubtLocked(at)
+	i.markStaleLocked(at)
 }
 
-func (i *inventory) doubtLocked(at ref) {
-	if cluster := i.world.clusters[at]; cluster != nil {
-		cluster.stale, cluster.promised = true, clusterChange{}
+func (i *inventory) markStaleLocked(at ref) {
+	if cluster := i.objects.clusters[at]; cluster != nil {
+		cluster.stale, cluster.pendingChange = true, clusterChange{}
 	}
 }
 
 func (i *inventory) isStale(at ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	cluster := i.world.clusters[at]
+	cluster := i.objects.clusters[at]
 	return cluster != nil && cluster.stale
 }
 
@@ -506,35 +506,35 @@ func (i *inventory) isStale(at ref) bool {
 func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	m, vm := i.machines[id], i.world.byID[id]
-	info := i.world.vms[vm]
-	if m == nil || info == nil || m.left || m.wants.rule == "" {
+	m, vm := i.machines[id], i.objects.byID[id]
+	info := i.objects.vms[vm]
+	if m == nil || info == nil || m.ruleLeft || m.desired.rule == "" {
 		return ref{}, false
 	}
-	at, cluster := i.world.place(info)
+	at, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return ref{}, false
 	}
-	rule := cluster.rule(i.world, m.wants.rule)
+	rule := cluster.rule(i.objects, m.desired.rule)
 	if rule == nil {
 		return ref{}, false
 	}
-	rest, strangers := 0, i.strangers(m.wants.rule, at)
+	rest, nonMembers := 0, i.nonMembers(m.desired.rule, at)
 	for other := range rule.vms {
-		if _, exists := i.world.ids[other]; exists && other != vm && !strangers[other] {
+		if _, exists := i.objects.ids[other]; exists && other != vm && !nonMembers[other] {
 			rest++
 		}
 	}
-	m.left = rest < 2
-	return at, m.left
+	m.ruleLeft = rest < 2
+	return at, m.ruleLeft
 }
 
-// stayed records that a machine's rule was not changed after all: its VM must
+// ruleKept records that a machine's rule was not changed after all: its VM must
 // not be deleted before that.
-func (i *inventory) stayed(id uuid.UUID) {
+func (i *inventory) ruleKept(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
-		m.left = false
+		m.ruleLeft = false
 	}
 }

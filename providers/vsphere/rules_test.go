@@ -87,27 +87,27 @@ type crowd struct {
 func newCrowd(names ...string) *crowd {
 	c := &crowd{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
 	host := ref{Type: "HostSystem", Value: "host-1"}
-	c.world.hosts[host] = &hostInfo{parent: clusterRef}
-	c.world.usable[clusterRef] = 10
-	c.world.clusters[clusterRef] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	c.objects.hosts[host] = &hostInfo{parent: clusterRef}
+	c.objects.usableHosts[clusterRef] = 10
+	c.objects.clusters[clusterRef] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
 	for _, n := range names {
 		id := uuid.NewSHA1(uuid.Nil, []byte(n))
 		c.ids[n] = id
-		c.world.join(vmNo(n), id)
-		c.world.vms[vmNo(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
+		c.objects.assignUUID(vmNo(n), id)
+		c.objects.vms[vmNo(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
 	}
 	return c
 }
 
-// asks records the wants of a machine.
-func (c *crowd) asks(name string, spread infrav1.AntiAffinity, going bool) {
+// asks records the desired state of a machine.
+func (c *crowd) asks(name string, spread infrav1.AntiAffinity, deleting bool) {
 	key := hypervisor.Key{Name: name}
-	c.want(c.ids[name], key, wants{rule: "r", spread: spread})
-	c.take(c.ids[name], key, going)
+	c.setDesired(c.ids[name], key, desiredState{rule: "r", antiAffinity: spread})
+	c.observe(c.ids[name], key, deleting)
 }
 
 func (c *crowd) ruled(vms ...string) {
-	c.world.clusters[clusterRef].rules["r"] = &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
+	c.objects.clusters[clusterRef].rules["r"] = &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
 }
 
 func TestPlan(t *testing.T) {
@@ -118,7 +118,7 @@ func TestPlan(t *testing.T) {
 	c.asks("b", infrav1.AntiAffinityPreferred, false)
 	c.asks("c", infrav1.AntiAffinityPreferred, true)
 	c.asks("e", infrav1.AntiAffinityNone, false)
-	p := c.plan("r", clusterRef, nil)
+	p := c.planRule("r", clusterRef, nil)
 	g.Expect(p.members).To(Equal(theVMs("a", "b", "d")),
 		"d's machine is not known yet; c's is going, e's asks for none, and vCenter knows nothing of gone")
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
@@ -187,15 +187,15 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newCrowd("a", "b", "c")
-			c.world.usable[clusterRef] = tt.usable
+			c.objects.usableHosts[clusterRef] = tt.usable
 			if tt.ruled != nil {
 				c.ruled(tt.ruled...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
 				c.asks(n, tt.spread, false)
 			}
-			g.Expect(c.ruleDue(vmNo("a"), c.machines[c.ids["a"]], c.world.vms[vmNo("a")])).To(Equal(tt.due))
-			g.Expect(c.plan("r", clusterRef, ptr.To(c.groups["r"].mandatory())).members).To(Equal(tt.want))
+			g.Expect(c.ruleOutOfSync(vmNo("a"), c.machines[c.ids["a"]], c.objects.vms[vmNo("a")])).To(Equal(tt.due))
+			g.Expect(c.planRule("r", clusterRef, ptr.To(c.groups["r"].mandatory())).members).To(Equal(tt.want))
 		})
 	}
 }
@@ -204,19 +204,19 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b")
-	c.world.clusters[clusterRef].drs = false
+	c.objects.clusters[clusterRef].drs = false
 	c.asks("a", infrav1.AntiAffinityPreferred, false)
 	c.asks("b", infrav1.AntiAffinityPreferred, false)
 	due := func() bool {
-		return c.ruleDue(vmNo("a"), c.machines[c.ids["a"]], c.world.vms[vmNo("a")])
+		return c.ruleOutOfSync(vmNo("a"), c.machines[c.ids["a"]], c.objects.vms[vmNo("a")])
 	}
 	g.Expect(due()).To(BeFalse())
 	c.asks("a", infrav1.AntiAffinityRequired, false)
 	g.Expect(due()).To(BeTrue())
-	c.world.clusters[clusterRef].drs = true
+	c.objects.clusters[clusterRef].drs = true
 	c.asks("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
-	c.world.hosts[c.world.vms[vmNo("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
+	c.objects.hosts[c.objects.vms[vmNo("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
 }
 
@@ -227,19 +227,19 @@ func TestPromisedRule(t *testing.T) {
 	c := newCrowd("a", "b")
 	c.asks("a", infrav1.AntiAffinityPreferred, false)
 	c.asks("b", infrav1.AntiAffinityPreferred, false)
-	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
+	unsettled := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
 	g.Expect(unsettled()).To(BeTrue())
-	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
+	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
-	ended := c.promise(clusterRef, taskRef, change)
+	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(unsettled()).To(BeFalse())
-	c.update(func(w *world) []uuid.UUID {
-		w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+	c.update(func(o *objectCache) []uuid.UUID {
+		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})
 	g.Expect(ended).To(BeClosed())
 	g.Expect(unsettled()).To(BeTrue())
-	c.settleCluster(clusterRef, taskRef)
+	c.endChange(clusterRef, taskRef)
 	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
 }
 
@@ -249,18 +249,18 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b", "c", "d")
 	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
-	c.world.hosts[host] = &hostInfo{parent: far}
-	c.world.usable[far] = 10
-	c.world.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
-	c.world.vms[vmNo("c")].host, c.world.vms[vmNo("d")].host = host, host
+	c.objects.hosts[host] = &hostInfo{parent: far}
+	c.objects.usableHosts[far] = 10
+	c.objects.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	c.objects.vms[vmNo("c")].host, c.objects.vms[vmNo("d")].host = host, host
 	for n := range c.ids {
 		c.asks(n, infrav1.AntiAffinityPreferred, false)
 	}
-	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")))
-	g.Expect(c.plan("r", far, nil).members).To(Equal(theVMs("c", "d")))
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")))
+	g.Expect(c.planRule("r", far, nil).members).To(Equal(theVMs("c", "d")))
 	c.ruled("a", "b", "d")
-	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")), "d runs elsewhere")
-	c.world.vms[vmNo("d")].host = c.world.vms[vmNo("a")].host
-	g.Expect(c.plan("r", far, nil).change(nil)).To(BeNil(), "c is alone there")
-	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b", "d")))
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")), "d runs elsewhere")
+	c.objects.vms[vmNo("d")].host = c.objects.vms[vmNo("a")].host
+	g.Expect(c.planRule("r", far, nil).change(nil)).To(BeNil(), "c is alone there")
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b", "d")))
 }

@@ -50,8 +50,8 @@ type session struct {
 	resolver *resolver
 	images   images
 	conn     *connection
-	rules    *ruler
-	marks    *marker
+	rules    *ruleWorker
+	tags     *tagWorker
 	// creations is the creation queue: it limits the clones under way at the
 	// vCenter, over all sessions.
 	creations *sessions.CreationQueue
@@ -106,10 +106,10 @@ func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(
 		phaseChanged:        make(chan struct{}),
 		waiting:             map[hypervisor.Key]struct{}{},
 	}
-	s.inv.made, s.inv.lag = t.Done, o.timeouts.lag
+	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.lag
 	s.resolver = newResolver(s)
-	s.rules = &ruler{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
-	s.marks = &marker{session: s}
+	s.rules = &ruleWorker{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
+	s.tags = &tagWorker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	sessionPhases.WithLabelValues(sessions.Label(e.server), string(connecting)).Inc()
@@ -232,15 +232,15 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 }
 
 // watchOnce reads the inventory and watches it until that fails, or until the
-// world may be out of date and has to be read again over the same stream.
+// cache may be out of date and has to be read again over the same stream.
 func (s *session) watchOnce(
 	ctx context.Context, disconnect context.CancelFunc, st *stream, c *vim25.Client,
 ) (wasUp, again bool, err error) {
-	w, err := st.readAll(ctx)
+	o, err := st.readAll(ctx)
 	if err != nil {
 		return false, false, err
 	}
-	s.inv.replace(w)
+	s.inv.replace(o)
 	s.recordResponse()
 	watching, restart := context.WithCancel(ctx)
 	defer restart()
@@ -376,7 +376,7 @@ func (s *session) connectingError() error {
 }
 
 // reconnect ends the stream of the given login, so that a new one is opened.
-// The inventory is not read until the world was read again.
+// The inventory is not read until the objects were read again.
 func (s *session) reconnect(login int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -401,7 +401,7 @@ func (s *session) recordResponse() {
 	s.lastResponseAt = time.Now()
 }
 
-// resync makes the stream read the world again. The inventory is not read
+// resync makes the stream read the objects again. The inventory is not read
 // until then.
 func (s *session) resync() {
 	s.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// remindGuest is the time after which the shutdown of a guest is requested
-// again.
-const remindGuest = time.Minute
+// shutdownRetryInterval is the time after which the shutdown of a guest is
+// requested again.
+const shutdownRetryInterval = time.Minute
 
 // Shutdown requests a shutdown of the guest. There is no task: the stream
 // reports when the VM is off.
@@ -27,10 +27,10 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return err
 	}
 	state, vm := d.state(id, m)
-	if state != hypervisor.Running || d.session.inv.wasAsked(id) {
+	if state != hypervisor.Running || d.session.inv.shutdownRequested(id) {
 		return nil
 	}
-	if !d.session.inv.facts(id).tools {
+	if !d.session.inv.info(id).toolsRunning {
 		return failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be asked to power itself off")
 	}
 	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
@@ -39,7 +39,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	})
 	switch {
 	case err == nil:
-		d.session.inv.noteAsked(id)
+		d.session.inv.recordShutdown(id)
 		return nil
 	case isInvalidPowerState(err) || isNotFound(err):
 		return nil
@@ -51,17 +51,17 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	}
 }
 
-func (i *inventory) wasAsked(id uuid.UUID) bool {
+func (i *inventory) shutdownRequested(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
-	return m != nil && time.Since(m.asked) < remindGuest
+	return m != nil && time.Since(m.shutdownAt) < shutdownRetryInterval
 }
 
-func (i *inventory) noteAsked(id uuid.UUID) {
+func (i *inventory) recordShutdown(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
-		m.asked = time.Now()
+		m.shutdownAt = time.Now()
 	}
 }

@@ -44,10 +44,10 @@ func TestSlowRequestKeepsTheSession(t *testing.T) {
 	b := newSlowBed(t)
 	m := b.create("m")
 	b.vc.SetLatency("PowerOffVM_Task", 4*time.Second)
-	err := b.connect(going(m)).Delete(b.ctx(), going(m))
+	err := b.connect(markDeleting(m)).Delete(b.ctx(), markDeleting(m))
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
 	b.vc.SetLatency("PowerOffVM_Task", 0)
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }
 
@@ -69,7 +69,7 @@ func TestLateUpdates(t *testing.T) {
 	b.Expect(b.vc.SetGuestInfo(b.idOf("m-0"), "guestinfo.nova.report", "late")).To(Succeed())
 	crafts = nil
 	for _, m := range machines {
-		crafts = append(crafts, p.take(going(m), func(c *craft) { c.provisioned = true }))
+		crafts = append(crafts, p.take(markDeleting(m), func(c *craft) { c.provisioned = true }))
 	}
 	p.arrived(time.Minute, crafts...)
 	for _, method := range []string{"CloneVM_Task", "PowerOffVM_Task", "Destroy_Task"} {

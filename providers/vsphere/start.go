@@ -22,7 +22,7 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error
 	if state != hypervisor.Stopped || !d.session.inv.begin(id, keyOf(m), starting, "Powering on") {
 		return nil
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOnVM_Task(ctx, c, &types.PowerOnVM_Task{This: vm})
 		if err != nil {
 			return ref{}, err

@@ -258,18 +258,18 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 
 // drsReasons returns the reasons of Storage DRS, in vCenter's words.
 func drsReasons(f *types.ClusterDrsFaults) string {
-	var words []string
+	var messages []string
 	if f != nil {
 		for _, by := range f.FaultsByVm {
 			for _, cause := range by.GetClusterDrsFaultsFaultsByVm().Fault {
-				words = append(words, strings.TrimRight(cause.LocalizedMessage, ". "))
+				messages = append(messages, strings.TrimRight(cause.LocalizedMessage, ". "))
 			}
 		}
 	}
-	if len(words) == 0 {
+	if len(messages) == 0 {
 		return ""
 	}
-	return ": " + strings.Join(words, "; ")
+	return ": " + strings.Join(messages, "; ")
 }
 
 // dataDiskPlacements resolves the placements of the data disks of a machine,

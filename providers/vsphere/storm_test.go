@@ -104,7 +104,7 @@ func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 // leaving returns the machines marked as being deleted.
 func leaving(machines []*infrav1.NovaVSphereMachine) (away []*infrav1.NovaVSphereMachine) {
 	for _, m := range machines {
-		away = append(away, going(m))
+		away = append(away, markDeleting(m))
 	}
 	return away
 }

@@ -22,7 +22,7 @@ func (d *driver) upgrade(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 	if !d.session.inv.begin(id, keyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
 		return nil
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.UpgradeVM_Task(ctx, c, &types.UpgradeVM_Task{This: vm, Version: m.Spec.Hardware.Version})
 		if err != nil && fault.Is(err, &types.AlreadyUpgraded{}) {
 			return ref{}, nil

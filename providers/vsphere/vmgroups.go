@@ -35,24 +35,24 @@ type clusterChange struct {
 }
 
 // group returns a group of VMs as it is, or as a task is about to make it.
-func (c *clusterInfo) group(w *world, name string) *groupInfo {
-	if promised := c.promised.groups[name]; promised != nil && !c.broken(w) {
-		return promised
+func (c *clusterInfo) group(o *objectCache, name string) *groupInfo {
+	if pending := c.pendingChange.groups[name]; pending != nil && !c.pendingFailed(o) {
+		return pending
 	}
 	return c.groups[name]
 }
 
-// groupDue reports whether a machine's VM has to be added to its group of VMs.
-// The caller holds the lock.
-func (i *inventory) groupDue(vm ref, m *machine, info *vmInfo) bool {
-	if m.wants.vmGroup == "" {
+// groupOutOfSync reports whether a machine's VM has to be added to its group of
+// VMs. The caller holds the lock.
+func (i *inventory) groupOutOfSync(vm ref, m *machine, info *vmInfo) bool {
+	if m.desired.vmGroup == "" {
 		return false
 	}
-	_, cluster := i.world.place(info)
+	_, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return false
 	}
-	group := cluster.group(i.world, m.wants.vmGroup)
+	group := cluster.group(i.objects, m.desired.vmGroup)
 	return group == nil || !group.vms[vm]
 }
 
@@ -60,25 +60,25 @@ func (i *inventory) groupDue(vm ref, m *machine, info *vmInfo) bool {
 // vCenter itself removes a VM that is deleted. The caller holds the lock.
 func (i *inventory) planGroups(at ref, ids []uuid.UUID, change *clusterChange) {
 	for _, id := range ids {
-		m, vm := i.machines[id], i.world.byID[id]
-		info := i.world.vms[vm]
-		if m == nil || info == nil || m.going || m.wants.vmGroup == "" {
+		m, vm := i.machines[id], i.objects.byID[id]
+		info := i.objects.vms[vm]
+		if m == nil || info == nil || m.deleting || m.desired.vmGroup == "" {
 			continue
 		}
-		if in, ok := i.world.clusterOf(info); !ok || in != at {
+		if in, ok := i.objects.clusterOf(info); !ok || in != at {
 			continue
 		}
-		name := m.wants.vmGroup
-		is := i.world.clusters[at].groups[name]
-		if is == nil {
+		name := m.desired.vmGroup
+		current := i.objects.clusters[at].groups[name]
+		if current == nil {
 			change.missing[id] = name
 			continue
 		}
-		if is.vms[vm] {
+		if current.vms[vm] {
 			continue
 		}
 		if change.groups[name] == nil {
-			change.groups[name] = &groupInfo{ClusterGroupInfo: is.ClusterGroupInfo, vms: maps.Clone(is.vms)}
+			change.groups[name] = &groupInfo{ClusterGroupInfo: current.ClusterGroupInfo, vms: maps.Clone(current.vms)}
 		}
 		change.groups[name].vms[vm] = true
 	}

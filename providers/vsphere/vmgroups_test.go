@@ -86,7 +86,7 @@ func TestVMGroup(t *testing.T) {
 	b.Expect(b.vmNamed("m")[0].Host).NotTo(Equal("DC0_C0_H0"), "it is not in the group of hosts")
 	b.settled(m, second)
 
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("second").Reference()))
 }
 
@@ -118,28 +118,28 @@ func TestVMGroupIsDeleted(t *testing.T) {
 func TestGroupChanges(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b", "c", "d")
-	c.world.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: theVMs("foreign", "d")}
+	c.objects.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: theVMs("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
-		c.want(c.ids[name], key(name), wants{vmGroup: group})
-		c.take(c.ids[name], key(name), name == "b")
+		c.setDesired(c.ids[name], key(name), desiredState{vmGroup: group})
+		c.observe(c.ids[name], key(name), name == "b")
 	}
 	due := func(name string) bool {
-		return c.groupDue(vmNo(name), c.machines[c.ids[name]], c.world.vms[vmNo(name)])
+		return c.groupOutOfSync(vmNo(name), c.machines[c.ids[name]], c.objects.vms[vmNo(name)])
 	}
 	g.Expect(due("a")).To(BeTrue())
 	g.Expect(due("c")).To(BeTrue(), "its group may be created, and until then the machine says so")
 	g.Expect(due("d")).To(BeFalse())
-	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
+	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
 	g.Expect(change.spec.RulesSpec).To(BeEmpty())
 	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
 	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{vmNo("a"), vmNo("d"), vmNo("foreign")}), "b is being deleted")
 	g.Expect(change.missing).To(Equal(map[uuid.UUID]string{c.ids["c"]: "none"}))
 
-	ended := c.promise(clusterRef, taskRef, change)
+	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
-	c.update(func(w *world) []uuid.UUID {
-		w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+	c.update(func(o *objectCache) []uuid.UUID {
+		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})
 	g.Expect(ended).To(BeClosed())

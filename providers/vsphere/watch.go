@@ -22,7 +22,7 @@ var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
-		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, unscrubbedProperty, reportProperty,
+		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, userDataMarkerProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
 	clusterProperties = []string{settingsProperty, usableProperty}
@@ -42,7 +42,7 @@ const (
 // On a busy vCenter each response has tasks, and vCenter may never report a VM.
 const maxIdlePolls = 5
 
-// firstPoll is the longest time for a poll while the world is read.
+// firstPoll is the longest time for a poll while the objects are read.
 const firstPoll = 5 * time.Second
 
 // stream is a property collector with two filters: one for the UUIDs of all
@@ -165,27 +165,27 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 }
 
 // readAll reads the whole inventory.
-func (s *stream) readAll(ctx context.Context) (*world, error) {
-	w := newWorld()
+func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
+	o := newObjectCache()
 	s.version = ""
 	for idle := 0; ; {
 		updates, more, err := s.poll(ctx, min(firstPoll, s.pollTime))
 		if err != nil {
 			return nil, err
 		}
-		if s.apply(w, updates); slices.ContainsFunc(updates, isOfVM) {
+		if s.apply(o, updates); slices.ContainsFunc(updates, isOfVM) {
 			idle = 0
 		} else {
 			idle++
 		}
-		if err := w.bounded(); err != nil {
+		if err := o.checkSize(); err != nil {
 			return nil, err
 		}
 		if err := s.addToView(ctx); err != nil {
 			return nil, err
 		}
-		if !more && (len(updates) == 0 || len(w.vms) >= s.viewSize() || idle >= maxIdlePolls) {
-			return w, nil
+		if !more && (len(updates) == 0 || len(o.vms) >= s.viewSize() || idle >= maxIdlePolls) {
+			return o, nil
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
 		if err := s.store(inv, updates); err != nil {
 			return err
 		}
-		if err := s.complete(ctx, inv); err != nil {
+		if err := s.readPartial(ctx, inv); err != nil {
 			return err
 		}
 		if err := s.readInherited(ctx, inv); err != nil {
@@ -249,12 +249,12 @@ func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
 
 // store stores updates in the inventory.
 func (s *stream) store(inv *inventory, updates []types.ObjectUpdate) (err error) {
-	inv.update(func(w *world) []uuid.UUID {
-		touched := s.apply(w, updates)
-		err = w.bounded()
+	inv.update(func(o *objectCache) []uuid.UUID {
+		touched := s.apply(o, updates)
+		err = o.checkSize()
 		for _, u := range updates {
-			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
-				inv.doubt(u.Obj)
+			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && o.tasks[u.Obj] == nil {
+				inv.recheckTask(u.Obj)
 			}
 		}
 		return touched
@@ -262,10 +262,10 @@ func (s *stream) store(inv *inventory, updates []types.ObjectUpdate) (err error)
 	return err
 }
 
-// bounded returns an error if vCenter reports more VMs than any vCenter has: a
-// server that invents VMs must not fill the memory of the manager.
-func (w *world) bounded() error {
-	if len(w.ids) <= maxVMs {
+// checkSize returns an error if vCenter reports more VMs than any vCenter has:
+// a server that invents VMs must not fill the memory of the manager.
+func (o *objectCache) checkSize() error {
+	if len(o.ids) <= maxVMs {
 		return nil
 	}
 	return fmt.Errorf("it reports more than %d VMs", maxVMs)
@@ -284,8 +284,8 @@ func (s *stream) startsCollecting() bool {
 }
 
 // collect adds the VMs that turn up within some time to the second filter. It
-// returns at once if the polls end; those VMs are added when the world is read
-// next.
+// returns at once if the polls end; those VMs are added when the objects are
+// read next.
 func (s *stream) collect(ctx, polling context.Context) error {
 	timer := time.NewTimer(s.batchDelay)
 	defer timer.Stop()
@@ -345,32 +345,32 @@ func (s *stream) viewChange() *types.ModifyListView {
 	return req
 }
 
-// apply stores updates in w and returns the UUIDs of the affected VMs.
-func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
+// apply stores updates in o and returns the UUIDs of the affected VMs.
+func (s *stream) apply(o *objectCache, updates []types.ObjectUpdate) []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var touched []uuid.UUID
 	for _, u := range updates {
 		switch {
 		case u.Obj.Type == "Task":
-			w.applyTask(u)
+			o.applyTask(u)
 		case u.Obj.Type == "HostSystem":
-			w.applyHost(u)
-			touched = append(touched, w.all()...)
+			o.applyHost(u)
+			touched = append(touched, o.allUUIDs()...)
 		case u.Obj.Type == "ClusterComputeResource":
-			w.applyCluster(u)
-			touched = append(touched, w.all()...)
+			o.applyCluster(u)
+			touched = append(touched, o.allUUIDs()...)
 		case u.Kind == types.ObjectUpdateKindLeave:
-			touched = append(touched, w.drop(u.Obj))
+			touched = append(touched, o.removeVM(u.Obj))
 			delete(s.toAdd, u.Obj)
 			if s.inView[u.Obj] {
 				delete(s.inView, u.Obj)
 				s.toRemove = append(s.toRemove, u.Obj)
 			}
 		default:
-			before := w.ids[u.Obj]
-			w.applyVM(u)
-			id := w.ids[u.Obj]
+			before := o.ids[u.Obj]
+			o.applyVM(u)
+			id := o.ids[u.Obj]
 			if id.Version() == derived && !s.inView[u.Obj] {
 				s.toAdd[u.Obj] = true
 			}
@@ -380,108 +380,108 @@ func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 	return touched
 }
 
-// all returns the UUIDs of all VMs that may be ours.
-func (w *world) all() []uuid.UUID { return slices.Collect(maps.Keys(w.byID)) }
+// allUUIDs returns the UUIDs of all VMs that may be ours.
+func (o *objectCache) allUUIDs() []uuid.UUID { return slices.Collect(maps.Keys(o.byID)) }
 
-// drop removes a VM that left the inventory and returns its UUID.
-func (w *world) drop(vm ref) uuid.UUID {
-	id := w.ids[vm]
-	w.part(vm, id)
-	delete(w.ids, vm)
-	delete(w.vms, vm)
-	delete(w.unread, vm)
-	delete(w.names, vm)
+// removeVM removes a VM that left the inventory and returns its UUID.
+func (o *objectCache) removeVM(vm ref) uuid.UUID {
+	id := o.ids[vm]
+	o.unassignUUID(vm, id)
+	delete(o.ids, vm)
+	delete(o.vms, vm)
+	delete(o.unreadNames, vm)
+	delete(o.names, vm)
 	return id
 }
 
 // applyVM stores the changed properties of a VM, from either filter.
-func (w *world) applyVM(u types.ObjectUpdate) {
-	if _, known := w.ids[u.Obj]; !known {
-		w.ids[u.Obj] = uuid.Nil
+func (o *objectCache) applyVM(u types.ObjectUpdate) {
+	if _, known := o.ids[u.Obj]; !known {
+		o.ids[u.Obj] = uuid.Nil
 	}
 	for _, c := range u.ChangeSet {
 		switch c.Name {
 		case "config.instanceUuid":
-			w.identify(u.Obj, c.Val)
+			o.identify(u.Obj, c.Val)
 			continue
 		case "name":
-			w.unread[u.Obj], _ = c.Val.(string)
+			o.unreadNames[u.Obj], _ = c.Val.(string)
 			continue
 		}
-		info := w.vms[u.Obj]
+		info := o.vms[u.Obj]
 		if info == nil {
 			info = &vmInfo{}
-			w.vms[u.Obj] = info
+			o.vms[u.Obj] = info
 		}
 		info.apply(c.Name, c.Val)
 	}
-	w.read(u.Obj)
+	o.markRead(u.Obj)
 }
 
-// read records that a VM's UUID is known, if it is. Its name is kept if the VM
-// may be ours.
-func (w *world) read(vm ref) {
-	if w.ids[vm] == uuid.Nil {
+// markRead records that a VM's UUID is known, if it is. Its name is kept if the
+// VM may be ours.
+func (o *objectCache) markRead(vm ref) {
+	if o.ids[vm] == uuid.Nil {
 		return
 	}
-	if name, ok := w.unread[vm]; ok && w.ids[vm].Version() == derived {
-		w.names[vm] = name
+	if name, ok := o.unreadNames[vm]; ok && o.ids[vm].Version() == derived {
+		o.names[vm] = name
 	}
-	delete(w.unread, vm)
+	delete(o.unreadNames, vm)
 }
 
 // identify records a VM's instance UUID. A VM keeps its UUID while vCenter
 // cannot read it because the VM's host or datastore is not accessible.
-func (w *world) identify(vm ref, value any) {
+func (o *objectCache) identify(vm ref, value any) {
 	text, _ := value.(string)
 	id, err := uuid.Parse(text)
 	if err != nil {
 		return
 	}
-	w.part(vm, w.ids[vm])
-	w.join(vm, id)
+	o.unassignUUID(vm, o.ids[vm])
+	o.assignUUID(vm, id)
 }
 
-// join records that vm has the UUID id. In one vCenter, two VMs have the same
-// UUID only if a user has set it for a copy.
-func (w *world) join(vm ref, id uuid.UUID) {
-	w.ids[vm] = id
-	if other, taken := w.byID[id]; taken && other != vm {
-		w.copies[id] = append(w.copies[id], other)
+// assignUUID records that vm has the UUID id. In one vCenter, two VMs have the
+// same UUID only if a user has set it for a copy.
+func (o *objectCache) assignUUID(vm ref, id uuid.UUID) {
+	o.ids[vm] = id
+	if other, taken := o.byID[id]; taken && other != vm {
+		o.copies[id] = append(o.copies[id], other)
 	}
-	w.byID[id] = vm
+	o.byID[id] = vm
 }
 
-// part records that vm does not have the UUID id any more.
-func (w *world) part(vm ref, id uuid.UUID) {
-	rest := slices.DeleteFunc(w.copies[id], func(other ref) bool { return other == vm })
-	if w.byID[id] == vm {
-		delete(w.byID, id)
+// unassignUUID records that vm does not have the UUID id any more.
+func (o *objectCache) unassignUUID(vm ref, id uuid.UUID) {
+	rest := slices.DeleteFunc(o.copies[id], func(other ref) bool { return other == vm })
+	if o.byID[id] == vm {
+		delete(o.byID, id)
 		if len(rest) > 0 {
-			w.byID[id], rest = rest[0], rest[1:]
+			o.byID[id], rest = rest[0], rest[1:]
 		}
 	}
 	if len(rest) == 0 {
-		delete(w.copies, id)
+		delete(o.copies, id)
 	} else {
-		w.copies[id] = rest
+		o.copies[id] = rest
 	}
 }
 
-// inherit keeps the UUIDs that an earlier world had and w could not read.
-func (w *world) inherit(from *world) {
-	for vm, id := range w.ids {
+// keepUUIDs keeps the UUIDs that an earlier cache had and o could not read.
+func (o *objectCache) keepUUIDs(from *objectCache) {
+	for vm, id := range o.ids {
 		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
-			w.join(vm, old)
-			w.read(vm)
+			o.assignUUID(vm, old)
+			o.markRead(vm)
 		}
 	}
 }
 
-// unreadable reports whether there is a VM called name whose UUID cannot be
+// hasUnreadable reports whether there is a VM called name whose UUID cannot be
 // read. vCenter may show such a VM under the path of its file.
-func (w *world) unreadable(name string) bool {
-	for _, n := range w.unread {
+func (o *objectCache) hasUnreadable(name string) bool {
+	for _, n := range o.unreadNames {
 		if n == name || strings.TrimSuffix(path.Base(n), ".vmx") == name {
 			return true
 		}
@@ -491,15 +491,15 @@ func (w *world) unreadable(name string) bool {
 
 // applyTask stores the changed properties of a task. A task that has ended
 // leaves the list minutes later.
-func (w *world) applyTask(u types.ObjectUpdate) {
-	task := w.tasks[u.Obj]
+func (o *objectCache) applyTask(u types.ObjectUpdate) {
+	task := o.tasks[u.Obj]
 	if u.Kind == types.ObjectUpdateKindLeave {
-		delete(w.tasks, u.Obj)
+		delete(o.tasks, u.Obj)
 		return
 	}
 	if task == nil {
 		task = &taskInfo{}
-		w.tasks[u.Obj] = task
+		o.tasks[u.Obj] = task
 	}
 	for _, c := range u.ChangeSet {
 		switch c.Name {

@@ -68,8 +68,8 @@ func TestLearnOnABusyVCenter(t *testing.T) {
 		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, onResponse: func() {},
 		inView: map[ref]bool{}, toAdd: map[ref]bool{},
 	}
-	w, err := s.readAll(t.Context())
+	o, err := s.readAll(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(w.byID).To(HaveKey(vmID))
+	g.Expect(o.byID).To(HaveKey(vmID))
 	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdlePolls))
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// wants are the settings of a machine for the objects around its VM.
-type wants struct {
+// desiredState are the settings of a machine for the objects around its VM.
+type desiredState struct {
 	// name is the name of its VM.
 	name string
 	// rule is the anti-affinity rule of its group; empty if it has no group.
-	rule   string
-	spread infrav1.AntiAffinity
+	rule         string
+	antiAffinity infrav1.AntiAffinity
 	// vmGroup is the DRS group of VMs in which its VM belongs.
 	vmGroup string
 	tags    []tagName
 	// attributes are custom attributes by name, in order.
 	attributes []infrav1.NovaVSphereCustomAttribute
-	// makeMissing means that categories, tags and attributes that do not exist
+	// createMissing means that categories, tags and attributes that do not exist
 	// are created.
-	makeMissing bool
+	createMissing bool
 }
 
 // tagName is a tag by its category.
@@ -38,24 +38,26 @@ type tagName struct {
 	label bool
 }
 
-// want records the wants of m, for the failure domain of its VM.
-func (d *driver) want(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
+// recordDesired records the desired state of m, for the failure domain of its
+// VM.
+func (d *driver) recordDesired(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
 	inv := d.session.inv
-	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
+	inv.setDesired(id, keyOf(m), d.desiredStateOf(m, inv.info(id).zone))
 }
 
-// wantsOf returns the wants of m with its VM in a failure domain.
-func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
-	w := wants{
-		name:   m.Spec.VMName(m),
-		spread: infrav1.AntiAffinityOf(m, m.Spec.AntiAffinity, d.cluster.AntiAffinity), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
-		makeMissing: ptr.Deref(m.Spec.CreateMissingTags, false),
+// desiredStateOf returns the desired state of m if its VM is in a failure
+// domain.
+func (d *driver) desiredStateOf(m *infrav1.NovaVSphereMachine, zone string) desiredState {
+	desired := desiredState{
+		name:         m.Spec.VMName(m),
+		antiAffinity: infrav1.AntiAffinityOf(m, m.Spec.AntiAffinity, d.cluster.AntiAffinity), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
+		createMissing: ptr.Deref(m.Spec.CreateMissingTags, false),
 	}
 	if group := infrav1.AntiAffinityGroup(m); group != "" && d.clusterID != "" {
-		w.rule = ruleName(d.clusterID, m.Namespace, group)
+		desired.rule = ruleName(d.clusterID, m.Namespace, group)
 	}
 	for _, tag := range m.Spec.Tags {
-		w.tags = append(w.tags, tagName{category: tag.Category, name: tag.Name})
+		desired.tags = append(desired.tags, tagName{category: tag.Category, name: tag.Name})
 	}
 	for _, key := range m.Spec.TagsFromLabels {
 		value, ok := m.Labels[key]
@@ -65,10 +67,10 @@ func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 		if value == "" {
 			value = key // a tag needs a name; a label without a value has only its key
 		}
-		w.tags = append(w.tags, tagName{category: key, name: value, label: true})
+		desired.tags = append(desired.tags, tagName{category: key, name: value, label: true})
 	}
-	w.attributes = m.Spec.CustomAttributes
-	return w
+	desired.attributes = m.Spec.CustomAttributes
+	return desired
 }
 
 // maxRuleName is the maximum length of the name of a rule.
@@ -86,16 +88,16 @@ func ruleName(clusterID, namespace, group string) string {
 	return name + "-" + clusterID
 }
 
-// want records the wants of a machine.
-func (i *inventory) want(id uuid.UUID, key hypervisor.Key, w wants) {
+// setDesired records the desired state of a machine.
+func (i *inventory) setDesired(id uuid.UUID, key hypervisor.Key, desired desiredState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
-	if !slices.Equal(m.wants.tags, w.tags) {
+	if !slices.Equal(m.desired.tags, desired.tags) {
 		m.tags = nil
 	}
 	i.ungroup(id, m)
-	m.wants = w
+	m.desired = desired
 	i.regroup(id, m)
 }
 
@@ -112,18 +114,18 @@ type group struct {
 func (g *group) mandatory() bool { return g != nil && g.required > 0 }
 
 func (m *machine) requires() bool {
-	return !m.going && m.wants.spread == infrav1.AntiAffinityRequired
+	return !m.deleting && m.desired.antiAffinity == infrav1.AntiAffinityRequired
 }
 
 // regroup adds a machine to its group. The caller holds the lock.
 func (i *inventory) regroup(id uuid.UUID, m *machine) {
-	if m.wants.rule == "" {
+	if m.desired.rule == "" {
 		return
 	}
-	g := i.groups[m.wants.rule]
+	g := i.groups[m.desired.rule]
 	if g == nil {
 		g = &group{ids: map[uuid.UUID]bool{}}
-		i.groups[m.wants.rule] = g
+		i.groups[m.desired.rule] = g
 	}
 	g.ids[id] = true
 	if m.requires() {
@@ -133,7 +135,7 @@ func (i *inventory) regroup(id uuid.UUID, m *machine) {
 
 // ungroup removes a machine from its group. The caller holds the lock.
 func (i *inventory) ungroup(id uuid.UUID, m *machine) {
-	g := i.groups[m.wants.rule]
+	g := i.groups[m.desired.rule]
 	if g == nil || !g.ids[id] {
 		return
 	}
@@ -142,7 +144,7 @@ func (i *inventory) ungroup(id uuid.UUID, m *machine) {
 		g.required--
 	}
 	if len(g.ids) == 0 {
-		delete(i.groups, m.wants.rule)
+		delete(i.groups, m.desired.rule)
 	}
 }
 
@@ -154,27 +156,27 @@ func (i *inventory) peers(rule string) map[uuid.UUID]bool {
 	return nil
 }
 
-// unsettled lists the objects around a machine's VM that are out of sync, for
+// outOfSync lists the objects around a machine's VM that are out of sync, for
 // messages. The caller holds the lock.
-func (i *inventory) unsettled(vm ref, m *machine, info *vmInfo) string {
-	if m.going {
+func (i *inventory) outOfSync(vm ref, m *machine, info *vmInfo) string {
+	if m.deleting {
 		return ""
 	}
-	var left []string
-	if i.ruleDue(vm, m, info) {
-		left = append(left, "the anti-affinity rule "+m.wants.rule)
+	var parts []string
+	if i.ruleOutOfSync(vm, m, info) {
+		parts = append(parts, "the anti-affinity rule "+m.desired.rule)
 	}
-	if i.groupDue(vm, m, info) {
-		left = append(left, "the VM group "+m.wants.vmGroup)
+	if i.groupOutOfSync(vm, m, info) {
+		parts = append(parts, "the VM group "+m.desired.vmGroup)
 	}
-	if text := i.marksDue(m, info); text != "" {
-		left = append(left, text)
+	if text := i.tagsOutOfSync(m, info); text != "" {
+		parts = append(parts, text)
 	}
-	if len(left) == 0 {
+	if len(parts) == 0 {
 		return ""
 	}
-	return notYet + strings.Join(left, ", ")
+	return outOfSyncPrefix + strings.Join(parts, ", ")
 }
 
-// notYet is the prefix of the list of objects that are out of sync.
-const notYet = "Not yet as asked: "
+// outOfSyncPrefix is the prefix of the list of objects that are out of sync.
+const outOfSyncPrefix = "Not yet as asked: "

@@ -188,11 +188,11 @@ func TestDeleteWhileSettling(t *testing.T) {
 	vm, err := b.look(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Running), "the VM runs on meanwhile")
-	vm, err = b.look(going(m))
+	vm, err = b.look(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
 	b.told(changes, "m", soon)
-	b.destroyed(going(m))
+	b.destroyed(markDeleting(m))
 }
 
 func TestSpread(t *testing.T) {
@@ -218,13 +218,13 @@ func TestSpread(t *testing.T) {
 	}
 	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
 
-	b.destroyed(going(third))
+	b.destroyed(markDeleting(third))
 	b.Expect(b.members(alone)).To(Equal([]string{"a", "b"}))
-	b.destroyed(going(second))
+	b.destroyed(markDeleting(second))
 	b.Expect(b.vc.Rules()).To(BeEmpty(), "what is left of the rule goes before its VM")
 	b.reaches(alone, hypervisor.Running)
 	b.settled(alone)
-	b.destroyed(going(alone))
+	b.destroyed(markDeleting(alone))
 }
 
 // However many machines are created or deleted at once, the rule is changed a
@@ -247,16 +247,16 @@ func TestSpreadOfManyAtOnce(t *testing.T) {
 
 	b.vc.ResetRequests()
 	for _, m := range machines {
-		_, err := b.look(going(m))
+		_, err := b.look(markDeleting(m))
 		b.Expect(err).NotTo(HaveOccurred())
 	}
 	b.Eventually(func(g Gomega) {
 		left := 0
 		for _, m := range machines {
-			vm, err := b.look(going(m))
+			vm, err := b.look(markDeleting(m))
 			g.Expect(err).NotTo(HaveOccurred())
 			if vm.State == hypervisor.Running || vm.State == hypervisor.Stopped {
-				g.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
+				g.Expect(b.connect(m).Delete(b.ctx(), markDeleting(m))).To(Succeed())
 			}
 			if vm.State != hypervisor.Absent {
 				left++
@@ -347,9 +347,9 @@ func TestSpreadRefused(t *testing.T) {
 
 	for _, m := range []*infrav1.NovaVSphereMachine{third, second} {
 		b.Eventually(func() hypervisor.State {
-			vm, err := b.look(going(m))
+			vm, err := b.look(markDeleting(m))
 			if err == nil && (vm.State == hypervisor.Running || vm.State == hypervisor.Stopped) {
-				b.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
+				b.Expect(b.connect(m).Delete(b.ctx(), markDeleting(m))).To(Succeed())
 			}
 			if err != nil {
 				return hypervisor.Busy

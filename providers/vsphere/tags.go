@@ -23,22 +23,22 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// chores is the state of a machine's VM that the stream does not report.
-type chores struct {
-	// left means that the rule was changed for the deletion of the VM.
-	left bool
+// localState is the state of a machine's VM that the stream does not report.
+type localState struct {
+	// ruleLeft means that the rule was changed for the deletion of the VM.
+	ruleLeft bool
 	// tags is the state of its tags; nil until they were read.
 	tags *tagState
-	// fresh is the VM that this process has created for it and that has no tags
+	// newVM is the VM that this process has created for it and that has no tags
 	// yet.
-	fresh ref
-	// asked is when a shutdown of the guest was last requested.
-	asked time.Time
-	// buried means that vCenter has confirmed that the VM is deleted.
-	buried bool
-	// sighted is the login with which the driver has verified that the account
-	// would see the VM if it existed.
-	sighted int
+	newVM ref
+	// shutdownAt is when a shutdown of the guest was last requested.
+	shutdownAt time.Time
+	// deleted means that vCenter has confirmed that the VM is deleted.
+	deleted bool
+	// visibleLogin is the login with which the driver has verified that the
+	// account would see the VM if it existed.
+	visibleLogin int
 }
 
 // tagState has the differences between the tags of a VM and those of its
@@ -49,34 +49,34 @@ type tagState struct {
 	wrong []string
 	// err is the error with which reading the tags failed.
 	err *hypervisor.Error
-	// again is when to read again after err.
-	again time.Time
+	// retryAt is when to read again after err.
+	retryAt time.Time
 }
 
-// lookAgain is the time after which tags that could not be read are read
+// tagRetryInterval is the time after which tags that could not be read are read
 // again.
-const lookAgain = time.Minute
+const tagRetryInterval = time.Minute
 
-// marksDue lists the tags and attributes that are out of sync, for messages.
-// It lists none before they were read: most likely they are in sync. The
-// caller holds the lock.
-func (i *inventory) marksDue(m *machine, info *vmInfo) string {
-	var due []string
-	if t := m.tags; t != nil && len(m.wants.tags) > 0 {
+// tagsOutOfSync lists the tags and attributes that are out of sync, for
+// messages. It lists none before they were read: most likely they are in sync.
+// The caller holds the lock.
+func (i *inventory) tagsOutOfSync(m *machine, info *vmInfo) string {
+	var parts []string
+	if t := m.tags; t != nil && len(m.desired.tags) > 0 {
 		if t.err != nil {
-			due = append(due, "tags: "+t.err.Error())
+			parts = append(parts, "tags: "+t.err.Error())
 		}
 		for _, tag := range t.missing {
-			due = append(due, fmt.Sprintf("tag %s of category %s", tag.name, tag.category))
+			parts = append(parts, fmt.Sprintf("tag %s of category %s", tag.name, tag.category))
 		}
 		if len(t.wrong) > 0 && len(t.missing) == 0 {
-			due = append(due, "tags of an earlier label")
+			parts = append(parts, "tags of an earlier label")
 		}
 	}
 	for _, a := range i.wrongAttributes(m, info) {
-		due = append(due, "custom attribute "+a.Name)
+		parts = append(parts, "custom attribute "+a.Name)
 	}
-	return strings.Join(due, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // wrongAttributes returns the attributes that do not have the requested value.
@@ -86,7 +86,7 @@ func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSph
 		return nil
 	}
 	var wrong []infrav1.NovaVSphereCustomAttribute
-	for _, a := range m.wants.attributes {
+	for _, a := range m.desired.attributes {
 		if field, known := i.fields[a.Name]; !known || info.attributes[field] != a.Value {
 			wrong = append(wrong, a)
 		}
@@ -94,119 +94,119 @@ func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSph
 	return wrong
 }
 
-// freshen records that a machine's VM was just created: it has no tags yet, so
-// they need not be read. The caller holds the lock.
-func (i *inventory) freshen(id uuid.UUID, m *machine) {
-	vm := i.world.byID[id]
-	if m.act != nil && m.act.verb == creating && m.act.task != (ref{}) {
-		task := i.world.tasks[m.act.task]
+// recordNewVM records that a machine's VM was just created: it has no tags yet,
+// so they need not be read. The caller holds the lock.
+func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
+	vm := i.objects.byID[id]
+	if m.action != nil && m.action.verb == creating && m.action.task != (ref{}) {
+		task := i.objects.tasks[m.action.task]
 		if task != nil && task.ended() && !task.failed() && (!task.read || task.result == vm) {
-			m.fresh = vm
+			m.newVM = vm
 		}
 	}
-	if m.tags == nil && m.fresh == vm && vm != (ref{}) {
-		m.tags = &tagState{missing: m.wants.tags}
+	if m.tags == nil && m.newVM == vm && vm != (ref{}) {
+		m.tags = &tagState{missing: m.desired.tags}
 	}
 }
 
-// unlooked reports whether the tags or attributes of a machine's VM have to be
+// needsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
-func (i *inventory) unlooked(id uuid.UUID) bool {
+func (i *inventory) needsRead(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
-	if m == nil || m.going || i.world.vms[i.world.byID[id]] == nil {
+	if m == nil || m.deleting || i.objects.vms[i.objects.byID[id]] == nil {
 		return false
 	}
-	if len(m.wants.attributes) > 0 && i.fields == nil && time.Now().After(i.fieldsAgain) {
+	if len(m.desired.attributes) > 0 && i.fields == nil && time.Now().After(i.fieldsRetryAt) {
 		return true
 	}
-	return len(m.wants.tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.again))
+	return len(m.desired.tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.retryAt))
 }
 
-// marker reads and sets tags and custom attributes, for many machines in the
+// tagWorker reads and sets tags and custom attributes, for many machines in the
 // same requests.
-type marker struct {
+type tagWorker struct {
 	session *session
 
 	mu sync.Mutex
-	// looks and sets are the machines that wait.
-	looks, sets map[uuid.UUID]bool
-	running     bool
+	// reads and sets are the machines that wait.
+	reads, writes map[uuid.UUID]bool
+	running       bool
 
 	// The fields below belong to the one goroutine that works: the IDs of
 	// categories by name, and those of their tags.
 	categories map[string]string
-	known      map[string]map[string]string
+	tagIDs     map[string]map[string]string
 }
 
-// look queues a machine whose tags and attributes are to be read.
-func (k *marker) look(id uuid.UUID) { k.join(id, false) }
+// queueRead queues a machine whose tags and attributes are to be read.
+func (k *tagWorker) queueRead(id uuid.UUID) { k.enqueue(id, false) }
 
-// set queues a machine whose tags and attributes are to be set. The machine's
-// action ends with it.
-func (k *marker) set(id uuid.UUID) { k.join(id, true) }
+// queueWrite queues a machine whose tags and attributes are to be set. The
+// machine's action ends with it.
+func (k *tagWorker) queueWrite(id uuid.UUID) { k.enqueue(id, true) }
 
-func (k *marker) join(id uuid.UUID, set bool) {
+func (k *tagWorker) enqueue(id uuid.UUID, write bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.looks == nil {
-		k.looks, k.sets = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
+	if k.reads == nil {
+		k.reads, k.writes = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
 	}
-	if set {
-		k.sets[id] = true
+	if write {
+		k.writes[id] = true
 	} else {
-		k.looks[id] = true
+		k.reads[id] = true
 	}
 	if !k.running {
 		k.running = true
-		go k.work()
+		go k.run()
 	}
 }
 
-func (k *marker) work() {
+func (k *tagWorker) run() {
 	for {
 		open := k.session.waitFor(k.session.conn.timeouts.batchDelay)
-		looks, sets, more := k.next()
+		reads, writes, more := k.takeQueued()
 		switch {
 		case !more:
 			return
 		case !open:
-			k.session.inv.finish(nil, sets...)
+			k.session.inv.finish(nil, writes...)
 		default:
-			k.do(looks, sets)
+			k.process(reads, writes)
 		}
 	}
 }
 
-func (k *marker) next() (looks, sets []uuid.UUID, more bool) {
+func (k *tagWorker) takeQueued() (reads, writes []uuid.UUID, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	looks, sets = slices.Collect(maps.Keys(k.looks)), slices.Collect(maps.Keys(k.sets))
-	clear(k.looks)
-	clear(k.sets)
-	k.running = len(looks)+len(sets) > 0
-	return looks, sets, k.running
+	reads, writes = slices.Collect(maps.Keys(k.reads)), slices.Collect(maps.Keys(k.writes))
+	clear(k.reads)
+	clear(k.writes)
+	k.running = len(reads)+len(writes) > 0
+	return reads, writes, k.running
 }
 
 // maxBatch is the number of VMs in one request.
 const maxBatch = 100
 
-func (k *marker) do(looks, sets []uuid.UUID) {
-	for batch := range slices.Chunk(append(looks, k.session.inv.unread(sets)...), maxBatch) {
+func (k *tagWorker) process(reads, writes []uuid.UUID) {
+	for batch := range slices.Chunk(append(reads, k.session.inv.withUnknownTags(writes)...), maxBatch) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		k.lookAt(ctx, batch)
+		k.readTags(ctx, batch)
 		cancel()
 	}
-	for batch := range slices.Chunk(sets, maxBatch) {
+	for batch := range slices.Chunk(writes, maxBatch) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		k.setAll(ctx, batch)
 		cancel()
 	}
 }
 
-// unread returns the machines whose tags are not known.
-func (i *inventory) unread(ids []uuid.UUID) []uuid.UUID {
+// withUnknownTags returns the machines whose tags are not known.
+func (i *inventory) withUnknownTags(ids []uuid.UUID) []uuid.UUID {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
@@ -215,30 +215,30 @@ func (i *inventory) unread(ids []uuid.UUID) []uuid.UUID {
 	})
 }
 
-// tagged is a machine's VM and the tags of its machine.
-type tagged struct {
-	id          uuid.UUID
-	vm          ref
-	tags        []tagName
-	makeMissing bool
-	state       tagState
+// taggedVM is a machine's VM and the tags of its machine.
+type taggedVM struct {
+	id            uuid.UUID
+	vm            ref
+	tags          []tagName
+	createMissing bool
+	state         tagState
 	// known means that the tags were read, or need not be.
 	known bool
 }
 
-// tagged returns the given machines that have tags in their spec, and whether
-// any of them has attributes.
-func (i *inventory) tagged(ids []uuid.UUID) (out []*tagged, attributes bool) {
+// taggedVMs returns the given machines that have tags in their spec, and
+// whether any of them has attributes.
+func (i *inventory) taggedVMs(ids []uuid.UUID) (out []*taggedVM, attributes bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, id := range ids {
-		m, vm := i.machines[id], i.world.byID[id]
+		m, vm := i.machines[id], i.objects.byID[id]
 		if m == nil || vm == (ref{}) {
 			continue
 		}
-		attributes = attributes || len(m.wants.attributes) > 0
-		if len(m.wants.tags) > 0 {
-			t := &tagged{id: id, vm: vm, tags: m.wants.tags, makeMissing: m.wants.makeMissing}
+		attributes = attributes || len(m.desired.attributes) > 0
+		if len(m.desired.tags) > 0 {
+			t := &taggedVM{id: id, vm: vm, tags: m.desired.tags, createMissing: m.desired.createMissing}
 			if m.tags != nil {
 				t.state, t.known = *m.tags, m.tags.err == nil
 			}
@@ -248,14 +248,14 @@ func (i *inventory) tagged(ids []uuid.UUID) (out []*tagged, attributes bool) {
 	return out, attributes
 }
 
-// lookAt finds the tags and attributes that VMs lack.
-func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
+// readTags finds the tags and attributes that VMs lack.
+func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 	inv := k.session.inv
-	vms, attributes := inv.tagged(ids)
+	vms, attributes := inv.taggedVMs(ids)
 	if attributes {
-		k.learnFields(ctx)
+		k.ensureFields(ctx)
 	}
-	vms = slices.DeleteFunc(vms, func(t *tagged) bool { return t.known })
+	vms = slices.DeleteFunc(vms, func(t *taggedVM) bool { return t.known })
 	if len(vms) == 0 {
 		return
 	}
@@ -264,38 +264,38 @@ func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 	})
 	for _, t := range vms {
 		if err != nil {
-			t.state = tagState{err: k.refused("reading tags", err), again: time.Now().Add(lookAgain)}
+			t.state = tagState{err: k.requestError("reading tags", err), retryAt: time.Now().Add(tagRetryInterval)}
 		}
-		inv.noteTags(t)
+		inv.recordTags(t)
 	}
 }
 
-// refused adds the operation to an error of the REST API.
-func (k *marker) refused(doing string, err error) *hypervisor.Error {
+// requestError adds the operation to an error of the REST API.
+func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
-		k.categories, k.known = nil, nil // a name may stand for another tag now
-		return failure(restReason(err), "%s: %w", doing, rootCause(err))
+		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
+		return failure(restReason(err), "%s: %w", operation, rootCause(err))
 	}
 	return asError(classify(k.session.endpoint.server, err))
 }
 
-// noteTags records the state of the tags of a VM, unless the spec of its
+// recordTags records the state of the tags of a VM, unless the spec of its
 // machine has changed meanwhile.
-func (i *inventory) noteTags(t *tagged) {
+func (i *inventory) recordTags(t *taggedVM) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[t.id]
-	if m == nil || !slices.Equal(m.wants.tags, t.tags) {
+	if m == nil || !slices.Equal(m.desired.tags, t.tags) {
 		return
 	}
 	state := t.state
-	m.tags, m.fresh = &state, ref{}
-	i.tell([]uuid.UUID{t.id})
+	m.tags, m.newVM = &state, ref{}
+	i.notifyChanged([]uuid.UUID{t.id})
 }
 
 // compare reads the tags of VMs and records which are missing and which are
 // wrong.
-func (k *marker) compare(ctx context.Context, api *tags.Manager, vms []*tagged) error {
+func (k *tagWorker) compare(ctx context.Context, api *tags.Manager, vms []*taggedVM) error {
 	refs := make([]mo.Reference, 0, len(vms))
 	for _, t := range vms {
 		refs = append(refs, t.vm)
@@ -331,8 +331,8 @@ func (k *marker) compare(ctx context.Context, api *tags.Manager, vms []*tagged) 
 
 // tagsOf returns the IDs of the tags of a category by their names; none if the
 // category does not exist. They are read once.
-func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string) (map[string]string, error) {
-	if known, ok := k.known[category]; ok {
+func (k *tagWorker) tagsOf(ctx context.Context, api *tags.Manager, category string) (map[string]string, error) {
+	if known, ok := k.tagIDs[category]; ok {
 		return known, nil
 	}
 	if k.categories == nil {
@@ -340,7 +340,7 @@ func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string)
 		if err != nil {
 			return nil, fmt.Errorf("listing categories: %w", err)
 		}
-		k.categories, k.known = map[string]string{}, map[string]map[string]string{}
+		k.categories, k.tagIDs = map[string]string{}, map[string]map[string]string{}
 		for _, c := range all {
 			k.categories[c.Name] = c.ID
 		}
@@ -357,12 +357,12 @@ func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string)
 	for _, tag := range all {
 		known[tag.Name] = tag.ID
 	}
-	k.known[category] = known
+	k.tagIDs[category] = known
 	return known, nil
 }
 
 // setAll attaches the tags that VMs lack and sets their attributes.
-func (k *marker) setAll(ctx context.Context, ids []uuid.UUID) {
+func (k *tagWorker) setAll(ctx context.Context, ids []uuid.UUID) {
 	inv := k.session.inv
 	failed := k.setTags(ctx, ids)
 	for _, id := range ids {
@@ -375,10 +375,10 @@ func (k *marker) setAll(ctx context.Context, ids []uuid.UUID) {
 }
 
 // setTags attaches the tags that VMs lack. It returns the errors by machine.
-func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
-	all, _ := k.session.inv.tagged(ids)
+func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
+	all, _ := k.session.inv.taggedVMs(ids)
 	failed := map[uuid.UUID]*hypervisor.Error{}
-	var vms []*tagged
+	var vms []*taggedVM
 	for _, t := range all {
 		switch {
 		case t.state.err != nil:
@@ -390,22 +390,22 @@ func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hy
 	if len(vms) == 0 {
 		return failed
 	}
-	lacking := map[uuid.UUID]*hypervisor.Error{}
+	missing := map[uuid.UUID]*hypervisor.Error{}
 	err := k.session.callREST(ctx, func(ctx context.Context, api *rest.Client) error {
-		return k.attach(ctx, tags.NewManager(api), vms, lacking)
+		return k.attach(ctx, tags.NewManager(api), vms, missing)
 	})
-	if len(lacking) > 0 {
-		k.categories, k.known = nil, nil // another client may create them meanwhile
+	if len(missing) > 0 {
+		k.categories, k.tagIDs = nil, nil // another client may create them meanwhile
 	}
 	for _, t := range vms {
 		switch {
 		case err != nil:
-			failed[t.id] = k.refused("attaching tags", err)
-		case lacking[t.id] != nil:
-			failed[t.id] = lacking[t.id]
+			failed[t.id] = k.requestError("attaching tags", err)
+		case missing[t.id] != nil:
+			failed[t.id] = missing[t.id]
 		default:
 			t.state = tagState{}
-			k.session.inv.noteTags(t)
+			k.session.inv.recordTags(t)
 		}
 	}
 	return failed
@@ -413,12 +413,12 @@ func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hy
 
 // attach attaches and detaches tags of VMs, by tag or by VM, whichever takes
 // fewer requests.
-func (k *marker) attach(ctx context.Context, api *tags.Manager, vms []*tagged, lacking map[uuid.UUID]*hypervisor.Error) error {
+func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*taggedVM, failed map[uuid.UUID]*hypervisor.Error) error {
 	byTag, byVM := map[string][]ref{}, map[ref][]string{}
 	for _, t := range vms {
 		ids, err := k.idsFor(ctx, api, t)
 		if e := asError(err); e != nil {
-			lacking[t.id] = e
+			failed[t.id] = e
 			continue
 		}
 		if err != nil {
@@ -452,7 +452,7 @@ func (k *marker) attach(ctx context.Context, api *tags.Manager, vms []*tagged, l
 
 // idsFor returns the IDs of the tags that a VM lacks. A tag that does not
 // exist is created if the machine requests that.
-func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]string, error) {
+func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) ([]string, error) {
 	var ids []string
 	for _, tag := range t.state.missing {
 		known, err := k.tagsOf(ctx, api, tag.category)
@@ -461,7 +461,7 @@ func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]st
 		}
 		id := known[tag.name]
 		if id == "" {
-			if !t.makeMissing {
+			if !t.createMissing {
 				return nil, failure(infrav1.InvalidSpecReason,
 					"vCenter has no tag %q of the category %q, or the account cannot see it: make it, or set spec.createMissingTags to true", tag.name, tag.category)
 			}
@@ -475,7 +475,7 @@ func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]st
 }
 
 // create creates a tag, and its category if that does not exist either.
-func (k *marker) create(ctx context.Context, api *tags.Manager, tag tagName) (string, error) {
+func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag tagName) (string, error) {
 	category := k.categories[tag.category]
 	if category == "" {
 		cardinality := "MULTIPLE"
@@ -490,13 +490,13 @@ func (k *marker) create(ctx context.Context, api *tags.Manager, tag tagName) (st
 			return "", fmt.Errorf("creating category %s: %w", tag.category, err)
 		}
 		category = id
-		k.categories[tag.category], k.known[tag.category] = id, map[string]string{}
+		k.categories[tag.category], k.tagIDs[tag.category] = id, map[string]string{}
 	}
 	id, err := api.CreateTag(ctx, &tags.Tag{Name: tag.name, CategoryID: category, Description: "Made for machines of Cluster API"})
 	if err != nil {
 		return "", fmt.Errorf("creating tag %s of category %s: %w", tag.name, tag.category, err)
 	}
-	k.known[tag.category][tag.name] = id
+	k.tagIDs[tag.category][tag.name] = id
 	return id, nil
 }
 
@@ -519,24 +519,24 @@ func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []ref) e
 		} `json:"error_messages"`
 	}
 	action := api.Resource("/com/vmware/cis/tagging/tag-association").WithID(id).WithAction("attach-tag-to-multiple-objects")
-	if err := api.Do(ctx, action.Request(http.MethodPost, spec), &res); err != nil && !isEmptyAnswer(err) {
+	if err := api.Do(ctx, action.Request(http.MethodPost, spec), &res); err != nil && !isEmptyResponse(err) {
 		return fmt.Errorf("attaching a tag: %w", err)
 	}
 	if res.Success != nil && !*res.Success {
-		var words batchError
+		var messages batchError
 		for _, e := range res.Errors {
-			words = append(words, strings.TrimRight(e.Message, ". "))
+			messages = append(messages, strings.TrimRight(e.Message, ". "))
 		}
-		return words
+		return messages
 	}
 	return nil
 }
 
-// isEmptyAnswer reports whether vCenter executed the request and returned an
+// isEmptyResponse reports whether vCenter executed the request and returned an
 // empty body: not every version returns the result of each part.
-func isEmptyAnswer(err error) bool {
-	_, onTheWay := errors.AsType[*url.Error](err)
-	return errors.Is(err, io.EOF) && !onTheWay
+func isEmptyResponse(err error) bool {
+	_, isTransportError := errors.AsType[*url.Error](err)
+	return errors.Is(err, io.EOF) && !isTransportError
 }
 
 // batchError has the messages of the parts of a request that failed.

@@ -30,16 +30,16 @@ func TestSettings(t *testing.T) {
 	v := &vmInfo{}
 	v.apply(userDataProperty, types.OptionValue{Key: "guestinfo.userdata.encoding", Value: "base64"})
 	v.apply(zoneProperty, &types.OptionValue{Value: "a"})
-	g.Expect(v.holdsUserData()).To(BeTrue())
+	g.Expect(v.hasUserData()).To(BeTrue())
 	g.Expect(v.zone).To(Equal("a"))
 	v.apply(userDataProperty, nil)
-	g.Expect(v.holdsUserData()).To(BeFalse())
+	g.Expect(v.hasUserData()).To(BeFalse())
 	v.apply(userDataProperty+".value", "gzip+base64")
-	g.Expect(v.holdsUserData()).To(BeTrue())
+	g.Expect(v.hasUserData()).To(BeTrue())
 	v.apply(userDataProperty+".value", nil)
-	g.Expect(v.holdsUserData()).To(BeFalse())
+	g.Expect(v.hasUserData()).To(BeFalse())
 	v.apply(ignitionProperty, types.OptionValue{Value: "gzip+base64"})
-	g.Expect(v.holdsUserData()).To(BeTrue())
+	g.Expect(v.hasUserData()).To(BeTrue())
 }
 
 func TestClusterToldInParts(t *testing.T) {
@@ -50,14 +50,14 @@ func TestClusterToldInParts(t *testing.T) {
 		&types.ClusterAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "together"}},
 	}}
 	tell := func(name string, value any) {
-		c.world.applyCluster(types.ObjectUpdate{Kind: modify, Obj: clusterRef, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
+		c.objects.applyCluster(types.ObjectUpdate{Kind: modify, Obj: clusterRef, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
 	}
 	tell("configurationEx", whole)
-	g.Expect(c.world.clusters[clusterRef].rules).To(HaveLen(1))
-	g.Expect(c.partial()).To(BeEmpty())
+	g.Expect(c.objects.clusters[clusterRef].rules).To(HaveLen(1))
+	g.Expect(c.takePartial()).To(BeEmpty())
 	tell("configurationEx.rule", types.ArrayOfClusterRuleInfo{})
-	g.Expect(c.partial()).To(Equal([]ref{clusterRef}))
-	g.Expect(c.partial()).To(BeEmpty(), "it is read once")
+	g.Expect(c.takePartial()).To(Equal([]ref{clusterRef}))
+	g.Expect(c.takePartial()).To(BeEmpty(), "it is read once")
 	g.Expect(c.isStale(clusterRef)).To(BeTrue())
 	tell("configurationEx", whole)
 	g.Expect(c.isStale(clusterRef)).To(BeFalse())

@@ -11,30 +11,30 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// unscrubbedKey is the setting that exists until scrub has removed the
-// bootstrap data.
-const unscrubbedKey = "nova.bootstrapData"
+// userDataMarkerKey is the setting that exists until removeUserData has removed
+// the bootstrap data.
+const userDataMarkerKey = "nova.bootstrapData"
 
-// firstBootSettings are the settings with bootstrap data. The metadata stays:
+// bootstrapDataKeys are the settings with bootstrap data. The metadata stays:
 // it has no secrets, and without its instance ID a guest that boots again
 // would run cloud-init as on a new machine.
-var firstBootSettings = []string{
+var bootstrapDataKeys = []string{
 	"guestinfo.userdata", "guestinfo.userdata.encoding",
 	"guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding",
-	unscrubbedKey,
+	userDataMarkerKey,
 }
 
-// scrub removes the bootstrap data from a VM's settings.
-func (d *driver) scrub(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), settling, "Removing the user data from the VM's settings") {
+// removeUserData removes the bootstrap data from a VM's settings.
+func (d *driver) removeUserData(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), syncing, "Removing the user data from the VM's settings") {
 		return nil
 	}
 	spec := types.VirtualMachineConfigSpec{}
-	for _, key := range firstBootSettings {
+	for _, key := range bootstrapDataKeys {
 		// An empty value removes the key.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: key, Value: ""})
 	}
-	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: spec})
 		if err != nil {
 			return ref{}, err

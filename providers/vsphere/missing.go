@@ -12,18 +12,18 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// mourn handles a VM that the account cannot see any more. The VM counts as
-// deleted only if vCenter confirms that the object does not exist: a VM for
-// which the account has lost its permission disappears from the inventory in
-// the same way.
-func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
+// confirmDeleted handles a VM that the account cannot see any more. The VM
+// counts as deleted only if vCenter confirms that the object does not exist: a
+// VM for which the account has lost its permission disappears from the
+// inventory in the same way.
+func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error {
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var it mo.VirtualMachine
 		return object.NewCommon(c, vm).Properties(ctx, vm, []string{"name"}, &it)
 	})
 	switch {
 	case isNotFound(err):
-		d.session.inv.bury(id, vm)
+		d.session.inv.recordDeleted(id, vm)
 		return nil
 	case err == nil, isNoPermission(err):
 		return failure(infrav1.VMNotVisibleReason,
@@ -33,57 +33,58 @@ func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
 	}
 }
 
-// sighted verifies that the account would see a VM that was never seen over
-// this session and was up before: it must see the folder in which the VM was
-// created, or each folder in which it may have been created. The check is done
-// once for each login.
-func (d *driver) sighted(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
+// checkVisible verifies that the account would see a VM that was never seen
+// over this session and was up before: it must see the folder in which the VM
+// was created, or each folder in which it may have been created. The check is
+// done once for each login.
+func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
 	_, login, err := d.session.ready(ctx, keyOf(m))
 	if err != nil {
 		return err
 	}
-	if d.session.inv.sightedAt(id) == login {
+	if d.session.inv.visibleLogin(id) == login {
 		return nil
 	}
-	places := d.places(ctx, m)
-	for i := range places {
-		err := d.sees(ctx, &places[i])
+	placements := d.possiblePlacements(ctx, m)
+	for i := range placements {
+		err := d.checkFolderVisible(ctx, &placements[i])
 		switch e := asError(err); {
 		case err == nil:
 		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
 			return classify(d.session.endpoint.server, err)
-		case len(places) > 1:
+		case len(placements) > 1:
 			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is a folder that it may have been made in, so nobody can say whether it is gone: %w", e.Err)
 		default:
 			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is the folder it was made in, so nobody can say whether it is gone: %w", e.Err)
 		}
 	}
-	d.session.inv.noteSighted(id, login)
+	d.session.inv.recordVisible(id, login)
 	return nil
 }
 
-func (i *inventory) sightedAt(id uuid.UUID) int {
+func (i *inventory) visibleLogin(id uuid.UUID) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
-		return m.sighted
+		return m.visibleLogin
 	}
 	return 0
 }
 
-func (i *inventory) noteSighted(id uuid.UUID, login int) {
+func (i *inventory) recordVisible(id uuid.UUID, login int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
-		m.sighted = login
+		m.visibleLogin = login
 	}
 }
 
-// places returns the placements with which the VM of m may have been created,
-// at least one. The status names the failure domain, but the status is lost
-// when a machine is moved or restored, and a failure domain may have been
-// removed from the cluster. Then each failure domain is possible, and none.
-func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []infrav1.NovaVSpherePlacement {
+// possiblePlacements returns the placements with which the VM of m may have
+// been created, at least one. The status names the failure domain, but the
+// status is lost when a machine is moved or restored, and a failure domain may
+// have been removed from the cluster. Then each failure domain is possible, and
+// none.
+func (d *driver) possiblePlacements(ctx context.Context, m *infrav1.NovaVSphereMachine) []infrav1.NovaVSpherePlacement {
 	none := m.Spec.Placement.Over(d.cluster.Placement)
 	zone := m.Status.FailureDomain
 	if zone == "" && len(m.Status.Addresses) > 0 {
@@ -105,10 +106,10 @@ func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []in
 	return append(out, none)
 }
 
-// sees verifies that the account sees the folder of a placement. A folder that
-// is created on demand may exist without being visible to the account, so its
-// properties are read too.
-func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+// checkFolderVisible verifies that the account sees the folder of a placement.
+// A folder that is created on demand may exist without being visible to the
+// account, so its properties are read too.
+func (d *driver) checkFolderVisible(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	for again := true; ; again = false {
 		if err := d.checkNewFolder(ctx, p); err != nil {
 			return err
@@ -131,10 +132,11 @@ func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) erro
 	}
 }
 
-// buried reports whether vCenter has confirmed that a machine's VM is deleted.
-func (i *inventory) buried(id uuid.UUID) bool {
+// isConfirmedDeleted reports whether vCenter has confirmed that a machine's VM
+// is deleted.
+func (i *inventory) isConfirmedDeleted(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
-	return m != nil && m.buried
+	return m != nil && m.deleted
 }

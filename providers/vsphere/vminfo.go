@@ -12,12 +12,12 @@ import (
 // Settings of a VM that are read one by one: the list of all settings has the
 // user data in it, which vCenter would then send with every change.
 const (
-	zoneProperty       = `config.extraConfig["nova.failureDomain"]`
-	machineProperty    = `config.extraConfig["nova.machine"]`
-	userDataProperty   = `config.extraConfig["guestinfo.userdata.encoding"]`
-	ignitionProperty   = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
-	unscrubbedProperty = `config.extraConfig["nova.bootstrapData"]`
-	reportProperty     = `config.extraConfig["guestinfo.nova.report"]`
+	zoneProperty           = `config.extraConfig["nova.failureDomain"]`
+	machineProperty        = `config.extraConfig["nova.machine"]`
+	userDataProperty       = `config.extraConfig["guestinfo.userdata.encoding"]`
+	ignitionProperty       = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
+	userDataMarkerProperty = `config.extraConfig["nova.bootstrapData"]`
+	reportProperty         = `config.extraConfig["guestinfo.nova.report"]`
 )
 
 // vmInfo has the properties that the stream reported for a VM of ours.
@@ -34,15 +34,16 @@ type vmInfo struct {
 	// version is the hardware version.
 	version  string
 	hostName string
-	// tools is set while VMware Tools runs, so that the guest can be shut down.
-	tools bool
+	// toolsRunning is set while VMware Tools runs, so that the guest can be shut
+	// down.
+	toolsRunning bool
 	// userData and ignition are set while the VM's settings have bootstrap
 	// data.
 	userData, ignition bool
-	// unscrubbed is set until the managers have removed the bootstrap data. A
+	// userDataMarker is set until the managers have removed the bootstrap data. A
 	// guest that clears it clears the copy in the memory of the VM; the copy in
 	// the VM's file may stay.
-	unscrubbed bool
+	userDataMarker bool
 	// report is the report of the guest about its first boot.
 	report string
 	// question is the pending question of the VM. Its task does not end before
@@ -52,12 +53,12 @@ type vmInfo struct {
 	attributes map[int32]string
 }
 
-// holdsUserData reports whether the VM's settings have bootstrap data.
-func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition || v.unscrubbed }
+// hasUserData reports whether the VM's settings have bootstrap data.
+func (v *vmInfo) hasUserData() bool { return v.userData || v.ignition || v.userDataMarker }
 
-// pending returns the question that blocks the VM's task, for messages; empty
-// if there is none.
-func (v *vmInfo) pending() string {
+// pendingQuestion returns the question that blocks the VM's task, for messages;
+// empty if there is none.
+func (v *vmInfo) pendingQuestion() string {
 	if v == nil || v.question == "" {
 		return ""
 	}
@@ -112,7 +113,7 @@ func (v *vmInfo) apply(name string, value any) {
 		v.hostName, _ = value.(string)
 	case "guest.toolsRunningStatus":
 		text, _ := value.(string)
-		v.tools = text == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+		v.toolsRunning = text == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
 	case "customValue":
 		v.attributes = attributesOf(value)
 	default:
@@ -136,8 +137,8 @@ func (v *vmInfo) applySetting(name, value string) {
 		v.userData = value != ""
 	case ignitionProperty:
 		v.ignition = value != ""
-	case unscrubbedProperty:
-		v.unscrubbed = value != ""
+	case userDataMarkerProperty:
+		v.userDataMarker = value != ""
 	case reportProperty:
 		v.report = value
 	}
@@ -204,15 +205,15 @@ func attributesOf(value any) map[int32]string {
 }
 
 // applyHost stores the changed properties of a host.
-func (w *world) applyHost(u types.ObjectUpdate) {
+func (o *objectCache) applyHost(u types.ObjectUpdate) {
 	if u.Kind == types.ObjectUpdateKindLeave {
-		delete(w.hosts, u.Obj)
+		delete(o.hosts, u.Obj)
 		return
 	}
-	host := w.hosts[u.Obj]
+	host := o.hosts[u.Obj]
 	if host == nil {
 		host = &hostInfo{}
-		w.hosts[u.Obj] = host
+		o.hosts[u.Obj] = host
 	}
 	for _, c := range u.ChangeSet {
 		switch c.Name {
@@ -225,8 +226,8 @@ func (w *world) applyHost(u types.ObjectUpdate) {
 }
 
 // hostName returns the name of the host on which a VM runs.
-func (w *world) hostName(v *vmInfo) string {
-	if host := w.hosts[v.host]; host != nil {
+func (o *objectCache) hostName(v *vmInfo) string {
+	if host := o.hosts[v.host]; host != nil {
 		return host.name
 	}
 	return ""
@@ -234,8 +235,8 @@ func (w *world) hostName(v *vmInfo) string {
 
 // clusterOf returns the compute cluster in which a VM runs; none on a
 // standalone host.
-func (w *world) clusterOf(v *vmInfo) (ref, bool) {
-	host := w.hosts[v.host]
+func (o *objectCache) clusterOf(v *vmInfo) (ref, bool) {
+	host := o.hosts[v.host]
 	if host == nil || host.parent.Type != "ClusterComputeResource" {
 		return ref{}, false
 	}

@@ -22,58 +22,58 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined
 		return err
 	}
 	inv := d.session.inv
-	d.want(id, m)
+	d.recordDesired(id, m)
 	if state, vm := d.state(id, m); d.pendingUpgrade(id, m, state) != "" {
 		return d.upgrade(ctx, id, m, vm)
 	}
-	switch due, at := inv.due(id, keyOf(m), joined); due {
-	case dueRule:
-		if inv.begin(id, keyOf(m), settling, "Changing the anti-affinity rule or the VM group of the machine") {
-			d.session.rules.join(at, id)
+	switch step, at := inv.nextStep(id, keyOf(m), joined); step {
+	case syncRule:
+		if inv.begin(id, keyOf(m), syncing, "Changing the anti-affinity rule or the VM group of the machine") {
+			d.session.rules.enqueue(at, id)
 		}
-	case dueMarks:
-		if inv.begin(id, keyOf(m), settling, "Setting tags and custom attributes") {
-			d.session.marks.set(id)
+	case syncTags:
+		if inv.begin(id, keyOf(m), syncing, "Setting tags and custom attributes") {
+			d.session.tags.queueWrite(id)
 		}
-	case dueScrub:
-		return d.scrub(ctx, id, m, at)
-	case dueNothing:
+	case syncUserData:
+		return d.removeUserData(ctx, id, m, at)
+	case syncNone:
 	}
 	return nil
 }
 
-// duty is the next step that is due around a VM.
-type duty int
+// syncStep is the next step that is due around a VM.
+type syncStep int
 
 const (
-	dueNothing duty = iota
-	dueRule
-	dueMarks
-	dueScrub
+	syncNone syncStep = iota
+	syncRule
+	syncTags
+	syncUserData
 )
 
-// due returns the next step that is due around a machine's VM, and its object:
-// the compute cluster, or the VM.
-func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, ref) {
+// nextStep returns the next step that is due around a machine's VM, and its
+// object: the compute cluster, or the VM.
+func (i *inventory) nextStep(id uuid.UUID, key hypervisor.Key, joined bool) (syncStep, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
-	s := i.look(id, m)
-	vm := i.world.byID[id]
-	info := i.world.vms[vm]
-	if info == nil || s.lost != nil || s.vm.State != hypervisor.Running {
-		return dueNothing, ref{}
+	s := i.evaluate(id, m)
+	vm := i.objects.byID[id]
+	info := i.objects.vms[vm]
+	if info == nil || s.unknown != nil || s.vm.State != hypervisor.Running {
+		return syncNone, ref{}
 	}
-	at, _ := i.world.place(info)
+	at, _ := i.objects.clusterInfoOf(info)
 	switch {
-	case joined && info.holdsUserData():
-		return dueScrub, vm
-	case i.ruleDue(vm, m, info) || i.groupDue(vm, m, info):
-		return dueRule, at
-	case i.marksDue(m, info) != "":
-		return dueMarks, vm
+	case joined && info.hasUserData():
+		return syncUserData, vm
+	case i.ruleOutOfSync(vm, m, info) || i.groupOutOfSync(vm, m, info):
+		return syncRule, at
+	case i.tagsOutOfSync(m, info) != "":
+		return syncTags, vm
 	default:
-		return dueNothing, ref{}
+		return syncNone, ref{}
 	}
 }
 
@@ -85,14 +85,14 @@ func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	for _, id := range ids {
 		m := i.machines[id]
 		switch {
-		case m == nil || m.act == nil || m.act.task != (ref{}):
+		case m == nil || m.action == nil || m.action.task != (ref{}):
 		case err == nil:
-			m.act = nil
+			m.action = nil
 		default:
-			m.act.err = err
+			m.action.err = err
 		}
 	}
-	i.tell(ids)
+	i.notifyChanged(ids)
 }
 
 // waitFor waits for d; it returns false if the session ended first.
