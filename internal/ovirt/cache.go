@@ -63,7 +63,7 @@ const (
 //
 // A list that was requested before the end of a write to a VM is ignored for
 // that VM: it may be older than the write. A write with an unknown result keeps
-// its VM busy until a later list has shown it.
+// its VM busy until a later list contains the result.
 type Cache struct {
 	client    *Client
 	intervals PollIntervals
@@ -222,7 +222,8 @@ func (m *Cache) owner(of string) *owner {
 	return s
 }
 
-// SetIdle sets whether an owner is polled often.
+// SetIdle sets whether an owner is idle. The VMs of owners that are not idle
+// are polled often.
 func (m *Cache) SetIdle(of string, idle bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
