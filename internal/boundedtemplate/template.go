@@ -21,10 +21,10 @@ const (
 )
 
 // LimitError is returned for a template that exceeds a limit.
-type LimitError struct{ what string }
+type LimitError struct{ problem string }
 
 // Error implements error.
-func (e *LimitError) Error() string { return "the template " + e.what }
+func (e *LimitError) Error() string { return "the template " + e.problem }
 
 // Budget limits executions that belong together, such as all templates of one
 // rendering. It is not safe for concurrent use.

@@ -20,7 +20,7 @@ import (
 // restored runs the restore script of a machine, and returns the folder of
 // etcd's data and the output. The etcd programs are real, in an image that is a
 // folder.
-func (c *cluster) restored(t *testing.T, programs map[string]string, snapshot []byte) (data, said string) {
+func (c *cluster) restored(t *testing.T, programs map[string]string, snapshot []byte) (data, output string) {
 	t.Helper()
 	dir := t.TempDir()
 	data = filepath.Join(dir, "etcd")
@@ -91,8 +91,8 @@ func TestRestoreOfAlarms(t *testing.T) {
 		snapshot []byte
 		alarms   int
 	}{"Whole": {whole, 0}, "Alarmed": {alarmed, 3}} {
-		data, said := c.restored(t, programs, tc.snapshot)
-		g.Expect(strings.Count(said, "Disarming an alarm")).To(Equal(tc.alarms), said)
+		data, output := c.restored(t, programs, tc.snapshot)
+		g.Expect(strings.Count(output, "Disarming an alarm")).To(Equal(tc.alarms), output)
 		m := &member{name: "cp-a", client: freeAddress(t), peer: freeAddress(t)}
 		c.members["cp-a"] = m
 		c.start(t, m, programs["etcd"], data)

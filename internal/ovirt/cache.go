@@ -864,8 +864,8 @@ func (m *Cache) due(now time.Time) map[string][]string {
 		s.polled = now
 	}
 	for _, other := range m.vms {
-		s, asked := m.owners[other.owner]
-		if asked && (other.detailed.IsZero() && now.Sub(s.since) < m.intervals.BusyTimeout || !other.detailed.IsZero() && now.Sub(other.detailed) > m.intervals.Detail) {
+		s, known := m.owners[other.owner]
+		if known && (other.detailed.IsZero() && now.Sub(s.since) < m.intervals.BusyTimeout || !other.detailed.IsZero() && now.Sub(other.detailed) > m.intervals.Detail) {
 			names[other.vm.Name] = details
 		}
 	}

@@ -216,19 +216,19 @@ func (c *Client) authenticate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var said struct {
+	var parsed struct {
 		Token string `json:"access_token"`
 		Code  string `json:"error_code"`
 		Error string `json:"error"`
 	}
-	if err := json.Unmarshal(answer, &said); err != nil {
+	if err := json.Unmarshal(answer, &parsed); err != nil {
 		return "", &Error{Status: status, Detail: fmt.Sprintf("the token endpoint answered %d and no JSON", status), page: true}
 	}
-	if said.Token == "" {
-		detail := strings.ReplaceAll(strings.TrimRight(said.Error, ". "), c.endpoint.Username, "…")
-		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(detail, said.Code, "the engine returned no token")}
+	if parsed.Token == "" {
+		detail := strings.ReplaceAll(strings.TrimRight(parsed.Error, ". "), c.endpoint.Username, "…")
+		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(detail, parsed.Code, "the engine returned no token")}
 	}
-	return said.Token, nil
+	return parsed.Token, nil
 }
 
 // Logout revokes the token. The client can still be used: it logs in again.

@@ -38,12 +38,12 @@ func CloudConfig(document []byte) (string, error) {
 	if line, _, _ := bytes.Cut(document, []byte("\n")); string(bytes.TrimSpace(line)) != cloudConfig {
 		return "", errors.New("its first line is not " + cloudConfig + ", and the engine can pass nothing else on: no scripts, archives, templates or compressed data")
 	}
-	var said map[string]any
-	if err := yaml.Unmarshal(document, &said); err != nil {
+	var parsed map[string]any
+	if err := yaml.Unmarshal(document, &parsed); err != nil {
 		return "", fmt.Errorf("it is not YAML: %w", err)
 	}
 	if !appendable(document) {
-		body, err := yaml.Marshal(said)
+		body, err := yaml.Marshal(parsed)
 		if err != nil {
 			return "", fmt.Errorf("writing it as YAML: %w", err)
 		}
@@ -52,7 +52,7 @@ func CloudConfig(document []byte) (string, error) {
 	out := bytes.NewBuffer(bytes.TrimRight(document, "\n"))
 	out.WriteByte('\n')
 	for _, closed := range []struct{ key, line string }{{"disable_root", "disable_root: true\n"}, {"ssh_pwauth", "ssh_pwauth: false\n"}} {
-		if _, ok := said[closed.key]; !ok {
+		if _, ok := parsed[closed.key]; !ok {
 			out.WriteString(closed.line)
 		}
 	}

@@ -375,19 +375,19 @@ func (b *Bucket) encryption() encrypt.ServerSide {
 
 // failed returns an error with a message that is the same in each attempt:
 // without the numbers of requests, uploads and ports.
-func (b *Bucket) failed(ctx context.Context, what string, err error) error {
+func (b *Bucket) failed(ctx context.Context, operation string, err error) error {
 	if errors.Is(context.Cause(ctx), ErrSlow) {
-		return fmt.Errorf("%s: bucket %s: %w", what, b.place.Bucket, ErrSlow)
+		return fmt.Errorf("%s: bucket %s: %w", operation, b.place.Bucket, ErrSlow)
 	}
 	response := minio.ErrorResponse{}
 	if errors.As(err, &response) {
 		switch {
 		case response.Code == minio.NoSuchKey:
-			return fmt.Errorf("%s: %w", what, ErrNotFound)
+			return fmt.Errorf("%s: %w", operation, ErrNotFound)
 		case response.Message != "":
-			return fmt.Errorf("%s: bucket %s: %s (%s)", what, b.place.Bucket, response.Message, response.Code)
+			return fmt.Errorf("%s: bucket %s: %s (%s)", operation, b.place.Bucket, response.Message, response.Code)
 		}
-		return fmt.Errorf("%s: bucket %s: %s", what, b.place.Bucket, response.Code)
+		return fmt.Errorf("%s: bucket %s: %s", operation, b.place.Bucket, response.Code)
 	}
-	return fmt.Errorf("%s: bucket %s: %w", what, b.place.Bucket, endpoints.Coarse(b.place.Endpoint, err))
+	return fmt.Errorf("%s: bucket %s: %w", operation, b.place.Bucket, endpoints.Coarse(b.place.Endpoint, err))
 }

@@ -65,17 +65,17 @@ func serve(t *testing.T, documents map[string]string, at string, others ...strin
 		}
 	}
 	write(documents)
-	said := &log{}
+	output := &log{}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, paths["coredns"], "-conf", filepath.Join(dir, "Corefile"))
 	cmd.Env = append(os.Environ(), "POD_IP=127.0.0.1")
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Stdout, cmd.Stderr = output, output
 	g.Expect(cmd.Start()).To(Succeed())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Log(said.String())
+			t.Log(output.String())
 		}
 	})
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -79,7 +79,7 @@ func TestCrash(t *testing.T) {
 // with another manager until the machine is deleted.
 func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth int) {
 	b.t.Helper()
-	what := fmt.Sprintf("%s: %+v", phase, f)
+	description := fmt.Sprintf("%s: %+v", phase, f)
 	m := b.machine(name, fullMachine)
 	first := NewConnector(b.objects, b.options)
 	if phase == "delete" {
@@ -92,7 +92,7 @@ func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth in
 	b.Eventually(func() bool {
 		_, did, _ := b.reconcile(first, m, true)
 		return did == goal || b.engine.Requests()[request] >= nth
-	}).Should(BeTrue(), what)
+	}).Should(BeTrue(), description)
 	first.Close()
 	b.engine.ClearFaults()
 
@@ -100,18 +100,18 @@ func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth in
 	defer second.Close()
 	if phase == "create" {
 		b.reconcileUntil(second, m, true, "rest")
-		b.Expect(b.vmsNamed(name)).To(HaveLen(1), what)
-		b.Expect(b.vmsNamed(name)[0].NICs).To(HaveLen(2), what)
-		b.Expect(b.vmsNamed(name)[0].Drive).NotTo(BeEmpty(), what)
-		b.Expect(b.diskNames(name+"-boot-")).To(HaveLen(1), what)
+		b.Expect(b.vmsNamed(name)).To(HaveLen(1), description)
+		b.Expect(b.vmsNamed(name)[0].NICs).To(HaveLen(2), description)
+		b.Expect(b.vmsNamed(name)[0].Drive).NotTo(BeEmpty(), description)
+		b.Expect(b.diskNames(name+"-boot-")).To(HaveLen(1), description)
 		return
 	}
 	b.reconcileUntil(second, m, false, "release")
-	b.Expect(b.vmsNamed(name)).To(BeEmpty(), what)
-	b.Eventually(func() []string { return b.diskNames(name + "-") }).Should(BeEmpty(), what)
+	b.Expect(b.vmsNamed(name)).To(BeEmpty(), description)
+	b.Eventually(func() []string { return b.diskNames(name + "-") }).Should(BeEmpty(), description)
 	_, err := second.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(name+"-preferred"), what)
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(name+"-preferred"), description)
 }
 
 // groupsOf returns the affinity groups of a cluster of the engine.

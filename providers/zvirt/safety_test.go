@@ -206,17 +206,17 @@ func TestForeignDiskAtTheLastMoment(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-late")
 	m := b.create("worker-1")
-	gone := markDeleted(m)
-	b.reconcileUntil(b.connector, gone, false, "destroy")
+	deleted := markDeleted(m)
+	b.reconcileUntil(b.connector, deleted, false, "destroy")
 	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("down"))
 	b.Eventually(func() hypervisor.State {
-		vm, err := b.connect(m).Observe(b.ctx(), gone)
+		vm, err := b.connect(m).Observe(b.ctx(), deleted)
 		b.Expect(err).NotTo(HaveOccurred())
 		return vm.State
 	}).Should(Equal(hypervisor.Stopped))
 	b.attach(b.vmsNamed("worker-1")[0].ID, disk)
-	b.Expect(b.connect(m).Delete(b.ctx(), gone)).To(Succeed())
-	b.reconcileUntil(b.connector, gone, false, "release")
+	b.Expect(b.connect(m).Delete(b.ctx(), deleted)).To(Succeed())
+	b.reconcileUntil(b.connector, deleted, false, "release")
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 }
 

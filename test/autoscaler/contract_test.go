@@ -147,15 +147,15 @@ func tellsNodes(ctx context.Context, r *rig) {
 		d.Annotations[capacity+"gpu-type"], d.Annotations[capacity+"gpu-count"] = "example.com/npu", "4"
 	})
 	want["cpu"], want["pods"], want["example.com/npu"] = "2", "30", "4"
-	said := func(g Gomega, node *corev1.Node) {
+	matches := func(g Gomega, node *corev1.Node) {
 		g.Expect(resources(node)).To(Equal(want))
 		g.Expect(node.Spec.Taints).To(ConsistOf(corev1.Taint{Key: "mine", Value: "1", Effect: corev1.TaintEffectNoSchedule}))
 	}
-	r.awaitTemplate(ctx, "special", said)
+	r.awaitTemplate(ctx, "special", matches)
 	r.change(ctx, "special", func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "special" })
 	r.awaitTemplate(ctx, "special", func(g Gomega, node *corev1.Node) {
 		g.Expect(node.Labels).To(HaveKey("node-role.kubernetes.io/infra"))
-		said(g, node)
+		matches(g, node)
 	})
 }
 

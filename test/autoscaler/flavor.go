@@ -53,10 +53,10 @@ func Generate(ctx context.Context, log io.Writer, template string, variables map
 	for name, value := range variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, errors.Join(fmt.Errorf("generating from %s: %w", template, err), errors.New(said.String()))
+		return nil, errors.Join(fmt.Errorf("generating from %s: %w", template, err), errors.New(stderr.String()))
 	}
 	return out.Bytes(), nil
 }

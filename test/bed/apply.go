@@ -80,7 +80,7 @@ func awaitServed(ctx context.Context, c client.Client, object *unstructured.Unst
 
 // await tries until it succeeds or the time is up, and then returns why the
 // last try failed.
-func await(ctx context.Context, timeout time.Duration, what string, try func(context.Context) error) error {
+func await(ctx context.Context, timeout time.Duration, operation string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
@@ -89,7 +89,7 @@ func await(ctx context.Context, timeout time.Duration, what string, try func(con
 			return nil
 		}
 		if pause(ctx, 100*time.Millisecond) != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", operation, err)
 		}
 	}
 }

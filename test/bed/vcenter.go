@@ -207,7 +207,7 @@ func (v vsphere) Clone(ctx context.Context, name string) error {
 }
 
 // task does something to a VM, or to a template, and waits for its end.
-func (v vsphere) task(ctx context.Context, what, name string, do func(context.Context, *object.VirtualMachine) (*object.Task, error)) error {
+func (v vsphere) task(ctx context.Context, operation, name string, do func(context.Context, *object.VirtualMachine) (*object.Task, error)) error {
 	vim, err := v.Vim(ctx)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (v vsphere) task(ctx context.Context, what, name string, do func(context.Co
 		err = task.Wait(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", what, name, err)
+		return fmt.Errorf("%s %s: %w", operation, name, err)
 	}
 	return nil
 }

@@ -171,8 +171,8 @@ func runManager(t *testing.T, kubeconfig string) {
 	t.Cleanup(func() {
 		_ = manager.Wait() // the test's context has ended it
 		if t.Failed() {
-			said, _ := os.ReadFile(log.Name())
-			t.Logf("Output of the manager:\n%s", said)
+			output, _ := os.ReadFile(log.Name())
+			t.Logf("Output of the manager:\n%s", output)
 		}
 		_ = log.Close()
 	})

@@ -86,12 +86,12 @@ func (g *guestHost) Looked(ctx context.Context, h *testhost.Host) error {
 	if err != nil {
 		return nil //nolint:nilerr // it is asked again
 	}
-	said := map[string]string{}
+	release := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		said[key] = strings.Trim(value, `"`)
+		release[key] = strings.Trim(value, `"`)
 	}
-	system := GuestSystem{Name: said["NAME"], Version: said["VERSION_ID"], Variant: said["VARIANT"]}
+	system := GuestSystem{Name: release["NAME"], Version: release["VERSION_ID"], Variant: release["VARIANT"]}
 	if system == g.system {
 		return nil
 	}

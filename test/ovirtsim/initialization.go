@@ -24,21 +24,21 @@ const (
 // initializationMode returns the kind of initialization that a start request
 // sets.
 func initializationMode(body *elem) (initMode, error) {
-	mode, asked := initStored, 0
+	mode, requested := initStored, 0
 	for name, means := range map[string]initMode{
 		"use_cloud_init": initCloud, "use_ignition": initIgnition, "use_initialization": initAlways, "use_sysprep": initAlways,
 	} {
 		switch body.str(name) {
 		case "true":
 			mode = means
-			asked++
+			requested++
 		case "false":
 			if mode == initStored {
 				mode = initNone
 			}
 		}
 	}
-	if asked > 1 {
+	if requested > 1 {
 		return mode, conflict("Cannot run VM. Only one of Cloud-Init, Ignition and Sysprep can be used.")
 	}
 	return mode, nil

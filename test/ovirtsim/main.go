@@ -87,7 +87,7 @@ func Main(ctx context.Context, c Config, guests Guests) error {
 		return err
 	}
 	opts.Guests = guests
-	if _, said := opts.Timings[TimePoweringUp]; guests != nil && !said {
+	if _, set := opts.Timings[TimePoweringUp]; guests != nil && !set {
 		// As in the engine, a VM is up when the guest reports it, or after a time.
 		opts.Timings[TimePoweringUp] = time.Minute
 	}

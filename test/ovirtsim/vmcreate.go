@@ -154,12 +154,12 @@ func (s *Server) planDisks(t *template, cl *cluster, body *elem, clone bool) ([]
 			meta: newMeta(source.name), status: diskLocked, provisioned: source.provisioned, content: source.content,
 			format: source.format, sparse: source.sparse, domains: []string{source.domains[0]},
 		}
-		asked := diskOverride(body, source.id)
-		if asked != nil {
-			if err := d.shape(asked); err != nil {
+		requested := diskOverride(body, source.id)
+		if requested != nil {
+			if err := d.shape(requested); err != nil {
 				return nil, err
 			}
-			if err := s.place(d, source, asked, cl, clone); err != nil {
+			if err := s.place(d, source, requested, cl, clone); err != nil {
 				return nil, err
 			}
 		}
@@ -198,8 +198,8 @@ func diskOverride(body *elem, id string) *elem {
 
 // place puts a disk on the requested domain. A thin disk can only be on the
 // domain of its template's disk.
-func (s *Server) place(d, source *disk, asked *elem, cl *cluster, clone bool) error {
-	wanted := ids(asked.all("storage_domains/storage_domain"))
+func (s *Server) place(d, source *disk, requested *elem, cl *cluster, clone bool) error {
+	wanted := ids(requested.all("storage_domains/storage_domain"))
 	if len(wanted) == 0 {
 		return nil
 	}

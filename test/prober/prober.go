@@ -61,8 +61,8 @@ func (r Report) String() string {
 
 // answer is how one question went.
 type answer struct {
-	asked, answered time.Time
-	err             error
+	started, answered time.Time
+	err               error
 }
 
 // Prober probes at regular intervals, without waiting for the result of the
@@ -101,7 +101,7 @@ func (p *Prober) run(ctx context.Context, interval, timeout time.Duration, check
 
 // ask probes once. A probe that Stop canceled is not counted.
 func (p *Prober) ask(ctx context.Context, timeout time.Duration, check Check) {
-	a := answer{asked: time.Now()}
+	a := answer{started: time.Now()}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	a.err = check(bounded)
 	cancel()
@@ -126,7 +126,7 @@ func (p *Prober) Since(from time.Time) Report {
 	p.mu.Lock()
 	var seen []answer
 	for _, a := range p.answers {
-		if !a.asked.Before(from) {
+		if !a.started.Before(from) {
 			seen = append(seen, a)
 		}
 	}
@@ -137,7 +137,7 @@ func (p *Prober) Since(from time.Time) Report {
 // report combines results. An outage that has not ended is counted until now.
 func report(answers []answer, now time.Time) Report {
 	// They come as they were answered.
-	slices.SortFunc(answers, func(a, b answer) int { return a.asked.Compare(b.asked) })
+	slices.SortFunc(answers, func(a, b answer) int { return a.started.Compare(b.started) })
 	r := Report{Checks: len(answers)}
 	out := false
 	for _, a := range answers {
@@ -151,7 +151,7 @@ func report(answers []answer, now time.Time) Report {
 			r.Outages[last].Failures++
 		case a.err != nil:
 			r.Failures++
-			r.Outages = append(r.Outages, Outage{From: a.asked, Failures: 1, Cause: a.err})
+			r.Outages = append(r.Outages, Outage{From: a.started, Failures: 1, Cause: a.err})
 			out = true
 		}
 	}

@@ -14,10 +14,10 @@ import (
 func series(start time.Time, answered string) []answer {
 	var answers []answer
 	for i, mark := range answered {
-		a := answer{asked: start.Add(time.Duration(i) * 100 * time.Millisecond)}
-		a.answered = a.asked.Add(10 * time.Millisecond)
+		a := answer{started: start.Add(time.Duration(i) * 100 * time.Millisecond)}
+		a.answered = a.started.Add(10 * time.Millisecond)
 		if mark == 'x' {
-			a.err, a.answered = errors.New("no answer"), a.asked.Add(time.Second)
+			a.err, a.answered = errors.New("no answer"), a.started.Add(time.Second)
 		}
 		answers = append(answers, a)
 	}

@@ -177,9 +177,9 @@ func TestTasksAreFollowed(t *testing.T) {
 		}},
 		PropSet: []types.PropertySpec{{Type: "Task", PathSet: []string{"info"}}},
 	})
-	asked := time.Now()
+	requested := time.Now()
 	task := b.startClone("followed", b.cloneSpec())
-	b.Expect(time.Since(asked)).To(BeNumerically("<", 2*time.Second), "the call waited for its task")
+	b.Expect(time.Since(requested)).To(BeNumerically("<", 2*time.Second), "the call waited for its task")
 
 	var states []types.TaskInfoState
 	var last types.TaskInfo

@@ -37,9 +37,9 @@ func TestControl(t *testing.T) {
 	b.Expect(control.InjectFault(b.ctx, vcenter.Fault{Method: "CloneVM_Task", Type: "HostSystem"})).NotTo(Succeed())
 
 	b.Expect(control.SetTaskDelay(b.ctx, "CloneVM_Task", 150*time.Millisecond)).To(Succeed())
-	asked := time.Now()
+	requested := time.Now()
 	vm := b.clone("vm", b.cloneSpec())
-	b.Expect(time.Since(asked)).To(BeNumerically(">=", 150*time.Millisecond))
+	b.Expect(time.Since(requested)).To(BeNumerically(">=", 150*time.Millisecond))
 	b.done(vm.PowerOn(b.ctx))
 
 	id := b.vmInfo("vm").BIOSUUID

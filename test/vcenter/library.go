@@ -47,7 +47,7 @@ func (s *Server) serveLibrary(w http.ResponseWriter, r *http.Request) bool {
 // deployItem deploys an OVF and gives the VM its notes. It answers, as vCenter
 // does, that there is a VM of this name already.
 func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
+	var requested struct {
 		Spec struct {
 			Name       string `json:"name"`
 			Annotation string `json:"annotation"`
@@ -58,7 +58,7 @@ func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
-		err = json.Unmarshal(body, &asked)
+		err = json.Unmarshal(body, &requested)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -67,7 +67,7 @@ func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
 	// One deployment after the other, so that two of one name are not made.
 	s.deploying.Lock()
 	defer s.deploying.Unlock()
-	if s.vmIn(asked.Target.Folder, asked.Spec.Name) != nil {
+	if s.vmIn(requested.Target.Folder, requested.Spec.Name) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"type":"com.vmware.vapi.std.errors.already_exists","value":{}}`)
 		return
@@ -79,10 +79,10 @@ func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
 	inner := r.Clone(r.Context())
 	inner.Body = io.NopCloser(bytes.NewReader(body))
 	s.svc.ServeMux.ServeHTTP(answer, inner)
-	if vm := s.vmIn(asked.Target.Folder, asked.Spec.Name); vm != nil {
+	if vm := s.vmIn(requested.Target.Folder, requested.Spec.Name); vm != nil {
 		s.locked(func(ctx *simulator.Context) {
-			vm.Config.Annotation = asked.Spec.Annotation
-			ctx.Update(vm, []types.PropertyChange{{Name: "config.annotation", Val: asked.Spec.Annotation}})
+			vm.Config.Annotation = requested.Spec.Annotation
+			ctx.Update(vm, []types.PropertyChange{{Name: "config.annotation", Val: requested.Spec.Annotation}})
 		})
 	}
 	w.WriteHeader(answer.Code)
@@ -105,19 +105,19 @@ func (s *Server) vmIn(folder, name string) (found *simulator.VirtualMachine) {
 // vCenter creates a copy of the VM; a client that clones it cannot see the
 // difference.
 func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
+	var requested struct {
 		Spec struct {
 			Name    string `json:"name"`
 			Library string `json:"library"`
 			VM      string `json:"source_vm"`
 		} `json:"spec"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&requested); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	item, err := json.Marshal(map[string]any{"create_spec": map[string]string{
-		"name": asked.Spec.Name, "library_id": asked.Spec.Library, "type": "vm-template",
+		"name": requested.Spec.Name, "library_id": requested.Spec.Library, "type": "vm-template",
 	}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -136,7 +136,7 @@ func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(answer.Body.Bytes())
 		return
 	}
-	s.templateItems.Store(made.Value, asked.Spec.VM)
+	s.templateItems.Store(made.Value, requested.Spec.VM)
 	answerREST(w, r, made.Value)
 }
 

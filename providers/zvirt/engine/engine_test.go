@@ -18,28 +18,28 @@ import (
 
 // TestClassify uses the messages of the engine, from its AppErrors.properties.
 func TestClassify(t *testing.T) {
-	said := func(status int, text string) error { return &ovirt.Error{Status: status, Detail: text} }
+	engineError := func(status int, text string) error { return &ovirt.Error{Status: status, Detail: text} }
 	tests := map[string]struct {
 		err     error
 		reason  string
 		passing bool
 	}{
-		"name":       {said(409, "Cannot add VM. The VM name is already in use, please choose a unique name and try again"), infrav1.NameConflictReason, false},
-		"VM locked":  {said(409, "Cannot edit VM: VM is locked. Please try again in a few minutes"), infrav1.VMBusyReason, true},
-		"disks":      {said(409, "Cannot run VM: The following disks are locked: a. Please try again in a few minutes"), infrav1.VMBusyReason, true},
-		"name lock":  {said(409, "Cannot add VM. Related operation is currently in progress. Please try again later"), infrav1.VMBusyReason, true},
-		"template":   {said(409, "Template's Image is locked (temporarily)"), infrav1.VMBusyReason, true},
-		"protected":  {said(409, "Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first"), infrav1.DeleteProtectedReason, false},
-		"no host":    {said(409, "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"), infrav1.InsufficientResourcesReason, false},
-		"full":       {said(409, "Cannot add VM. Low disk space on Storage Domain data1"), infrav1.InsufficientResourcesReason, false},
-		"profile":    {said(409, "Cannot add Interface. The specified VM network interface profile doesn't exist"), infrav1.PlacementNotFoundReason, false},
-		"entity":     {said(404, "Entity not found: Cluster: id=x"), infrav1.PlacementNotFoundReason, false},
-		"invalid":    {said(400, "Minimum number of CPU per socket cannot be less than 1"), infrav1.InvalidSpecReason, false},
-		"forbidden":  {said(403, "User is not authorized to perform this action"), infrav1.PermissionDeniedReason, false},
-		"unread":     {said(403, "query execution failed due to insufficient permissions"), infrav1.PermissionDeniedReason, false},
-		"refused":    {said(401, "access_denied"), infrav1.CredentialsInvalidReason, false},
+		"name":       {engineError(409, "Cannot add VM. The VM name is already in use, please choose a unique name and try again"), infrav1.NameConflictReason, false},
+		"VM locked":  {engineError(409, "Cannot edit VM: VM is locked. Please try again in a few minutes"), infrav1.VMBusyReason, true},
+		"disks":      {engineError(409, "Cannot run VM: The following disks are locked: a. Please try again in a few minutes"), infrav1.VMBusyReason, true},
+		"name lock":  {engineError(409, "Cannot add VM. Related operation is currently in progress. Please try again later"), infrav1.VMBusyReason, true},
+		"template":   {engineError(409, "Template's Image is locked (temporarily)"), infrav1.VMBusyReason, true},
+		"protected":  {engineError(409, "Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first"), infrav1.DeleteProtectedReason, false},
+		"no host":    {engineError(409, "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"), infrav1.InsufficientResourcesReason, false},
+		"full":       {engineError(409, "Cannot add VM. Low disk space on Storage Domain data1"), infrav1.InsufficientResourcesReason, false},
+		"profile":    {engineError(409, "Cannot add Interface. The specified VM network interface profile doesn't exist"), infrav1.PlacementNotFoundReason, false},
+		"entity":     {engineError(404, "Entity not found: Cluster: id=x"), infrav1.PlacementNotFoundReason, false},
+		"invalid":    {engineError(400, "Minimum number of CPU per socket cannot be less than 1"), infrav1.InvalidSpecReason, false},
+		"forbidden":  {engineError(403, "User is not authorized to perform this action"), infrav1.PermissionDeniedReason, false},
+		"unread":     {engineError(403, "query execution failed due to insufficient permissions"), infrav1.PermissionDeniedReason, false},
+		"refused":    {engineError(401, "access_denied"), infrav1.CredentialsInvalidReason, false},
 		"out":        {&ovirt.UnreachableError{Server: "e", Err: errors.New("no answer in time")}, infrav1.EndpointUnreachableReason, false},
-		"other":      {said(500, "boom"), infrav1.HypervisorErrorReason, false},
+		"other":      {engineError(500, "boom"), infrav1.HypervisorErrorReason, false},
 		"classified": {plan.Failure(infrav1.RequestQueuedReason, "x"), infrav1.RequestQueuedReason, false},
 		"no engine":  {errors.New("x"), "", false},
 	}
@@ -57,7 +57,7 @@ func TestClassify(t *testing.T) {
 	if Classify("e", nil) != nil {
 		t.Error("nil became an error")
 	}
-	if !IsNotFound(said(http.StatusNotFound, "")) || IsNotFound(nil) || IsNotFound(said(409, "")) {
+	if !IsNotFound(engineError(http.StatusNotFound, "")) || IsNotFound(nil) || IsNotFound(engineError(409, "")) {
 		t.Error("IsNotFound must depend on the status code only")
 	}
 	if err := Unresolved(infrav1.TemplateNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.TemplateNotFoundReason ||

@@ -133,14 +133,14 @@ func TestState(t *testing.T) {
 	}
 	locked := vm("down")
 	locked.VM.DiskAttachments = &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{{Disk: &ovirt.Disk{Status: "locked"}}}}
-	asked := vm("up")
-	asked.Busy = "Powering off"
+	busy := vm("up")
+	busy.Busy = "Powering off"
 	for name, tt := range map[string]struct {
 		view ovirt.Snapshot
 		want hypervisor.State
 	}{
 		"no VM":           {ovirt.Snapshot{}, hypervisor.Absent},
-		"powering off":    {asked, hypervisor.Busy},
+		"powering off":    {busy, hypervisor.Busy},
 		"result unknown":  {ovirt.Snapshot{Busy: "Finding out"}, hypervisor.Busy},
 		"being copied":    {vm("image_locked"), hypervisor.Busy},
 		"going down":      {vm("powering_down"), hypervisor.Busy},

@@ -42,7 +42,7 @@ var (
 )
 
 type weighted[T any] struct {
-	what   T
+	item   T
 	weight int
 }
 
@@ -67,10 +67,10 @@ func pick[T any](d dice, from []weighted[T]) T {
 	drawn := d.IntN(sum)
 	for _, w := range from {
 		if drawn -= w.weight; drawn < 0 {
-			return w.what
+			return w.item
 		}
 	}
-	return from[len(from)-1].what
+	return from[len(from)-1].item
 }
 
 // one draws a member of a list whose order does not count.

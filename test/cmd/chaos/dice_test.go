@@ -21,7 +21,7 @@ func TestASeedGivesTheSameAgain(t *testing.T) {
 	g.Expect(draw(8, 1)).NotTo(Equal(first))
 	g.Expect(draw(7, 2)).NotTo(Equal(first))
 	for _, w := range troubles {
-		g.Expect(first).To(ContainElement(w.what), "everything happens")
+		g.Expect(first).To(ContainElement(w.item), "everything happens")
 	}
 }
 

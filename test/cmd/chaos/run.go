@@ -139,7 +139,7 @@ func (r *run) desired() bed.Cluster {
 }
 
 // until tries again and again, and returns the last error when time is up.
-func until(ctx context.Context, timeout time.Duration, what string, try func(context.Context) error) error {
+func until(ctx context.Context, timeout time.Duration, operation string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
@@ -150,7 +150,7 @@ func until(ctx context.Context, timeout time.Duration, what string, try func(con
 			return nil
 		}
 		if !pause(ctx, poll) {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", operation, err)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (r *run) actBefore(ctx context.Context, at time.Time) string {
 
 func lastAct(events []corev1.Event, at time.Time) string {
 	var last time.Time
-	said := "the control plane had taken nothing from etcd"
+	message := "the control plane had removed nothing from etcd"
 	for i := range events {
 		when := events[i].EventTime.Time
 		if when.IsZero() {
@@ -220,8 +220,8 @@ func lastAct(events []corev1.Event, at time.Time) string {
 		}
 		if acts.Has(events[i].Reason) && when.Before(at) && when.After(last) {
 			last = when
-			said = fmt.Sprintf("the control plane's last act was %.0f s before: %s", at.Sub(when).Seconds(), events[i].Message)
+			message = fmt.Sprintf("the control plane's last action was %.0f s before: %s", at.Sub(when).Seconds(), events[i].Message)
 		}
 	}
-	return said
+	return message
 }

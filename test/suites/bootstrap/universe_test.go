@@ -59,10 +59,10 @@ type universe struct {
 	// authority is the certificate, in PEM, that the registry has its own from.
 	authority []byte
 
-	mu      sync.Mutex
-	asked   []string
-	refused int
-	pulled  []string
+	mu        sync.Mutex
+	requested []string
+	refused   int
+	pulled    []string
 }
 
 // startUniverse serves until the context ends.
@@ -121,7 +121,7 @@ func (u *universe) proxy(w http.ResponseWriter, r *http.Request) {
 	allowed := user == proxyUser && password == proxyPassword
 	u.mu.Lock()
 	if allowed {
-		u.asked = append(u.asked, r.Host)
+		u.requested = append(u.requested, r.Host)
 	} else {
 		u.refused++
 	}
@@ -170,7 +170,7 @@ func tunnel(w http.ResponseWriter, address string) error {
 func (u *universe) connections() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Compact(slices.Sorted(slices.Values(u.asked)))
+	return slices.Compact(slices.Sorted(slices.Values(u.requested)))
 }
 
 // pulls are the paths that were requested with the token.

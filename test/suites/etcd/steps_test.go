@@ -95,7 +95,7 @@ func written(ctx context.Context, c bed.Cluster, name string) (bool, error) {
 // snapshot requests a snapshot and waits for it.
 func snapshot(ctx context.Context, c bed.Cluster) controlplanev1.EtcdSnapshotStatus {
 	GinkgoHelper()
-	asked := time.Now().Truncate(time.Second)
+	requested := time.Now().Truncate(time.Second)
 	Eventually(func(ctx context.Context) error {
 		cp, err := controlPlane(ctx, c)
 		if err != nil {
@@ -114,7 +114,7 @@ func snapshot(ctx context.Context, c bed.Cluster) controlplanev1.EtcdSnapshotSta
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(cp.Annotations).NotTo(HaveKey(controlplanev1.EtcdSnapshotAnnotation))
 		taken = cp.Status.Etcd.LastSnapshot
-		g.Expect(taken.Time.Time).To(BeTemporally(">=", asked))
+		g.Expect(taken.Time.Time).To(BeTemporally(">=", requested))
 		g.Expect(conditions.IsTrue(cp, controlplanev1.EtcdSnapshotsHealthyCondition)).To(BeTrue())
 	}).WithContext(ctx).WithTimeout(2*time.Minute).Should(Succeed(), func() string { return describe(ctx, c) })
 	return taken

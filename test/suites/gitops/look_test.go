@@ -47,9 +47,9 @@ func message(ctx context.Context, wave string) (string, error) {
 // report stores the message of Flux about a wave: the guide quotes it.
 func report(ctx context.Context, wave string) {
 	GinkgoHelper()
-	said, err := ready(ctx, wave)
+	status, err := ready(ctx, wave)
 	Expect(err).NotTo(HaveOccurred())
-	AddReportEntry("status of Flux for "+wave, said)
+	AddReportEntry("status of Flux for "+wave, status)
 }
 
 // clusters are the names of all Clusters.
