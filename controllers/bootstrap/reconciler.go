@@ -107,7 +107,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.action = next(s.observed(time.Now()))
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.action)
 	if s.blocked != nil {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil //nolint:nilerr // the condition reports the cause
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil //nolint:nilerr // the condition reports the cause
 	}
 	if s.action == write {
 		err := r.write(ctx, s)
@@ -115,7 +115,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 			// The user or another controller must act. Watches report when that has happened; the
 			// requeue covers events that they miss.
 			s.blocked = stop
-			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, loop.Net)}, nil
+			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, loop.PollInterval)}, nil
 		}
 		if err != nil {
 			return ctrl.Result{}, err

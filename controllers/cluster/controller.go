@@ -87,7 +87,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	if !s.deleting() && s.cluster == nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
@@ -140,7 +140,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 	_, status := s.infra.Common()
 	if status.OrphanedVMs.Count > 0 {
 		// No event reports that an orphan was deleted.
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }

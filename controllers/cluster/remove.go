@@ -24,7 +24,7 @@ func (r *Reconciler[C]) remove(ctx context.Context, s *scope[C]) (ctrl.Result, e
 		}
 		if len(s.remaining) > 0 {
 			// The machines are reconciled again when the hypervisor becomes available.
-			return ctrl.Result{RequeueAfter: loop.Net}, r.inspect(ctx, s)
+			return ctrl.Result{RequeueAfter: loop.PollInterval}, r.inspect(ctx, s)
 		}
 		// The cache may miss a new machine: read again from the API server.
 	}

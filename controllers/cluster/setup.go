@@ -57,8 +57,8 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 			builder.WithPredicates(relevantClusterChange)).
 		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
 			builder.WithPredicates(deleted)).
-		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WatchesRawSource(loop.Keys(r.Inspector.EndpointChanges(), loop.AllUsual))
+		Watches(r.New(), loop.DeletionsFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WatchesRawSource(loop.Keys(r.Inspector.EndpointChanges(), loop.SamePriority))
 	if r.NewIdentity != nil {
 		if err := mapper.addIdentityKind(mgr.GetScheme(), r.NewIdentity()); err != nil {
 			return err

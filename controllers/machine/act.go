@@ -67,5 +67,5 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 		reason, note := s.acceptedEvent()
 		r.event(s, corev1.EventTypeNormal, reason, note)
 	}
-	return ctrl.Result{RequeueAfter: min(loop.Net, cmp.Or(s.shutdownTimeLeft, loop.Net))}, nil
+	return ctrl.Result{RequeueAfter: min(loop.PollInterval, cmp.Or(s.shutdownTimeLeft, loop.PollInterval))}, nil
 }

@@ -92,7 +92,7 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	if !s.deleting() && !s.owned() {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Machine and its Cluster")
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
@@ -140,10 +140,10 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 // come last.
 func (s *scope[M]) prioritize(result ctrl.Result, err error) (ctrl.Result, error) {
 	if hypervisor.IsWaiting(err) {
-		result, err = ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}, nil
+		result, err = ctrl.Result{RequeueAfter: loop.QueuedPollInterval, Priority: ptr.To(loop.QueuedPriority)}, nil
 	}
 	if s.deleting() {
-		result.Priority = ptr.To(loop.Urgent)
+		result.Priority = ptr.To(loop.DeletionPriority)
 	}
 	return result, err
 }
@@ -182,7 +182,7 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 		}
 	}
 	if actionText[s.action] != "" && r.fenced(s) {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 	return r.perform(ctx, s, driver)
 }
@@ -229,13 +229,13 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 		return r.destroy(ctx, s, driver)
 	case publish:
 		if s.hostNotLabeled {
-			return ctrl.Result{RequeueAfter: loop.Net}, nil
+			return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 		}
 		return ctrl.Result{}, nil
 	case release:
 		return ctrl.Result{}, r.release(ctx, s)
 	default:
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 		return ctrl.Result{}, err
 	}
 	if s.waiting != forNothing {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
 	}
 	launch, err := r.launch(ctx, s)
 	if err != nil {

@@ -108,7 +108,7 @@ var _ = Describe("A guest that may power itself off", func() {
 			result, err := reconcilerOf(rig, nil).Reconcile(ctx, request(rig))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(result.RequeueAfter).To(And(BeNumerically(">=", time.Until(end)), BeNumerically("<=", latest)))
-			Expect(result.Priority).To(HaveValue(Equal(loop.Urgent)))
+			Expect(result.Priority).To(HaveValue(Equal(loop.DeletionPriority)))
 		}
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(2))
 	})

@@ -91,7 +91,7 @@ var _ = Describe("A queued creation", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.RequestQueuedReason, Waiting: true, Err: errText("full")})
 		r := reconcilerOf(rig, nil)
-		inLine := ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}
+		inLine := ctrl.Result{RequeueAfter: loop.QueuedPollInterval, Priority: ptr.To(loop.QueuedPriority)}
 		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(inLine))
 		calls := rig.Hypervisor.Calls(fake.Create)
 		for range 3 {

@@ -62,7 +62,7 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		Named(name).
 		For(r.New(), builder.WithPredicates(predicate.Or(loop.IgnoreOwnStatus(), published))).
 		WithOptions(loop.Options(options)).
-		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(r.New(), loop.DeletionsFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), r.New(), handler.OnlyControllerOwner())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
 			builder.WithPredicates(relevantMachineChange)).
@@ -79,9 +79,9 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 func (r *Reconciler[M]) eventPriority(ctx context.Context, key hypervisor.Key) int {
 	o := r.New()
 	if err := r.Client.Get(ctx, client.ObjectKey(key), o); err != nil || o.GetDeletionTimestamp().IsZero() {
-		return loop.Usual
+		return loop.DefaultPriority
 	}
-	return loop.Urgent
+	return loop.DeletionPriority
 }
 
 // The predicates below consist of named functions. Function literals would become part of the generic

@@ -55,7 +55,7 @@ func (g *shutdownRequests) untilNext(key types.NamespacedName, now time.Time) ti
 	if !known {
 		return 0
 	}
-	return of.at.Add(loop.Net).Sub(now)
+	return of.at.Add(loop.PollInterval).Sub(now)
 }
 
 func (g *shutdownRequests) forget(key types.NamespacedName) {

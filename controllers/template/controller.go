@@ -112,7 +112,7 @@ func (s *scope[T]) wait() ctrl.Result {
 	if !s.ready {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: loop.Net}
+	return ctrl.Result{RequeueAfter: loop.PollInterval}
 }
 
 // size gets the size of machines from the driver.

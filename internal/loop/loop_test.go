@@ -85,7 +85,7 @@ func TestKeys(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	keys := make(chan types.NamespacedName)
-	if err := Keys(keys, AllUsual).Start(ctx, queue); err != nil {
+	if err := Keys(keys, SamePriority).Start(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
 	keys <- types.NamespacedName{Namespace: "ns", Name: "m"}

@@ -15,14 +15,14 @@ const (
 	// fixed, the controller notices it within this time.
 	MaxDelay = time.Minute
 
-	// Net is the poll interval of an object that waits for an event. A poll
+	// PollInterval is the poll interval of an object that waits for an event. A poll
 	// reads memory only, so it costs the hypervisor nothing.
-	Net = 30 * time.Second
+	PollInterval = 30 * time.Second
 
-	// LineNet is the poll interval of an object in the creation queue. A poll
+	// QueuedPollInterval is the poll interval of an object in the creation queue. A poll
 	// reads the inputs of the VM from the API server, and hundreds of objects
 	// may be queued.
-	LineNet = 2 * time.Minute
+	QueuedPollInterval = 2 * time.Minute
 
 	// timeout keeps a hanging call from blocking a worker indefinitely.
 	timeout = time.Minute

@@ -15,34 +15,34 @@ import (
 // with the highest priority, so that a thousand new machines do not delay a
 // deletion.
 const (
-	// Urgent is the priority of objects that are being deleted.
-	Urgent = 100
-	// Usual is the priority of changed objects.
-	Usual = 0
-	// InLine is the priority of polls of queued creations.
-	InLine = handler.LowPriority
+	// DeletionPriority is the priority of objects that are being deleted.
+	DeletionPriority = 100
+	// DefaultPriority is the priority of changed objects.
+	DefaultPriority = 0
+	// QueuedPriority is the priority of polls of queued creations.
+	QueuedPriority = handler.LowPriority
 )
 
-// AllUsual returns the same priority for all keys.
-func AllUsual[K objectKey](context.Context, K) int { return Usual }
+// SamePriority returns the same priority for all keys.
+func SamePriority[K objectKey](context.Context, K) int { return DefaultPriority }
 
-// GoingFirst puts objects that are being deleted before all others in the work
+// DeletionsFirst puts objects that are being deleted before all others in the work
 // queue. It does not change the priority of other objects.
-func GoingFirst() handler.EventHandler {
-	return handler.Funcs{CreateFunc: createdGoing, UpdateFunc: updatedGoing}
+func DeletionsFirst() handler.EventHandler {
+	return handler.Funcs{CreateFunc: enqueueCreated, UpdateFunc: enqueueUpdated}
 }
 
-func createdGoing(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	addGoing(queue, e.Object)
+func enqueueCreated(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	addIfDeleting(queue, e.Object)
 }
 
-func updatedGoing(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	addGoing(queue, e.ObjectNew)
+func enqueueUpdated(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	addIfDeleting(queue, e.ObjectNew)
 }
 
-func addGoing(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
+func addIfDeleting(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
 	if !o.GetDeletionTimestamp().IsZero() {
-		add(queue, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, Urgent)
+		add(queue, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, DeletionPriority)
 	}
 }
 

@@ -29,21 +29,21 @@ func TestGoingPassesComing(t *testing.T) {
 		first bool
 	}{
 		"Updated": {func(ctx context.Context, q queue) {
-			GoingFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: doomed}, q)
+			DeletionsFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: doomed}, q)
 		}, true},
 		"FoundAtStart": {func(ctx context.Context, q queue) {
-			GoingFirst().Create(ctx, event.CreateEvent{Object: doomed, IsInInitialList: true}, q)
+			DeletionsFirst().Create(ctx, event.CreateEvent{Object: doomed, IsInInitialList: true}, q)
 		}, true},
 		"Pushed": {func(ctx context.Context, q queue) {
 			keys := make(chan types.NamespacedName)
-			if err := Keys(keys, func(context.Context, types.NamespacedName) int { return Urgent }).Start(ctx, q); err != nil {
+			if err := Keys(keys, func(context.Context, types.NamespacedName) int { return DeletionPriority }).Start(ctx, q); err != nil {
 				t.Error(err)
 			}
 			keys <- going.NamespacedName
 			keys <- going.NamespacedName // the first one is in the queue now
 		}, true},
 		"NotGoing": {func(ctx context.Context, q queue) {
-			GoingFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: object}, q)
+			DeletionsFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: object}, q)
 		}, false},
 	}
 	for name, tc := range cases {
