@@ -111,9 +111,9 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 }
 
-// A resting cluster is reconciled again when the rest ends, no matter at which moment of the rest a
+// A paused cluster is reconciled again when the pause ends, no matter at which moment of the pause a
 // reconcile runs.
-func TestRestEnds(t *testing.T) {
+func TestPauseEnds(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -127,9 +127,9 @@ func TestRestEnds(t *testing.T) {
 		WorkloadClusters: &unreachable{err: decided},
 	}
 	for range 3000 {
-		// The rest ends at about the time of the check.
+		// The pause ends at about the time of the check.
 		began := time.Now()
-		r.pausedUntil.set(blue, began.Add(time.Second))
+		r.pausedUntil.set(blue, began.Add(time.Hour))
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
