@@ -28,6 +28,10 @@ quickstart: ## Create a workload cluster on HYPERVISOR, vsphere or zvirt (root, 
 quickstart-down: ## Delete the environment of quickstart, also after a crash
 	@$(GO_CHECK); go run ./test/cmd/novabed down
 
+.PHONY: recording
+recording: ## Record quickstart for the README: docs/quickstart.cast and .svg (root, Linux)
+	@hack/recording.sh quickstart "make quickstart HYPERVISOR=$(HYPERVISOR)"
+
 ##@ Develop
 
 .PHONY: build
