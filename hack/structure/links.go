@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,12 +22,12 @@ var infrastructure = []string{"api/infrastructure/", "providers/"}
 
 // listImports returns the imports of the packages that the independent managers
 // link.
-func listImports() (map[string][]string, error) {
+func listImports(ctx context.Context) (map[string][]string, error) {
 	args := []string{"list", "-deps", "-json=ImportPath,Imports"}
 	for _, manager := range independent {
 		args = append(args, "./"+manager)
 	}
-	command := exec.Command("go", args...)
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {

@@ -29,6 +29,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ var roots = []string{"api", "bootstrap", "cmd", "controllers", "internal", "modu
 func main() {
 	write := flag.Bool("record", false, "lower the figures in "+record)
 	flag.Parse()
-	ok, err := run(*write, os.Stdout)
+	ok, err := run(context.Background(), *write, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "structure:", err)
 		os.Exit(2)
@@ -55,8 +56,8 @@ func main() {
 }
 
 // run reports whether the product has the required structure.
-func run(write bool, out io.Writer) (bool, error) {
-	imports, err := listImports()
+func run(ctx context.Context, write bool, out io.Writer) (bool, error) {
+	imports, err := listImports(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -58,7 +58,7 @@ func New() *Front {
 			_, _ = w.Write([]byte(leaseOfN1))
 		}
 	}))
-	DeferCleanup(func() {
+	ginkgo.DeferCleanup(func() {
 		f.Server.CloseClientConnections()
 		f.Server.Close()
 	})
@@ -67,7 +67,7 @@ func New() *Front {
 
 // Kubeconfig returns a Secret with a token for the front.
 func (f *Front) Kubeconfig(namespace, cluster, token string) *corev1.Secret {
-	GinkgoHelper()
+	ginkgo.GinkgoHelper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Server.Certificate().Raw})
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		// The certificate of the test's server has this name.
@@ -76,7 +76,7 @@ func (f *Front) Kubeconfig(namespace, cluster, token string) *corev1.Secret {
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
 		CurrentContext: "x",
 	})
-	Expect(err).NotTo(HaveOccurred())
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: secret.Name(cluster, secret.Kubeconfig), Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
