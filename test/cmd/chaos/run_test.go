@@ -19,14 +19,14 @@ func TestLastAct(t *testing.T) {
 		events []corev1.Event
 		want   string
 	}{
-		"Nothing": {want: "the control plane had taken nothing from etcd"},
-		"Others":  {events: []corev1.Event{event("MachineCreated", "made", time.Second)}, want: "the control plane had taken nothing from etcd"},
-		"Later":   {events: []corev1.Event{event("EtcdMemberRemoved", "later", -time.Second)}, want: "the control plane had taken nothing from etcd"},
+		"Nothing": {want: "the control plane had removed nothing from etcd"},
+		"Others":  {events: []corev1.Event{event("MachineCreated", "made", time.Second)}, want: "the control plane had removed nothing from etcd"},
+		"Later":   {events: []corev1.Event{event("EtcdMemberRemoved", "later", -time.Second)}, want: "the control plane had removed nothing from etcd"},
 		"Last": {
 			events: []corev1.Event{event("EtcdMemberRemoved", "removed", 10*time.Second), old, event("MachineSafeToDelete", "released", 7*time.Second)},
-			want:   "the control plane's last act was 7 s before: released",
+			want:   "the control plane's last action was 7 s before: released",
 		},
-		"Old": {events: []corev1.Event{old}, want: "the control plane's last act was 3600 s before: old"},
+		"Old": {events: []corev1.Event{old}, want: "the control plane's last action was 3600 s before: old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(lastAct(tc.events, at)).To(Equal(tc.want))
