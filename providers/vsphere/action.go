@@ -181,9 +181,9 @@ func (a *action) powerFailure(o *objectCache, id uuid.UUID, rejection *hyperviso
 	case a.powerReached(o, id):
 		return nil
 	case a.verb == stopping:
-		return failure(rejection.Reason, "vCenter says that the VM is not off, and refuses to power it off: %w", rejection.Err)
+		return failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
 	case a.verb == starting:
-		return failure(rejection.Reason, "vCenter says that the VM is not on, and refuses to power it on: %w", rejection.Err)
+		return failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
 	default:
 		return rejection
 	}
@@ -211,7 +211,7 @@ func (a *action) conflict(o *objectCache, id uuid.UUID, nameHolder ref) *hypervi
 	if o.ids[nameHolder] == id {
 		return nil
 	}
-	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", nameHolder.Value)
+	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
 }
 
 // requeueAfterLag requeues the machine if the inventory does not catch up with

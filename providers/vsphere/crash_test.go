@@ -286,7 +286,7 @@ func TestCrash(t *testing.T) {
 	for _, point := range points {
 		method, _, _ := strings.Cut(point, "#")
 		_, known := needs(method)
-		b.Expect(known).To(BeTrue(), "nobody said which privileges %s needs", method)
+		b.Expect(known).To(BeTrue(), "the privileges for %s are not listed", method)
 	}
 
 	var mu sync.Mutex
@@ -346,7 +346,7 @@ func TestForeignVM(t *testing.T) {
 
 				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 				if same {
-					b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(ContainSubstring("is not ours: it is left alone")))
+					b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(ContainSubstring("does not belong to this machine")))
 					b.reaches(m, hypervisor.Absent)
 				} else {
 					b.reaches(m, hypervisor.Running)

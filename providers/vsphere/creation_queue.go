@@ -15,7 +15,7 @@ func (d *driver) acquireCreationSlot(key hypervisor.Key) error {
 	if creations.Acquire(key) {
 		return nil
 	}
-	e := failure(infrav1.RequestQueuedReason, "Waiting for its turn: vCenter %s is making as many VMs as it may at a time, this one is number %d in line of its namespace",
+	e := failure(infrav1.RequestQueuedReason, "Queued: vCenter %s creates as many VMs as the limit allows; this VM is number %d in the queue of its namespace",
 		d.session.endpoint.server, creations.Position(key))
 	e.Waiting = true
 	return e

@@ -26,7 +26,7 @@ func TestQueued(t *testing.T) {
 		err := b.connect(m).Create(b.ctx(), m, launch)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
 		b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
-		b.Expect(err).To(MatchError(ContainSubstring("this one is number %d in line", i%2+1)))
+		b.Expect(err).To(MatchError(ContainSubstring("this VM is number %d in the queue", i%2+1)))
 	}
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
 

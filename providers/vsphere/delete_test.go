@@ -70,7 +70,7 @@ func TestForeignDisksAreKept(t *testing.T) {
 			}
 			left, err := b.vc.HasFile(own)
 			b.Expect(err).NotTo(HaveOccurred())
-			b.Expect(left).To(BeFalse(), "its own disk is gone")
+			b.Expect(left).To(BeFalse(), "its own disk is deleted")
 		})
 	}
 }
@@ -189,7 +189,7 @@ func TestShutdown(t *testing.T) {
 	}).Should(Equal(infrav1.GuestUnreachableReason))
 	b.vc.ResetRequests()
 	b.Expect(b.connect(m).Shutdown(b.ctx(), m)).NotTo(Succeed())
-	b.Expect(b.total()).To(BeZero(), "that the guest cannot be asked is known")
+	b.Expect(b.total()).To(BeZero(), "no request is sent to a guest without VMware Tools")
 
 	b.Expect(b.vc.SetToolsRunning(id, true)).To(Succeed())
 	b.Eventually(func() error { return b.connect(m).Shutdown(b.ctx(), m) }).Should(Succeed())

@@ -179,4 +179,4 @@ func (i *inventory) outOfSync(vm ref, m *machine, info *vmInfo) string {
 }
 
 // outOfSyncPrefix is the prefix of the list of objects that are out of sync.
-const outOfSyncPrefix = "Not yet as asked: "
+const outOfSyncPrefix = "Out of sync: "

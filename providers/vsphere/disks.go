@@ -161,7 +161,7 @@ func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*d
 		s := r.controllerAt(of, bus)
 		if s != nil && s.kind != kind {
 			if c.Bus != nil {
-				return nil, 0, invalidSpec("the data disk %q asks for a controller %s at bus %d, where the template has one of the type %s", name, kind, bus, s.kind)
+				return nil, 0, invalidSpec("the data disk %q requests a controller %s at bus %d, where the template has a controller of the type %s", name, kind, bus, s.kind)
 			}
 			continue
 		}
@@ -172,10 +172,10 @@ func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*d
 			return s, unit, nil
 		}
 		if c.Unit != nil {
-			return nil, 0, invalidSpec("the data disk %q asks for unit %d of bus %d, which is taken or does not exist", name, *c.Unit, bus)
+			return nil, 0, invalidSpec("the data disk %q requests unit %d of bus %d, which is in use or does not exist", name, *c.Unit, bus)
 		}
 	}
-	return nil, 0, invalidSpec("there is no place left for the data disk %q on a controller %s", name, kind)
+	return nil, 0, invalidSpec("no unit is free for the data disk %q on a controller %s", name, kind)
 }
 
 func (r *diskDevices) controllerAt(of family, bus int32) *diskController {
@@ -360,7 +360,7 @@ func growDisks(r *diskDevices, d *infrav1.NovaVSphereDisks) (changes []types.Bas
 		own := r.disks[i]
 		switch wanted := size << 30; {
 		case wanted < capacityOf(own):
-			return nil, invalidSpec("%d GiB are asked for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
+			return nil, invalidSpec("%d GiB are requested for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
 		case wanted > capacityOf(own):
 			larger := *own
 			larger.Backing = withoutParent(own.Backing)

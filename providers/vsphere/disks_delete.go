@@ -56,7 +56,7 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 	}
 	l, snapshots, seen := newLayout(content)
 	if !seen || l.directory == "" {
-		return nil, failure(infrav1.VMUnreachableReason, "vCenter does not say which disks the VM has, so it is not destroyed")
+		return nil, failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
 	}
 	return l, l.readSnapshots(ctx, c, snapshots)
 }

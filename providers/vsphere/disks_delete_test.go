@@ -54,7 +54,7 @@ func TestWhoseDisks(t *testing.T) {
 			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[b] m_1/m.vmdk"), aDisk(32000, 31000, 3, "[c] x/y.vmdk")}, nil},
 		{"volume", "a first-class disk belongs to a storage driver", "scsi0:0",
 			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
-		{"volume in a slot of ours", "the slot was free and somebody else took it", "scsi0:0,scsi0:1",
+		{"volume in a slot of ours", "the slot was free and another user attached a disk there", "scsi0:0,scsi0:1",
 			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
 		{"added by hand", "a person put it into the VM's own directory", "scsi0:0",
 			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] m/m_1.vmdk")}, []int32{2001}},

@@ -51,7 +51,7 @@ func TestDisks(t *testing.T) {
 		{"as the template", infrav1.NovaVSphereDisks{}, "scsi0:0,scsi0:1", ""},
 		{"grown", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, "scsi0:0,scsi0:1", ""},
 		{"of the same size", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}, "scsi0:0,scsi0:1", ""},
-		{"smaller", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 10}}, "", "10 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+		{"smaller", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 10}}, "", "10 GiB are requested for disk 1 of the template, which has 20 GiB: a disk can only grow"},
 		{"one too many", infrav1.NovaVSphereDisks{Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 3", SizeGiB: 9}}}, "", `disks.template: the template has no disk "Hard disk 3" beside its boot disk; it has ["Hard disk 2"]`},
 		{
 			"anywhere",
@@ -74,17 +74,17 @@ func TestDisks(t *testing.T) {
 		{
 			"where one is",
 			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](1)})}},
-			"", `the data disk "a" asks for unit 1 of bus 0, which is taken or does not exist`,
+			"", `the data disk "a" requests unit 1 of bus 0, which is in use or does not exist`,
 		},
 		{
 			"where the controller is",
 			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](7)})}},
-			"", `the data disk "a" asks for unit 7 of bus 0, which is taken or does not exist`,
+			"", `the data disk "a" requests unit 7 of bus 0, which is in use or does not exist`,
 		},
 		{
 			"on a controller of another kind",
 			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Type: infrav1.ControllerLSILogic, Bus: ptr.To[int32](0)})}},
-			"", `the data disk "a" asks for a controller LSILogic at bus 0, where the template has one of the type ParaVirtual`,
+			"", `the data disk "a" requests a controller LSILogic at bus 0, where the template has a controller of the type ParaVirtual`,
 		},
 		{
 			"on the next controller of another kind",

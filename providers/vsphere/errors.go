@@ -193,9 +193,9 @@ func finderError(reason, field, name string, err error) error {
 	case errors.As(err, &many):
 		return failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
 	case errors.As(err, &defaultNone):
-		return failure(reason, "%s is empty and vCenter has none to take", field)
+		return failure(reason, "%s is not set and vCenter has none", field)
 	case errors.As(err, &defaultMany):
-		return failure(reason, "%s is empty and vCenter has several: name one", field)
+		return failure(reason, "%s is not set and vCenter has several: set it", field)
 	default:
 		return err
 	}

@@ -61,7 +61,7 @@ func TestClassify(t *testing.T) {
 			"A specified parameter was not correct: spec.location.pool (InvalidArgument)"},
 		{"device", soapError(types.InvalidDeviceSpec{InvalidVmConfig: types.InvalidVmConfig{Property: "virtualDeviceSpec[1].device.backing"}}, "Invalid configuration for device '1'."), infrav1.InvalidSpecReason,
 			"Invalid configuration for device '1': virtualDeviceSpec[1].device.backing (InvalidDeviceSpec)"},
-		{"what the host said", soapError(types.SystemError{RuntimeFault: types.RuntimeFault{MethodFault: types.MethodFault{FaultMessage: []types.LocalizableMessage{
+		{"the fault message of the host", soapError(types.SystemError{RuntimeFault: types.RuntimeFault{MethodFault: types.MethodFault{FaultMessage: []types.LocalizableMessage{
 			{Key: "vob.x", Message: "Failed to lock the file."}, {Key: "y"},
 		}}}, Reason: "vmodl"}, "A general system error occurred."), infrav1.HypervisorErrorReason, "A general system error occurred: Failed to lock the file (SystemError)"},
 		{"other", soapError(types.VimFault{}, "Odd."), infrav1.HypervisorErrorReason, "Odd (VimFault)"},

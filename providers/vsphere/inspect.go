@@ -214,7 +214,7 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	for _, tag := range wanted {
 		if !has[tag] {
 			r.drop("tags", object.Value)
-			return failure(infrav1.PlacementNotFoundReason, "its %s does not carry the tag %q of the category %q", kind, tag.Name, tag.Category)
+			return failure(infrav1.PlacementNotFoundReason, "its %s does not have the tag %q of the category %q", kind, tag.Name, tag.Category)
 		}
 	}
 	return nil

@@ -151,7 +151,7 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 			ta.told = 0
 			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())
 			g.Expect(ta.told).To(Equal(1))
-			g.Expect(ta.look()).To(Equal(hypervisor.Absent), "it is not ours")
+			g.Expect(ta.look()).To(Equal(hypervisor.Absent), "the VM belongs to another machine")
 			ta.tell(modify, vmRef, "name", "m")
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 		})
@@ -182,7 +182,7 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	_, err := ta.look()
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
 	_, err = ta.look()
-	g.Expect(err).NotTo(HaveOccurred(), "it is told once")
+	g.Expect(err).NotTo(HaveOccurred(), "the failure is returned once")
 }
 
 // The stream reports that a task failed, but not the reason.
@@ -281,7 +281,7 @@ func TestForgottenTask(t *testing.T) {
 	g.Expect(overdue).To(BeTrue())
 	g.Expect(task).To(Equal(taskRef))
 	ta.inv.recordTask(task, nil)
-	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
+	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: the request can be repeated")
 }
 
 // A power operation that vCenter rejects because of the VM's power state is
@@ -309,10 +309,10 @@ func TestPowerThatIsRefused(t *testing.T) {
 		from, to types.VirtualMachinePowerState
 		says     string
 	}{
-		{"off, says the call", stopping, byCall, on, off, "refuses to power it off"},
-		{"off, says the task", stopping, byTask, on, off, "refuses to power it off"},
-		{"on, says the call", starting, byCall, off, on, "refuses to power it on"},
-		{"on, says the task", starting, byTask, off, on, "refuses to power it on"},
+		{"off, rejected by the request", stopping, byCall, on, off, "rejected the power-off"},
+		{"off, rejected by the task", stopping, byTask, on, off, "rejected the power-off"},
+		{"on, rejected by the request", starting, byCall, off, on, "rejected the power-on"},
+		{"on, rejected by the task", starting, byTask, off, on, "rejected the power-on"},
 		{"cannot go while it is on", destroying, byTask, off, on, "no (InvalidPowerState)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 			ta.inv.replace(o)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
-			g.Expect(ta.told).To(Equal(1), "the machine is told when it is known, and not before")
+			g.Expect(ta.told).To(Equal(1), "the machine is queued once the UUID is known, and not before")
 			g.Expect(ta.inv.anyClones()).To(BeFalse())
 		})
 	}
@@ -407,5 +407,5 @@ func TestInheritedCloneEndsUnseen(t *testing.T) {
 	g.Expect(ta.told).To(Equal(1))
 	ta.told = 0
 	ta.inv.replace(newObjectCache())
-	g.Expect(ta.told).To(BeZero(), "nobody waited")
+	g.Expect(ta.told).To(BeZero(), "no machine waited")
 }

@@ -167,7 +167,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 		return state, nil
 	}
 	if !strings.Contains(vm.Config.Annotation, i.ownerNote()) {
-		return imageState{}, failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image that is kept under this name: it is left alone", i.name)
+		return imageState{}, failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image with this name: rename or delete it in vCenter", i.name)
 	}
 	if vm.Config.Template {
 		state.template, err = readTemplate(ctx, c, state.vm)
@@ -299,7 +299,7 @@ func isInProgress(err error) bool {
 		fault.Is(err, &types.InvalidState{}) || fault.Is(err, &types.MethodDisabled{}) || errors.Is(err, errInProgress)
 }
 
-var errInProgress = errors.New("vCenter is at work on it")
+var errInProgress = errors.New("the operation is in progress in vCenter")
 
 // deploy creates the VM of an image.
 func (s *session) deploy(ctx context.Context, i *image) error {
@@ -366,7 +366,7 @@ func (s *session) convertToTemplate(ctx context.Context, at ref) error {
 			return errInProgress
 		}
 		if vm.Snapshot == nil {
-			task, err := methods.CreateSnapshot_Task(ctx, c, &types.CreateSnapshot_Task{This: at, Name: imageSnapshot, Description: "What linked clones share"})
+			task, err := methods.CreateSnapshot_Task(ctx, c, &types.CreateSnapshot_Task{This: at, Name: imageSnapshot, Description: "Shared by linked clones"})
 			if err != nil {
 				return err
 			}

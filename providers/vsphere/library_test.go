@@ -195,7 +195,7 @@ func TestForeignImage(t *testing.T) {
 	next := b.fromLibrary("next", "debian")
 	err := b.connect(next).Create(b.ctx(), next, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.NameConflictReason))
-	b.Expect(err).To(MatchError("a VM named " + name + " exists in the folder and is not the image that is kept under this name: it is left alone"))
+	b.Expect(err).To(MatchError("a VM named " + name + " exists in the folder and is not the image with this name: rename or delete it in vCenter"))
 	b.Expect(b.images()).To(Equal(before))
 }
 
@@ -263,7 +263,7 @@ func TestInspectFailureDomains(t *testing.T) {
 	}
 	_, err := inspect()
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
-	b.Expect(err).To(MatchError(`failure domain "b": its compute cluster does not carry the tag "b" of the category "zone"`))
+	b.Expect(err).To(MatchError(`failure domain "b": its compute cluster does not have the tag "b" of the category "zone"`))
 
 	m := tags.NewManager(b.rest())
 	category, err := m.CreateCategory(b.ctx(), &tags.Category{Name: "zone", Cardinality: "SINGLE", AssociableTypes: []string{}})
@@ -332,9 +332,9 @@ func TestSizeInFailureDomains(t *testing.T) {
 			want: hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}},
 		{name: "none", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none"), domain("b", "none", "")},
 			says: `failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`},
-		{name: "none, and said", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own,
+		{name: "none, and a size is set", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own,
 			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}},
-		{name: "none any more, and said", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own, was: known,
+		{name: "no template any more, and a size is set", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own, was: known,
 			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 30 * gib, Architecture: "arm64"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestSize(t *testing.T) {
 	}{
 		{"as it says", func(*infrav1.NovaVSphereMachineTemplate) {},
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
-		{"as the vCenter template says", func(t *infrav1.NovaVSphereMachineTemplate) {
+		{"from the vCenter template", func(t *infrav1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
 			t.OwnerReferences, t.Labels = nil, map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}
 		}, hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
@@ -392,7 +392,7 @@ func TestSize(t *testing.T) {
 			Devices: map[string]int64{"nvidia.com/gpu": 2, "amd.com/gpu": 1}}, false},
 		{"of no cluster", func(t *infrav1.NovaVSphereMachineTemplate) { t.OwnerReferences = nil },
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}, false},
-		{"of no cluster, and not said", func(t *infrav1.NovaVSphereMachineTemplate) {
+		{"of no cluster, and no size is set", func(t *infrav1.NovaVSphereMachineTemplate) {
 			t.OwnerReferences, t.Spec.Template.Spec.Hardware = nil, infrav1.NovaVSphereHardware{}
 		}, hypervisor.Size{}, true},
 		{"of an image that is not made yet", func(t *infrav1.NovaVSphereMachineTemplate) {

@@ -25,7 +25,7 @@ func TestDelete(t *testing.T) {
 	b.reaches(m, hypervisor.Stopped)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Absent)
-	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "a VM that is gone is deleted")
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "the deletion of a VM that does not exist succeeds")
 
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "RetrievePropertiesEx": 1, "Destroy_Task": 1}))
@@ -72,7 +72,7 @@ func TestPowerOffThatIsRefused(t *testing.T) {
 		b.reaches(m, hypervisor.Running)
 		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 		b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring(
-			"vCenter says that the VM is not off, and refuses to power it off")))
+			"vCenter shows that the VM is not powered off, but rejected the power-off")))
 	}
 	b.vc.ClearFaults()
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())

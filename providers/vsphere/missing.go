@@ -27,7 +27,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 		return nil
 	case err == nil, isNoPermission(err):
 		return failure(infrav1.VMNotVisibleReason,
-			"vCenter still has the VM (%s), but the account does not see it among the VMs any more: give it back its permissions there", vm.Value)
+			"vCenter still has the VM (%s), but the account cannot see it any more: restore the account's permissions on the VM", vm.Value)
 	default:
 		return classify(d.session.endpoint.server, err)
 	}
@@ -53,9 +53,9 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
 			return classify(d.session.endpoint.server, err)
 		case len(placements) > 1:
-			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is a folder that it may have been made in, so nobody can say whether it is gone: %w", e.Err)
+			return failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
 		default:
-			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is the folder it was made in, so nobody can say whether it is gone: %w", e.Err)
+			return failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
 		}
 	}
 	d.session.inv.recordVisible(id, login)

@@ -231,7 +231,7 @@ func kernelArguments(host string, all []nic) (string, error) {
 
 func (n *nic) kernelArguments(host string) ([]string, error) {
 	if len(n.SearchDomains) > 0 || n.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || n.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
-		return nil, invalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition")
+		return nil, invalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up")
 	}
 	out := []string{"ifname=" + n.name + ":" + n.mac}
 	mtu := ""
@@ -258,7 +258,7 @@ func (n *nic) kernelArguments(host string) ([]string, error) {
 	}
 	for _, r := range n.Routes {
 		if r.Metric != 0 {
-			return nil, invalidSpec("the metric of a route cannot be told to a machine that is set up by Ignition")
+			return nil, invalidSpec("the metric of a route cannot be configured on a machine that Ignition sets up")
 		}
 		out = append(out, "rd.route="+bracketed(r.To)+":"+bracketed(r.Via)+":"+n.name)
 	}

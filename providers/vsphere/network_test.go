@@ -20,7 +20,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 type addressing = infrav1.InterfaceAddressing
 
@@ -77,17 +77,17 @@ var networks = map[string]struct {
 			DHCP6Overrides:      infrav1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false)},
 			InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)},
 		}},
-		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition",
+		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up",
 	},
 	"search": {
 		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{
 			Addresses: []string{"192.0.2.10/24"}, Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com", "example.org"},
 		}}},
-		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition",
+		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up",
 	},
 	"metric": {
 		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 7}}}}},
-		refused:    "the metric of a route cannot be told to a machine that is set up by Ignition",
+		refused:    "the metric of a route cannot be configured on a machine that Ignition sets up",
 	},
 }
 

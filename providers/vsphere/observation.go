@@ -49,7 +49,7 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 		// The VM may be ours. Until that is known, no other VM may be created,
 		// and the machine may not be released.
 		s.vm.State = hypervisor.Busy
-		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: nobody can say whose it is"
+		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: its owner is not known until then"
 		return s
 	}
 	if m.action != nil && !busy {
@@ -78,9 +78,9 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 		s.vm.State = hypervisor.Absent
 	case listed && other != uuid.Nil && other != id:
 		s.unknown = failure(infrav1.VMAmbiguousReason,
-			"somebody gave the VM (%s) another instance UUID than this machine's, so it is left alone: give it %s back, or delete it", m.vm.Value, id)
+			"the instance UUID of the VM (%s) was changed, so the VM is not changed or deleted: set the UUID to %s again, or delete the VM", m.vm.Value, id)
 	default:
-		s.vm.State, s.vm.Message, s.missing = hypervisor.Busy, "Making sure that the VM is gone", m.vm
+		s.vm.State, s.vm.Message, s.missing = hypervisor.Busy, "Checking whether the VM was deleted", m.vm
 	}
 }
 
@@ -88,7 +88,7 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *observation) {
 	if duplicates := i.objects.duplicateVMs(id); len(duplicates) > 1 {
 		s.unknown = failure(infrav1.VMAmbiguousReason,
-			"several VMs carry this machine's instance UUID (%s), so none is touched: remove the copies", strings.Join(duplicates, ", "))
+			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))
 		return
 	}
 	switch {

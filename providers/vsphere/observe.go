@@ -41,7 +41,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 			return hypervisor.VM{}, err
 		}
 		if underWay {
-			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, nil
+			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was started earlier"}, nil
 		}
 	}
 	d.releaseCreationSlot(keyOf(m), s.vm.State, deleting)

@@ -256,7 +256,7 @@ func TestCreateRefusals(t *testing.T) {
 		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }, "",
 			infrav1.InvalidSpecReason, "A linked clone is not possible because the template has no snapshot"},
 		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.Boot.SizeGiB = 1 }, "",
-			infrav1.InvalidSpecReason, "1 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+			infrav1.InvalidSpecReason, "1 GiB are requested for disk 1 of the template, which has 20 GiB: a disk can only grow"},
 		{"no such policy", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.StoragePolicy = "none" }, "",
 			infrav1.PlacementNotFoundReason, `the storage policy "none" does not exist in vCenter, or the account cannot see it`},
 		{"no such datastore cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "none" }, "",
@@ -299,7 +299,7 @@ func TestCreateRefusals(t *testing.T) {
 			g.Expect(b.vmNamed("refused")).To(BeEmpty())
 		})
 	}
-	b.Expect(b.vc.Requests()).NotTo(HaveKey("CloneVM_Task"), "all of it is known before vCenter is asked to do anything")
+	b.Expect(b.vc.Requests()).NotTo(HaveKey("CloneVM_Task"), "all errors are found before the first request that changes vCenter")
 }
 
 // A missing snapshot is found once it exists.
@@ -309,7 +309,7 @@ func TestSnapshotTakenLater(t *testing.T) {
 	m.Spec.CloneMode = infrav1.CloneLinked
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
-	b.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "somebody can take one")
+	b.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "a user may create a snapshot later")
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)

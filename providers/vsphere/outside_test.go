@@ -72,7 +72,7 @@ func TestHostFollowsMigration(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.Host).To(Equal(to))
 	b.Expect(vm.State).To(Equal(hypervisor.Running))
-	b.Expect(b.total()).To(BeZero(), "what the stream tells costs nothing")
+	b.Expect(b.total()).To(BeZero(), "an update of the stream causes no request")
 }
 
 func TestRenamedOutside(t *testing.T) {
@@ -128,7 +128,7 @@ func TestUnreachableIsNotLost(t *testing.T) {
 		b.vc.ResetRequests()
 		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-		b.Expect(b.total()).To(BeZero(), "nothing is asked of a VM that cannot be reached")
+		b.Expect(b.total()).To(BeZero(), "no request is sent for an unreachable VM")
 	}
 	b.Expect(b.vc.SetHostConnected(vm.Host, true)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
@@ -312,7 +312,7 @@ func TestGoneFromFailureDomains(t *testing.T) {
 			b.reaches(m, hypervisor.Absent)
 			b.vc.ResetRequests()
 			b.reaches(m, hypervisor.Absent)
-			b.Expect(b.total()).To(BeZero(), "it is asked once")
+			b.Expect(b.total()).To(BeZero(), "one request is sent")
 			b.reaches(markDeleting(m), hypervisor.Absent)
 		})
 	}

@@ -34,7 +34,7 @@ func TestMarkedVMs(t *testing.T) {
 	b.Eventually(names).Should(Equal([]string{"worker-1", "worker-2"}))
 
 	b.connector = b.newConnector()
-	b.Eventually(names).Should(Equal([]string{"worker-1", "worker-2"}), "a manager that has not asked about a machine")
+	b.Eventually(names).Should(Equal([]string{"worker-1", "worker-2"}), "a manager that has not observed a machine")
 	b.vc.ResetRequests()
 	b.Expect(names()).To(HaveLen(2))
 	b.Expect(b.total()).To(BeZero(), "a look costs nothing")

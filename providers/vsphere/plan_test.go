@@ -185,7 +185,7 @@ func TestEquip(t *testing.T) {
 	var empty types.VirtualMachineConfigSpec
 	configureHardware(&empty, &infrav1.NovaVSphereHardware{}, &template{})
 	if diff := cmp.Diff(types.VirtualMachineConfigSpec{}, empty); diff != "" {
-		t.Errorf("nothing asked for: -want +got\n%s", diff)
+		t.Errorf("an empty spec: -want +got\n%s", diff)
 	}
 	configureHardware(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &template{tpm: true})
 	if len(empty.DeviceChange) != 0 {

@@ -101,7 +101,7 @@ func TestGuideListsThePrivileges(t *testing.T) {
 	var needed []string
 	for method := range called {
 		list, known := needs(method)
-		g.Expect(known).To(BeTrue(), "nobody said which privileges %s needs", method)
+		g.Expect(known).To(BeTrue(), "the privileges for %s are not listed", method)
 		needed = append(needed, list...)
 	}
 	for method, list := range privileges {

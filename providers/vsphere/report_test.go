@@ -25,5 +25,5 @@ func TestGuestReports(t *testing.T) {
 	b.Expect(b.vc.SetGuestInfo(vm.Ref, "guestinfo.nova.report", "")).To(Succeed())
 	b.told(changes, "m", 2*time.Second)
 	b.Expect(b.reaches(m, hypervisor.Running).Report).To(BeZero())
-	b.Expect(b.vc.Requests()).To(BeEmpty(), "vCenter tells without being asked")
+	b.Expect(b.vc.Requests()).To(BeEmpty(), "the stream reports it without a request")
 }

@@ -198,7 +198,7 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 			}
 		}
 		if len(usable) == 0 {
-			return nil, failure(infrav1.InsufficientResourcesReason, "no host of placement.hostGroup %q takes VMs: all are in maintenance or not connected", p.HostGroup)
+			return nil, failure(infrav1.InsufficientResourcesReason, "no host of placement.hostGroup %q can run VMs: all are in maintenance mode or not connected", p.HostGroup)
 		}
 		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 		return usable, nil

@@ -126,7 +126,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	switch {
 	case restStatus(err) == http.StatusUnauthorized:
 		// This is no *restError, which means that a request was rejected.
-		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s refused the credentials at its REST API: %v", s.endpoint.server, rootCause(err))
+		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, rootCause(err))
 		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
 		return nil, e
 	case err != nil:
@@ -176,7 +176,7 @@ func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer func() { _ = res.Body.Close() }()
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
-			return fmt.Errorf("reading vCenter's answer: %w", err)
+			return fmt.Errorf("reading the response of vCenter: %w", err)
 		}
 		if res.StatusCode >= http.StatusBadRequest {
 			return newRESTError(res.StatusCode, body)
@@ -230,7 +230,7 @@ func newRESTError(status int, body []byte) *restError {
 			Messages []text `json:"messages"`
 		} `json:"value"`
 	}
-	f := &restError{status: status, message: fmt.Sprintf("vCenter's REST API answered %d %s", status, http.StatusText(status))}
+	f := &restError{status: status, message: fmt.Sprintf("vCenter's REST API returned %d %s", status, http.StatusText(status))}
 	if json.Unmarshal(body, &answer) != nil {
 		return f
 	}

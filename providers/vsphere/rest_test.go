@@ -18,7 +18,7 @@ func TestRefusedLogins(t *testing.T) {
 	e := &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: errors.New("refused")}
 	now := time.Now()
 	var r loginBackoff
-	g.Expect(r.pendingError(now)).To(Succeed(), "nobody was refused")
+	g.Expect(r.pendingError(now)).To(Succeed(), "no login was rejected")
 	for _, delay := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		r = r.next(e, now, p)
 		g.Expect(r.pendingError(now.Add(delay-time.Nanosecond))).To(MatchError("refused"), "%s", delay)
@@ -51,7 +51,7 @@ func TestWrongPasswordAtTheREST(t *testing.T) {
 		m := b.fromLibrary("m", "golden")
 		err := b.connect(m).Create(b.ctx(), m, launch)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason), "try %d: %v", i, err)
-		b.Expect(err).To(MatchError(ContainSubstring("refused the credentials at its REST API")))
+		b.Expect(err).To(MatchError(ContainSubstring("rejected the credentials at its REST API")))
 	}
 	b.Expect(b.vc.Requests()[restLogins]).To(BeNumerically("<=", 2), "vCenter locks an account out after five")
 

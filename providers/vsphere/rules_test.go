@@ -43,7 +43,7 @@ func TestRuleChange(t *testing.T) {
 		{"left", "a VM went", is(false, "a", "b", "c"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
 		{"mandatory", "it was a requirement before", is(true, "a", "b"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
 		{"removed", "one VM is left", is(false, "a", "b"), theVMs("a"), types.ArrayUpdateOperationRemove},
-		{"left behind", "nobody is left", is(false), theVMs(), types.ArrayUpdateOperationRemove},
+		{"left behind", "no member is left", is(false), theVMs(), types.ArrayUpdateOperationRemove},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestRuleChange(t *testing.T) {
 			case tt.op == types.ArrayUpdateOperationEdit:
 				info := spec.Info.GetClusterRuleInfo()
 				if info.Key != 7 || info.RuleUuid != "u" || *info.Enabled {
-					t.Errorf("an edit keeps what the rule is: %+v", info)
+					t.Errorf("an edit keeps the other fields of the rule: %+v", info)
 				}
 			}
 		})
@@ -120,7 +120,7 @@ func TestPlan(t *testing.T) {
 	c.asks("e", infrav1.AntiAffinityNone, false)
 	p := c.planRule("r", clusterRef, nil)
 	g.Expect(p.members).To(Equal(theVMs("a", "b", "d")),
-		"d's machine is not known yet; c's is going, e's asks for none, and vCenter knows nothing of gone")
+		"the machine of d is not known yet, c is being deleted, e wants no rule, and the VM gone does not exist")
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
 	c.asks("b", infrav1.AntiAffinityRequired, false)
 	g.Expect(c.groups["r"].mandatory()).To(BeTrue())

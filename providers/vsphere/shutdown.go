@@ -31,7 +31,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return nil
 	}
 	if !d.session.inv.info(id).toolsRunning {
-		return failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be asked to power itself off")
+		return failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
 	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.ShutdownGuest(ctx, c, &types.ShutdownGuest{This: vm})
@@ -45,7 +45,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return nil
 	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
 		e := asError(classify(d.session.endpoint.server, err))
-		return failure(infrav1.GuestUnreachableReason, "the guest cannot be asked to power itself off: %w", e.Err)
+		return failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
 	default:
 		return classify(d.session.endpoint.server, err)
 	}

@@ -102,12 +102,12 @@ func TestScrub(t *testing.T) {
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey("guestinfo.userdata.encoding")))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.metadata"), "its instance ID keeps the guest from booting as a new one")
 	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
-	b.Expect(b.total()).To(Equal(1), "what is gone is not removed again")
+	b.Expect(b.total()).To(Equal(1), "removed settings are not removed again")
 
 	b.connector.Close()
 	b.connector = b.newConnector()
 	vm = b.reaches(m, hypervisor.Running)
-	b.Expect(vm.UserData).To(BeFalse(), "a restarted manager sees that it is gone")
+	b.Expect(vm.UserData).To(BeFalse(), "a restarted manager reads that it is removed")
 }
 
 // User data is removed although the rule and the tags of the machine can never
@@ -155,7 +155,7 @@ func TestScrubFailure(t *testing.T) {
 	b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring("Another task is already in progress")))
 	vm := b.reaches(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeTrue())
-	b.Consistently(b.vc.Requests, "300ms").Should(Equal(map[string]int{"ReconfigVM_Task": 1, "RetrievePropertiesEx": 1}), "it is asked for once, and its error is read")
+	b.Consistently(b.vc.Requests, "300ms").Should(Equal(map[string]int{"ReconfigVM_Task": 1, "RetrievePropertiesEx": 1}), "one task is started, and its error is read")
 	b.vc.ClearFaults()
 	b.settled(m)
 }
@@ -221,7 +221,7 @@ func TestSpread(t *testing.T) {
 	b.destroyed(markDeleting(third))
 	b.Expect(b.members(alone)).To(Equal([]string{"a", "b"}))
 	b.destroyed(markDeleting(second))
-	b.Expect(b.vc.Rules()).To(BeEmpty(), "what is left of the rule goes before its VM")
+	b.Expect(b.vc.Rules()).To(BeEmpty(), "the rest of the rule is deleted before its VM")
 	b.reaches(alone, hypervisor.Running)
 	b.settled(alone)
 	b.destroyed(markDeleting(alone))
@@ -495,10 +495,10 @@ func TestRequestsOfManyMachines(t *testing.T) {
 		case "ModifyListView":
 			b.Expect(count).To(BeNumerically("<=", 4))
 		case "POST /rest/com/vmware/cis/tagging/tag-association?list-attached-tags-on-objects":
-			b.Expect(count).To(BeZero(), "nobody asks what tags a VM has that was made just now")
+			b.Expect(count).To(BeZero(), "the tags of a new VM are not read")
 		default:
 			rest += count
 		}
 	}
-	b.Expect(rest).To(BeNumerically("<=", 70), "what opens sessions and resolves names, once")
+	b.Expect(rest).To(BeNumerically("<=", 70), "the requests that open sessions and resolve names")
 }

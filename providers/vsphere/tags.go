@@ -463,7 +463,7 @@ func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) 
 		if id == "" {
 			if !t.createMissing {
 				return nil, failure(infrav1.InvalidSpecReason,
-					"vCenter has no tag %q of the category %q, or the account cannot see it: make it, or set spec.createMissingTags to true", tag.name, tag.category)
+					"vCenter has no tag %q of the category %q, or the account cannot see it: create it, or set spec.createMissingTags to true", tag.name, tag.category)
 			}
 			if id, err = k.create(ctx, api, tag); err != nil {
 				return nil, err
@@ -483,7 +483,7 @@ func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag tagName) 
 			cardinality = "SINGLE"
 		}
 		id, err := api.CreateCategory(ctx, &tags.Category{
-			Name: tag.category, Description: "Made for machines of Cluster API", Cardinality: cardinality,
+			Name: tag.category, Description: "Created for machines of Cluster API", Cardinality: cardinality,
 			AssociableTypes: []string{"VirtualMachine"},
 		})
 		if err != nil {
@@ -492,7 +492,7 @@ func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag tagName) 
 		category = id
 		k.categories[tag.category], k.tagIDs[tag.category] = id, map[string]string{}
 	}
-	id, err := api.CreateTag(ctx, &tags.Tag{Name: tag.name, CategoryID: category, Description: "Made for machines of Cluster API"})
+	id, err := api.CreateTag(ctx, &tags.Tag{Name: tag.name, CategoryID: category, Description: "Created for machines of Cluster API"})
 	if err != nil {
 		return "", fmt.Errorf("creating tag %s of category %s: %w", tag.name, tag.category, err)
 	}

@@ -136,7 +136,7 @@ const maxResponse = 32 << 20
 
 // errTooLarge is returned while a response is read that has more than
 // maxAnswer bytes.
-var errTooLarge = fmt.Errorf("its answer has more than %d MiB", maxResponse>>20)
+var errTooLarge = fmt.Errorf("its response has more than %d MiB", maxResponse>>20)
 
 // boundedTransport limits the bytes that are read of each response, after
 // decompression.
