@@ -40,14 +40,14 @@ type writeFile struct {
 // newFile returns a file of root. Content that is not plain text is encoded.
 func newFile(path, permissions string, content []byte) writeFile {
 	f := writeFile{Path: path, Owner: "root:root", Permissions: permissions, Content: string(content)}
-	if !plain(content) {
+	if !needsNoEncoding(content) {
 		f.Encoding, f.Content = "b64", base64.StdEncoding.EncodeToString(content)
 	}
 	return f
 }
 
-// plain reports whether YAML and a shell leave the content unchanged.
-func plain(content []byte) bool {
+// needsNoEncoding reports whether YAML and a shell leave the content unchanged.
+func needsNoEncoding(content []byte) bool {
 	if !utf8.Valid(content) {
 		return false
 	}

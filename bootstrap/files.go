@@ -38,10 +38,10 @@ func userFiles(in *Input) ([]writeFile, error) {
 		f := &in.Spec.Files[i]
 		// YAML allows no control characters, and a line break in a path is a
 		// mistake.
-		if !plain([]byte(f.Path)) || strings.ContainsAny(f.Path, "\n\t") {
+		if !needsNoEncoding([]byte(f.Path)) || strings.ContainsAny(f.Path, "\n\t") {
 			return nil, renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a non-printable character")
 		}
-		if err := hidden(in, f); err != nil {
+		if err := rejectHiddenFile(in, f); err != nil {
 			return nil, err
 		}
 		content := []byte(f.Content)
@@ -61,8 +61,8 @@ func userFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// hidden rejects a file below a mount point: the mount would hide it.
-func hidden(in *Input, f *bootstrapv1.File) error {
+// rejectHiddenFile rejects a file below a mount point: the mount would hide it.
+func rejectHiddenFile(in *Input, f *bootstrapv1.File) error {
 	mounted := map[string]string{}
 	for _, d := range in.Spec.Disks {
 		mounted[d.MountPath] = d.Device
@@ -79,9 +79,9 @@ func hidden(in *Input, f *bootstrapv1.File) error {
 	return nil
 }
 
-// ownCalls set the owners of files. cloud-init writes the files as root,
+// chownCommands set the owners of files. cloud-init writes the files as root,
 // because users are created later.
-func ownCalls(spec *bootstrapv1.NodeConfigSpec) [][]string {
+func chownCommands(spec *bootstrapv1.NodeConfigSpec) [][]string {
 	var calls [][]string
 	for i := range spec.Files {
 		f := &spec.Files[i]

@@ -175,7 +175,7 @@ func machineCalls(in *Input) [][]string {
 		u := &spec.Users[i]
 		calls = append(calls, append([]string{"add_user", u.Name, cmp.Or(u.Shell, defaultShell)}, u.Groups...))
 	}
-	return append(calls, ownCalls(spec)...)
+	return append(calls, chownCommands(spec)...)
 }
 
 // platformCalls are the calls for the settings of the platform, and for

@@ -22,7 +22,7 @@ const maxDocument = 1<<20 - 1<<10
 // Render returns the machine's document in the format of its spec. A
 // *RenderError means that the spec cannot be rendered.
 func Render(in Input) ([]byte, error) {
-	if err := check(&in); err != nil {
+	if err := validate(&in); err != nil {
 		return nil, err
 	}
 	var files []writeFile
@@ -35,7 +35,7 @@ func Render(in Input) ([]byte, error) {
 		}
 		files = append(files, more...)
 	}
-	out, err := writeDown(&in, files)
+	out, err := encode(&in, files)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func Render(in Input) ([]byte, error) {
 	return out, nil
 }
 
-// writeDown encodes the files in the format of the spec.
-func writeDown(in *Input, files []writeFile) ([]byte, error) {
+// encode encodes the files in the format of the spec.
+func encode(in *Input, files []writeFile) ([]byte, error) {
 	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
 		return ignitionDocument(in, files)
 	}
@@ -60,8 +60,8 @@ func writeDown(in *Input, files []writeFile) ([]byte, error) {
 	return cloudInit.marshal()
 }
 
-// check rejects input from which no node can be created.
-func check(in *Input) error {
+// validate rejects input from which no node can be created.
+func validate(in *Input) error {
 	if len(in.Machine) > maxNodeName {
 		return renderErrorf("metadata.name", "the Machine's name %q, which is also the node's name, is longer than %d characters", in.Machine, maxNodeName)
 	}

@@ -51,14 +51,14 @@ func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
 	if !controlPlane {
 		list = append(list, taint(uninitializedTaint))
 	}
-	for _, role := range tainting(roles) {
+	for _, role := range tainted(roles) {
 		list = append(list, taint(roleKey(role)))
 	}
 	return list
 }
 
-// tainting returns the roles whose nodes have a taint.
-func tainting(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
+// tainted returns the roles whose nodes have a taint.
+func tainted(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
 	var free []bootstrapv1.NodeRole
 	if slices.Contains(roles, bootstrapv1.NodeRoleWorker) {
 		return nil

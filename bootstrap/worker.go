@@ -25,7 +25,7 @@ type WorkerNode struct {
 func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
 	roles := Roles(spec, false)
 	node := WorkerNode{Labels: RoleLabels(roles)}
-	for _, role := range tainting(roles) {
+	for _, role := range tainted(roles) {
 		node.Taints = append(node.Taints, bootstrapv1.Taint{Key: roleKey(role), Effect: effect})
 	}
 	node.Taints = append(node.Taints, spec.Taints...)

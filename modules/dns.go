@@ -45,14 +45,14 @@ const kubeadmServices = "10.96.0.0/12"
 // DNSOf returns the DNS settings for the platform settings and the service
 // ranges.
 func DNSOf(platform map[string]any, services []string) DNSFacts {
-	out := DNSFacts{Mode: DNSNone, BaseDomain: text(platform, "dns", "baseDomain"), ForwardZones: []ForwardZone{}}
+	out := DNSFacts{Mode: DNSNone, BaseDomain: textSetting(platform, "dns", "baseDomain"), ForwardZones: []ForwardZone{}}
 	dns, _ := platform["dns"].(map[string]any)
 	out.Servers = texts(dns["upstreamServers"])
 	zones, _ := dns["forwardZones"].([]any)
 	external := false
 	for _, z := range zones {
 		zone, _ := z.(map[string]any)
-		name := text(zone, "name")
+		name := textSetting(zone, "name")
 		out.ForwardZones = append(out.ForwardZones, ForwardZone{Name: name, Servers: texts(zone["servers"])})
 		external = external || name == out.BaseDomain
 	}
@@ -60,7 +60,7 @@ func DNSOf(platform map[string]any, services []string) DNSFacts {
 	case out.BaseDomain == "":
 	case external:
 		out.Mode = DNSExternal
-	case text(dns, "mode") == DNSInternal:
+	case textSetting(dns, "mode") == DNSInternal:
 		out.Mode = DNSInternal
 	default:
 		out.Mode = DNSHybrid

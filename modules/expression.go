@@ -29,8 +29,8 @@ var environment = func() *cel.Env {
 	return env
 }()
 
-// program compiles an expression.
-func program(expression string) (cel.Program, error) {
+// compile compiles an expression.
+func compile(expression string) (cel.Program, error) {
 	ast, issues := environment.Compile(expression)
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("compiling %q: %s", expression, oneLine(issues.Err()))
@@ -45,9 +45,9 @@ func program(expression string) (cel.Program, error) {
 	return p, nil
 }
 
-// holds evaluates an expression over facts.
-func holds(expression string, facts map[string]any) (bool, error) {
-	p, err := program(expression)
+// evaluate evaluates an expression over facts.
+func evaluate(expression string, facts map[string]any) (bool, error) {
+	p, err := compile(expression)
 	if err != nil {
 		return false, err
 	}
@@ -62,9 +62,9 @@ func holds(expression string, facts map[string]any) (bool, error) {
 	return value, nil
 }
 
-// parsed parses a template. An unknown fact fails the execution instead of
+// parseTemplate parses a template. An unknown fact fails the execution instead of
 // writing "<no value>" into a manifest.
-func parsed(text string) (*boundedtemplate.Template, error) {
+func parseTemplate(text string) (*boundedtemplate.Template, error) {
 	t, err := boundedtemplate.Parse("", text)
 	if err != nil {
 		return nil, fmt.Errorf("parsing template: %s", strings.TrimPrefix(oneLine(err), "template: "))
@@ -72,12 +72,12 @@ func parsed(text string) (*boundedtemplate.Template, error) {
 	return t, nil
 }
 
-// filled executes a template over facts.
-func (r *renderer) filled(text string) (string, error) {
+// executeTemplate executes a template over facts.
+func (r *renderer) executeTemplate(text string) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
-	t, err := parsed(text)
+	t, err := parseTemplate(text)
 	if err != nil {
 		return "", err
 	}

@@ -138,8 +138,8 @@ func (f *Facts) Substitutions() map[string]string {
 	return map[string]string{
 		"clusterId":            f.Cluster.ID,
 		"controlPlaneTopology": f.ControlPlane.Topology,
-		"dnsBaseDomain":        text(f.Platform, "dns", "baseDomain"),
-		"imageRepository":      text(f.Platform, "imageRepository"),
+		"dnsBaseDomain":        textSetting(f.Platform, "dns", "baseDomain"),
+		"imageRepository":      textSetting(f.Platform, "imageRepository"),
 		"infraNodesCount":      strconv.Itoa(int(f.Nodes.Infra)),
 		"k8sDefaultDnsZone":    f.Network.Domain,
 		"mirrorRepoType":       "gitea",
@@ -152,7 +152,7 @@ const publicImages = "registry.k8s.io"
 
 // ImagesOf returns the origin of images for the platform settings.
 func ImagesOf(platform map[string]any) ImageFacts {
-	registry := text(platform, "imageRepository")
+	registry := textSetting(platform, "imageRepository")
 	if registry == publicImages {
 		registry = ""
 	}
@@ -168,8 +168,8 @@ func (f *Facts) inManagement(images string) *Facts {
 	return &out
 }
 
-// text returns a text of the platform settings, empty if it is not set.
-func text(platform map[string]any, path ...string) string {
+// textSetting returns a text of the platform settings, empty if it is not set.
+func textSetting(platform map[string]any, path ...string) string {
 	var at any = platform
 	for _, name := range path {
 		m, ok := at.(map[string]any)
@@ -194,21 +194,21 @@ func (f *Facts) values() (map[string]any, error) {
 	if err := decoder.Decode(&out); err != nil {
 		return nil, fmt.Errorf("decoding facts: %w", err)
 	}
-	whole, _ := numbers(out).(map[string]any)
+	whole, _ := toIntegers(out).(map[string]any)
 	return whole, nil
 }
 
-// numbers converts whole JSON numbers to integers, since an expression compares
+// toIntegers converts whole JSON numbers to integers, since an expression compares
 // counts with integers such as 3.
-func numbers(v any) any {
+func toIntegers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, item := range v {
-			v[key] = numbers(item)
+			v[key] = toIntegers(item)
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = numbers(item)
+			v[i] = toIntegers(item)
 		}
 	case json.Number:
 		if n, err := v.Int64(); err == nil {

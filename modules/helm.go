@@ -55,7 +55,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
 	}
 	r.chart(m, out)
-	failing(m.OnFailure, out)
+	setFailureStrategy(m.OnFailure, out)
 	for _, name := range native {
 		out.Spec.DependsOn = append(out.Spec.DependsOn, helmv2.DependencyReference{Name: name})
 	}
@@ -96,10 +96,10 @@ func (r *renderer) chart(m *addonsv1.Module, out *helmv2.HelmRelease) {
 	}
 }
 
-// failing sets the strategy after a failed attempt. Without a strategy Flux
+// setFailureStrategy sets the strategy after a failed attempt. Without a strategy Flux
 // uninstalls the release between attempts, which would remove the network with
 // the CNI.
-func failing(policy addonsv1.FailurePolicy, out *helmv2.HelmRelease) {
+func setFailureStrategy(policy addonsv1.FailurePolicy, out *helmv2.HelmRelease) {
 	if policy == addonsv1.FailureRemediate {
 		out.Spec.Install.Remediation = &helmv2.InstallRemediation{Retries: -1}
 		out.Spec.Upgrade.Remediation = &helmv2.UpgradeRemediation{Retries: remediations}
@@ -129,7 +129,7 @@ func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
 			return fmt.Errorf("values: must be an object: %w", err)
 		}
 	}
-	text, err := r.filled(c.ValuesTemplate)
+	text, err := r.executeTemplate(c.ValuesTemplate)
 	if err != nil {
 		return fmt.Errorf("valuesTemplate: %w", err)
 	}

@@ -74,7 +74,7 @@ func (r *renderer) variables(k *addonsv1.Kustomize, inWorkloadCluster bool) (map
 		out["imageRepository"] = r.target.ManagementImages
 	}
 	for _, v := range k.Substitute {
-		value, err := r.filled(ptr.Deref(v.Value, ""))
+		value, err := r.executeTemplate(ptr.Deref(v.Value, ""))
 		if err != nil {
 			return nil, fmt.Errorf("substitute %s: %w", v.Name, err)
 		}

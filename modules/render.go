@@ -109,7 +109,7 @@ type renderer struct {
 func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	out := &Module{Name: m.Name, Keep: m.Remains(), InWorkloadCluster: m.InWorkloadCluster()}
 	if m.When != "" {
-		on, err := holds(m.When, r.facts)
+		on, err := evaluate(m.When, r.facts)
 		if err != nil {
 			return nil, fmt.Errorf("when: %w", err)
 		}

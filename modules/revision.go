@@ -63,7 +63,7 @@ func (c Content) Validate() error {
 
 func validate(m *addonsv1.Module) error {
 	if m.When != "" {
-		if _, err := program(m.When); err != nil {
+		if _, err := compile(m.When); err != nil {
 			return fmt.Errorf("when: %w", err)
 		}
 	}
@@ -71,7 +71,7 @@ func validate(m *addonsv1.Module) error {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
 	if m.Chart != nil {
-		if _, err := parsed(m.Chart.ValuesTemplate); err != nil {
+		if _, err := parseTemplate(m.Chart.ValuesTemplate); err != nil {
 			return fmt.Errorf("valuesTemplate: %w", err)
 		}
 	}
@@ -80,7 +80,7 @@ func validate(m *addonsv1.Module) error {
 			if v.Value == nil {
 				continue
 			}
-			if _, err := parsed(*v.Value); err != nil {
+			if _, err := parseTemplate(*v.Value); err != nil {
 				return fmt.Errorf("substitute %s: %w", v.Name, err)
 			}
 		}
