@@ -41,14 +41,6 @@ type csrDecision struct {
 	reason string
 }
 
-func denied(format string, args ...any) csrDecision {
-	return csrDecision{deny, fmt.Sprintf(format, args...)}
-}
-
-func pending(format string, args ...any) csrDecision {
-	return csrDecision{hold, fmt.Sprintf(format, args...)}
-}
-
 // request is a certificate request of a node.
 type request struct {
 	username string
@@ -226,14 +218,4 @@ func ownNames(node string, m *clusterv1.Machine) map[string]bool {
 		}
 	}
 	return own
-}
-
-// machineOfNode returns the machine of a node that requests a serving certificate.
-func machineOfNode(node string, machines []*clusterv1.Machine) *clusterv1.Machine {
-	for _, m := range machines {
-		if m.Status.NodeRef.IsDefined() && m.Status.NodeRef.Name == node || !m.Status.NodeRef.IsDefined() && m.Name == node {
-			return m
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,3 +53,5 @@ func kubeVIP(controlPlane *controlplanev1.NovaControlPlane) *bootstrap.KubeVIP {
 	settings := &controlPlane.Spec.Endpoint.KubeVIP
 	return &bootstrap.KubeVIP{Image: settings.GetImage(), Interface: settings.Interface}
 }
+
+func isZero[T any](value T) bool { return reflect.ValueOf(value).IsZero() }

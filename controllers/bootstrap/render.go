@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -71,5 +70,3 @@ func clusterTimeout(s *scope) time.Duration {
 	}
 	return p.GetJoinTimeout()
 }
-
-func isZero[T any](value T) bool { return reflect.ValueOf(value).IsZero() }

@@ -112,3 +112,20 @@ func (s *scope) untilRefresh(now time.Time) time.Duration {
 	}
 	return max(at.Sub(now), time.Second)
 }
+
+// refreshTime returns the time at which the data is renewed. Data without credentials stays.
+func refreshTime(secret *corev1.Secret) (at time.Time, expires bool) {
+	if secret == nil {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339, secret.Annotations[refreshAnnotation])
+	return at, err == nil
+}
+
+// storedMode returns the mode of the data, or an empty string if there is none.
+func storedMode(secret *corev1.Secret) bootstrap.Mode {
+	if secret == nil {
+		return ""
+	}
+	return bootstrap.Mode(secret.Annotations[bootstrapv1.ModeAnnotation])
+}

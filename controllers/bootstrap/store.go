@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -122,21 +121,4 @@ func (r *Reconciler) removeData(ctx context.Context, s *scope) error {
 	}
 	s.secret = used
 	return nil
-}
-
-// storedMode returns the mode of the data, or an empty string if there is none.
-func storedMode(secret *corev1.Secret) bootstrap.Mode {
-	if secret == nil {
-		return ""
-	}
-	return bootstrap.Mode(secret.Annotations[bootstrapv1.ModeAnnotation])
-}
-
-// refreshTime returns the time at which the data is renewed. Data without credentials stays.
-func refreshTime(secret *corev1.Secret) (at time.Time, expires bool) {
-	if secret == nil {
-		return time.Time{}, false
-	}
-	at, err := time.Parse(time.RFC3339, secret.Annotations[refreshAnnotation])
-	return at, err == nil
 }

@@ -117,3 +117,10 @@ func (r *Reconciler[M]) findOwners(ctx context.Context, s *scope[M]) error {
 	s.cluster = cluster
 	return nil
 }
+
+// syncsRunningVM reports whether the due action blocks nothing: the VM is up, and only its
+// surroundings are out of sync. Only the VirtualMachineSynced condition shows the failure of such an
+// action.
+func (s *scope[M]) syncsRunningVM() bool {
+	return s.action == syncVM && s.vm.State == hypervisor.Running
+}

@@ -14,10 +14,3 @@ import (
 func (r *Reconciler[M]) syncVM(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Sync(ctx, s.infra, s.joined()) })
 }
-
-// syncsRunningVM reports whether the due action blocks nothing: the VM is up, and only its
-// surroundings are out of sync. Only the VirtualMachineSynced condition shows the failure of such an
-// action.
-func (s *scope[M]) syncsRunningVM() bool {
-	return s.action == syncVM && s.vm.State == hypervisor.Running
-}
