@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +19,6 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
-	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
 // pollInterval is the delay until the next reconcile for states that cause no event: objects that are
@@ -57,41 +55,6 @@ type ClusterReconciler struct {
 	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
-
-// clusterScope is the state of a Cluster in one reconcile. Its fields are set from top to bottom.
-type clusterScope struct {
-	key key
-	// cluster is nil when the Cluster is deleted.
-	cluster *clusterv1.Cluster
-	// objects are all Flux objects that were written for the Cluster, by set.
-	objects map[key][]*fluxObject
-	// sets are the existing sets, by key.
-	sets map[key]*addonsv1.NovaModuleSet
-	// missingFlux names the Flux kinds that the management cluster does not serve. If it is set,
-	// nothing was ever written.
-	missingFlux string
-	// unreachable is the reason why the workload cluster is unreachable. It is nil while the workload
-	// cluster responds.
-	unreachable error
-	// outage is how long the workload cluster has been unreachable.
-	outage time.Duration
-	// draining is set while a Cluster that is being deleted has Machines.
-	draining bool
-	// requeueAfter is the delay until the next reconcile. Zero means that an event triggers it.
-	requeueAfter time.Duration
-}
-
-func (s *clusterScope) isDeleted() bool {
-	return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero()
-}
-
-// paused reports whether the Cluster is paused.
-func (s *clusterScope) paused() bool {
-	return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster)
-}
-
-// requeueSoon requeues the Cluster when no event reports the state that it waits for.
-func (s *clusterScope) requeueSoon() { s.requeueAfter = pollInterval }
 
 // Reconcile brings the modules of one Cluster one step closer to the content of its sets. A set that
 // fails does not block other sets.
@@ -198,46 +161,6 @@ func (r *ClusterReconciler) relevantSets(s *clusterScope) func(yield func(key) b
 	}
 }
 
-// rolloutTarget is the rollout target: one set on one Cluster.
-type rolloutTarget struct {
-	scope *clusterScope
-	key   key
-	// set is nil when the set is deleted.
-	set *addonsv1.NovaModuleSet
-	// objects are all Flux objects that were written for the set on the Cluster.
-	objects []*fluxObject
-	// selection is whether the set applies to the Cluster.
-	selection selection
-	// notReady holds the reasons why modules are not ready, by name.
-	notReady map[string]string
-	// order lists the modules in notReady in their order.
-	order []string
-	// count is the number of enabled modules.
-	count int
-	// nameConflicts are the modules whose names are used by objects of another owner.
-	nameConflicts map[string]bool
-	// reason and message are the condition if it does not concern modules.
-	reason, message string
-	// unrenderable is the revision that cannot be rendered.
-	unrenderable string
-}
-
-// setName returns the name of the set as shown on the Cluster.
-func (d *rolloutTarget) setName() string {
-	return modules.DisplayName(d.key.Namespace, d.key.Name, d.scope.key.Namespace)
-}
-
-// addNotReady records why a module is not ready.
-func (d *rolloutTarget) addNotReady(module, why string) {
-	if d.notReady == nil {
-		d.notReady = map[string]string{}
-	}
-	if _, ok := d.notReady[module]; !ok {
-		d.order = append(d.order, module)
-	}
-	d.notReady[module] = why
-}
-
 // reconcileSet performs the due action for one set and reports the result.
 func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) error {
 	if err := r.selectCluster(ctx, d); err != nil {
@@ -302,13 +225,6 @@ func (r *ClusterReconciler) removeReport(d *rolloutTarget) {
 	if r.rollouts.removeCluster(d.key, d.scope.key) || len(d.objects) > 0 {
 		r.enqueueSet(d.key)
 	}
-}
-
-// enqueueSet triggers a reconcile of a set.
-func (r *ClusterReconciler) enqueueSet(set key) {
-	o := &addonsv1.NovaModuleSet{}
-	o.Namespace, o.Name = set.Namespace, set.Name
-	r.sets <- event.GenericEvent{Object: o}
 }
 
 func (r *ClusterReconciler) now() time.Time {

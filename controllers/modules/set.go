@@ -49,26 +49,6 @@ type SetReconciler struct {
 	clusters chan event.GenericEvent
 }
 
-// setScope is the state of a set and its Clusters in one reconcile. Its fields are set from top to
-// bottom.
-type setScope struct {
-	set     *addonsv1.NovaModuleSet
-	content modules.Content
-	// invalid is the reason why the set cannot be rendered.
-	invalid error
-	// members are the selected Clusters. forbidden are those whose namespace does not allow the set.
-	members   []modules.Member
-	forbidden []key
-	// withoutReport is the number of members without a report yet.
-	withoutReport int
-	plan          modules.Rollout
-	// remaining is the number of objects that a deletion waits for.
-	remaining    int
-	requeueAfter time.Duration
-}
-
-func (f *setScope) key() key { return client.ObjectKeyFromObject(f.set) }
-
 // Reconcile reconciles a set and its Clusters.
 func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	f := &setScope{set: &addonsv1.NovaModuleSet{}}
@@ -196,9 +176,6 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 	}
 	return nil
 }
-
-// historyName is the name of a revision.
-func historyName(set, revision string) string { return set + "-" + revision }
 
 // saveRevision stores the current content, so that Clusters that have to wait can keep it when the set
 // changes.
