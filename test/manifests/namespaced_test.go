@@ -134,6 +134,8 @@ var _ = Describe("a manager that is restricted to one namespace", Ordered, func(
 		Expect(err).NotTo(HaveOccurred(), string(out))
 	})
 
+	It("has the flags that docs/flags.md lists", func(ctx SpecContext) { documentsFlags(ctx, binaries) })
+
 	DescribeTable("works there, and is refused everywhere else:", func(ctx SpecContext, p Provider) {
 		blue, red, managers := newNamespace(ctx), newNamespace(ctx), "managers-"+p.Dir
 		components := renderNamespaced(ctx, repository, p, blue, managers)
