@@ -60,12 +60,12 @@ func TestCloneOfTPM(t *testing.T) {
 			b := newBedWith(t, vcenter.Options{Version: version})
 			source := b.machine("source")
 			source.Spec.Hardware.TrustedPlatformModule = ptr.To(true)
-			b.launched(source)
+			b.startAll(source)
 			b.wait(b.vm("source").PowerOff(b.ctx()))
 			b.Expect(b.vm("source").MarkAsTemplate(b.ctx())).To(Succeed())
 			m := b.machine("m")
 			m.Spec.Template.Name = "source"
-			b.launched(m)
+			b.startAll(m)
 		})
 	}
 }
@@ -85,11 +85,11 @@ func TestPolicyOnDatastoreCluster(t *testing.T) {
 	b := newBed(t)
 	b.addPod("pod", "LocalDS_1")
 	m := b.machine("m")
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{DatastoreCluster: "pod", StoragePolicy: aPolicy}
-	b.launched(m)
+	m.Spec.Placement = infrav1.NovaVSpherePlacement{DatastoreCluster: "pod", StoragePolicy: storagePolicy}
+	b.startAll(m)
 	is := b.properties("m")
 	b.Expect(disksOf(&is)).To(HaveLen(1))
-	b.Expect(b.look(m)).To(HaveField("State", hypervisor.Running))
+	b.Expect(b.observe(m)).To(HaveField("State", hypervisor.Running))
 }
 
 // A linked clone shares disks with its template, so it cannot have another
@@ -100,7 +100,7 @@ func TestLinkedCloneWithKey(t *testing.T) {
 	m := b.machine("m")
 	m.Spec.CloneMode = infrav1.CloneLinked
 	m.Spec.Hardware.Encryption.KeyProvider = "provider"
-	err := b.connect(m).Create(b.ctx(), m, launch)
+	err := b.connect(m).Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue(), "%v", err)
 	b.Expect(err).To(MatchError(ContainSubstring("hardware.encryption.keyID")))
 }
@@ -112,8 +112,8 @@ func TestGeneratedKey(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		m := b.machine(name)
 		m.Spec.Hardware.Encryption.KeyProvider = "provider"
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-		b.reaches(m, hypervisor.Running)
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+		b.waitForState(m, hypervisor.Running)
 		var is mo.VirtualMachine
 		b.Expect(b.vm(name).Properties(b.ctx(), b.vm(name).Reference(), []string{"config.keyId"}, &is)).To(Succeed())
 		b.Expect(is.Config.KeyId.ProviderId.Id).To(Equal("provider"))

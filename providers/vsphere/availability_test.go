@@ -23,8 +23,8 @@ func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine)
 		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 		machines = append(machines, m)
 	}
-	b.launched(machines...)
-	b.settled(machines...)
+	b.startAll(machines...)
+	b.syncAll(machines...)
 	return b, machines
 }
 
@@ -38,15 +38,15 @@ func TestHostDies(t *testing.T) {
 			lost := b.vmNamed("cp-0")[0].Host
 			b.Expect(b.vc.FailHost(lost)).To(Succeed())
 			for _, m := range machines {
-				b.reaches(m, hypervisor.Running)
+				b.waitForState(m, hypervisor.Running)
 				b.Expect(b.vmNamed(m.Name)[0].Host).NotTo(Equal(lost))
 				b.Expect(b.vmNamed(m.Name)[0].PoweredOn).To(BeTrue())
 			}
-			b.settled(machines...)
-			b.Eventually(func() []string { b.settled(machines...); return b.members(machines[0]) }).
+			b.syncAll(machines...)
+			b.Eventually(func() []string { b.syncAll(machines...); return b.members(machines[0]) }).
 				Should(BeEmpty(), "the next host that dies needs a host for its VM too")
 			b.Expect(b.vc.SetHostConnected(lost, true)).To(Succeed())
-			b.Eventually(func() []string { b.settled(machines...); return b.members(machines[0]) }).Should(HaveLen(ruled))
+			b.Eventually(func() []string { b.syncAll(machines...); return b.members(machines[0]) }).Should(HaveLen(ruled))
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestMaintenance(t *testing.T) {
 		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
 			b, machines := controlPlane(t, hosts)
 			b.Expect(b.vc.EnterMaintenance(b.vmNamed("cp-0")[0].Host)).To(Succeed())
-			b.settled(machines...)
+			b.syncAll(machines...)
 		})
 	}
 }

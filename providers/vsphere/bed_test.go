@@ -25,11 +25,11 @@ const (
 	namespace = "default"
 	// soon is a long timeout for operations in memory, and soonest is the
 	// polling interval.
-	soon    = 20 * time.Second
-	soonest = 10 * time.Millisecond
+	soon         = 20 * time.Second
+	pollInterval = 10 * time.Millisecond
 )
 
-var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
+var createOptions = hypervisor.CreateOptions{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
 
 // bed is a test environment: a vCenter, a cluster on it, and a connector.
 type bed struct {
@@ -51,7 +51,7 @@ func newBedWith(t *testing.T, o vcenter.Options) *bed {
 	t.Helper()
 	b := &bed{WithT: NewWithT(t), t: t}
 	b.SetDefaultEventuallyTimeout(soon)
-	b.SetDefaultEventuallyPollingInterval(soonest)
+	b.SetDefaultEventuallyPollingInterval(pollInterval)
 	b.options.timeouts = defaultTimeouts
 	b.options.timeouts.batchDelay = 30 * time.Millisecond
 	scheme := runtime.NewScheme()
@@ -148,8 +148,8 @@ func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.
 	return d
 }
 
-// look is one Observe over a connector.
-func (b *bed) look(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
+// observe is one Observe over a connector.
+func (b *bed) observe(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 	d, err := b.connector.Connect(b.ctx(), m)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -157,26 +157,26 @@ func (b *bed) look(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 	return d.Observe(b.ctx(), m)
 }
 
-// reaches waits until a machine's VM is in a state, without an error before
-// that.
-func (b *bed) reaches(m *infrav1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
+// waitForState waits until a machine's VM is in a state, without an error
+// before that.
+func (b *bed) waitForState(m *infrav1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
 	b.t.Helper()
 	var vm hypervisor.VM
 	b.Eventually(func(g Gomega) {
 		var err error
-		vm, err = b.look(m)
+		vm, err = b.observe(m)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(vm.State).To(Equal(state))
 	}).Should(Succeed())
 	return vm
 }
 
-// fails waits until observing a machine fails with a reason.
-func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
+// waitForError waits until observing a machine fails with a reason.
+func (b *bed) waitForError(m *infrav1.NovaVSphereMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
-		_, err = b.look(m)
+		_, err = b.observe(m)
 		return hypervisor.ReasonFor(err, "")
 	}).Should(Equal(reason))
 	return err
@@ -186,8 +186,8 @@ func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
 func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine(name)
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	return m
 }
 
@@ -209,8 +209,8 @@ func (b *bed) total() (n int) {
 	return n
 }
 
-// told waits until a key is delivered.
-func (b *bed) told(keys <-chan hypervisor.Key, name string, within time.Duration) {
+// notified waits until a key is delivered.
+func (b *bed) notified(keys <-chan hypervisor.Key, name string, within time.Duration) {
 	b.t.Helper()
 	b.Eventually(keys, within).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
 }

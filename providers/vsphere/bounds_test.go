@@ -34,7 +34,7 @@ func TestWithin(t *testing.T) {
 
 // The path of an object counts only if it is known up to the root folder,
 // which the account itself need not see.
-func TestClimb(t *testing.T) {
+func TestAncestorNames(t *testing.T) {
 	at := func(id string) ref { return ref{Type: "Folder", Value: id} }
 	entity := func(id, name, above string) types.ObjectContent {
 		o := types.ObjectContent{Obj: at(id), PropSet: []types.DynamicProperty{{Name: "name", Val: name}}}
@@ -86,8 +86,9 @@ func TestAllowedExtraConfig(t *testing.T) {
 	}
 }
 
-// lend makes the cluster of the test environment use an identity with bounds.
-func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentity {
+// addIdentity makes the cluster of the test environment use an identity with
+// bounds.
+func (b *bed) addIdentity(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentity {
 	b.t.Helper()
 	b.options.Namespace = "nova"
 	b.connector = b.newConnector()
@@ -109,9 +110,9 @@ func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentit
 	return identity
 }
 
-// narrow returns bounds that allow the cluster and machines of the test
+// testBounds returns bounds that allow the cluster and machines of the test
 // environment.
-func narrow() infrav1.NovaVSphereBounds {
+func testBounds() infrav1.NovaVSphereBounds {
 	return infrav1.NovaVSphereBounds{
 		Folders: []string{"/DC0/vm/" + vcenter.DefaultFolder}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources/DC0_C0_RP1"},
 		Networks: []string{"/DC0/network/DC0_DVPG0", "VM Network"}, Datastores: []string{"LocalDS_0"},
@@ -123,7 +124,7 @@ func narrow() infrav1.NovaVSphereBounds {
 // that server.
 func TestIdentityWithAnotherServer(t *testing.T) {
 	b := newBed(t)
-	b.lend(infrav1.NovaVSphereBounds{})
+	b.addIdentity(infrav1.NovaVSphereBounds{})
 	evil := b.startVCenter(vcenter.Options{})
 	for name, set := range map[string]func(*infrav1.NovaVSphereClusterSpec){
 		"server": func(c *infrav1.NovaVSphereClusterSpec) {
@@ -135,7 +136,7 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 	} {
 		set(&b.cluster.Spec)
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-		b.Expect(b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
+		b.Expect(b.waitForError(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
 		_, err := b.connector.Inspect(b.ctx(), b.cluster)
 		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
 		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
@@ -146,8 +147,8 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 
 func TestWithinBounds(t *testing.T) {
 	b := newBed(t)
-	b.lend(narrow())
-	b.inspected(b.cluster)
+	b.addIdentity(testBounds())
+	b.inspect(b.cluster)
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Server).To(Equal(b.vc.Address))
@@ -164,7 +165,7 @@ func TestOutOfBounds(t *testing.T) {
 	}})
 	other := b.vm("other")
 	id := other.UUID(b.ctx())
-	b.lend(narrow())
+	b.addIdentity(testBounds())
 	for name, tc := range map[string]struct {
 		ask  func(*infrav1.NovaVSphereMachineSpec)
 		says string
@@ -196,7 +197,7 @@ func TestOutOfBounds(t *testing.T) {
 	} {
 		m := b.machine("m")
 		tc.ask(&m.Spec)
-		err := b.connect(m).Create(b.ctx(), m, launch)
+		err := b.connect(m).Create(b.ctx(), m, createOptions)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%s: %v", name, err)
 		b.Expect(err).To(MatchError(ContainSubstring(tc.says)), name)
 	}
@@ -206,17 +207,17 @@ func TestOutOfBounds(t *testing.T) {
 // A folder below an entry that is a path is created.
 func TestFolderWithinBounds(t *testing.T) {
 	b := newBed(t)
-	limits := narrow()
+	limits := testBounds()
 	limits.Folders = []string{"/DC0/vm/tenants/blue", "tenants"}
-	b.lend(limits)
+	b.addIdentity(limits)
 	m := b.machine("m")
 	m.Spec.Placement.Folder, m.Spec.Placement.CreateFolder = "tenants/red", ptr.To(true)
-	err := b.connect(m).Create(b.ctx(), m, launch)
+	err := b.connect(m).Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("CreateFolder"))
 	m.Spec.Placement.Folder = "tenants/blue/one"
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // A VM is a source only if the identity allows it, and the VM of a machine
@@ -226,15 +227,15 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	victim := b.create("victim")
 	victimID := b.vm(victim.Name).UUID(b.ctx())
 	b.foreign("plain", false, true)
-	identity := b.lend(infrav1.NovaVSphereBounds{})
-	refused := func(says string, ask func(*infrav1.NovaVSphereMachineSpec)) {
+	identity := b.addIdentity(infrav1.NovaVSphereBounds{})
+	refused := func(message string, change func(*infrav1.NovaVSphereMachineSpec)) {
 		b.t.Helper()
 		m := b.machine("m")
 		m.Spec.Template = infrav1.NovaVSphereTemplate{}
-		ask(&m.Spec)
-		err := b.connect(m).Create(b.ctx(), m, launch)
+		change(&m.Spec)
+		err := b.connect(m).Create(b.ctx(), m, createOptions)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
-		b.Expect(err).To(MatchError(ContainSubstring(says)))
+		b.Expect(err).To(MatchError(ContainSubstring(message)))
 		_, err = b.connector.Size(b.ctx(), &infrav1.NovaVSphereMachineTemplate{
 			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
 				Spec: infrav1.NovaVSphereMachineSpec{Template: m.Spec.Template, Network: m.Spec.Network},
@@ -246,8 +247,8 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	byReference := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = b.vmNamed(victim.Name)[0].Ref }
 	byUUID := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = victimID }
 	aPlainOne := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "plain" }
-	for _, ask := range []func(*infrav1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
-		refused("is the VM of a machine, which is never cloned", ask)
+	for _, change := range []func(*infrav1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
+		refused("is the VM of a machine, which is never cloned", change)
 	}
 	refused("is a VM and not a template", aPlainOne)
 
@@ -256,20 +257,20 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	refused("is the VM of a machine, which is never cloned", byReference)
 	m := b.machine("m")
 	m.Spec.Template.Name = "plain"
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // Two identities of one vCenter user share a session but not their bounds.
 func TestBoundsAreNotShared(t *testing.T) {
 	b := newBed(t)
 	free := b.cluster.DeepCopy()
-	b.lend(narrow())
+	b.addIdentity(testBounds())
 	second := b.addCluster("second", b.vc)
 	second.Spec.Placement = free.Spec.Placement
 	second.Spec.Placement.Datastore = "LocalDS_1"
 	b.Expect(b.objects.Update(b.ctx(), second)).To(Succeed())
-	b.inspected(second)
+	b.inspect(second)
 	b.cluster.Spec.Placement.Datastore = "LocalDS_1"
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	b.Eventually(func() string {

@@ -27,10 +27,10 @@ import (
 
 var errCrashed = errors.New("the process is dead")
 
-// fuse is the network of a process that crashes at a given request: before the
-// request is sent, or after vCenter has executed it and before the response is
-// read. From then on no request is sent, not even a logout.
-type fuse struct {
+// crashPoint is the network of a process that crashes at a given request:
+// before the request is sent, or after vCenter has executed it and before the
+// response is read. From then on no request is sent, not even a logout.
+type crashPoint struct {
 	// at is the request: its method and its number among requests of that
 	// method.
 	at    string
@@ -39,20 +39,20 @@ type fuse struct {
 	mu    sync.Mutex
 	count map[string]int
 	// sent are all requests except for long polls, whose number varies.
-	sent []string
-	dead context.Context //nolint:containedctx // the process's own
-	die  context.CancelFunc
+	sent    []string
+	stopped context.Context //nolint:containedctx // the process's own
+	stop    context.CancelFunc
 }
 
-func newFuse(t *testing.T, at string, after bool) *fuse {
+func newCrashPoint(t *testing.T, at string, after bool) *crashPoint {
 	t.Helper()
-	f := &fuse{at: at, after: after, count: map[string]int{}}
-	f.dead, f.die = context.WithCancel(t.Context())
+	f := &crashPoint{at: at, after: after, count: map[string]int{}}
+	f.stopped, f.stop = context.WithCancel(t.Context())
 	return f
 }
 
 // wrap is for Options. All clients of one process share the fuse.
-func (f *fuse) wrap(next http.RoundTripper) http.RoundTripper {
+func (f *crashPoint) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) { return f.roundTrip(next, req) })
 }
 
@@ -60,21 +60,21 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-func (f *fuse) roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+func (f *crashPoint) roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	name, err := f.name(req)
 	if err != nil {
 		return nil, err
 	}
-	if f.dead.Err() != nil {
+	if f.stopped.Err() != nil {
 		return nil, errCrashed
 	}
 	if name == f.at && !f.after {
-		f.die()
+		f.stop()
 		return nil, errCrashed
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
-	defer context.AfterFunc(f.dead, cancel)()
+	defer context.AfterFunc(f.stopped, cancel)()
 	res, err := next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (f *fuse) roundTrip(next http.RoundTripper, req *http.Request) (*http.Respo
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	if name == f.at {
-		f.die()
+		f.stop()
 		return nil, errCrashed
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *fuse) roundTrip(next http.RoundTripper, req *http.Request) (*http.Respo
 var soapBody = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
 
 // name counts the request and returns its name.
-func (f *fuse) name(req *http.Request) (string, error) {
+func (f *crashPoint) name(req *http.Request) (string, error) {
 	method := restMethod(req)
 	if strings.HasPrefix(req.URL.Path, "/sdk") && req.Body != nil {
 		body, err := io.ReadAll(req.Body)
@@ -119,21 +119,21 @@ func (f *fuse) name(req *http.Request) (string, error) {
 	return name, nil
 }
 
-// journey is the life of two machines, which share an anti-affinity group. A
+// crashRun is the life of two machines, which share an anti-affinity group. A
 // process that may crash handles them, and then the processes that follow it.
-type journey struct {
-	b         *bed
-	name      string
-	options   Options
-	connector *Connector
-	fuse      *fuse
-	crafts    []*craft
+type crashRun struct {
+	b          *bed
+	name       string
+	options    Options
+	connector  *Connector
+	crashPoint *crashPoint
+	machines   []*machineRun
 }
 
-// newJourney creates the machines. They have everything that takes further
+// newCrashRun creates the machines. They have everything that takes further
 // requests: a group, and a tag and an attribute that do not exist yet.
-func (b *bed) newJourney(name string, f *fuse) *journey {
-	j := &journey{b: b, name: name, fuse: f, options: b.options}
+func (b *bed) newCrashRun(name string, f *crashPoint) *crashRun {
+	j := &crashRun{b: b, name: name, crashPoint: f, options: b.options}
 	j.options.wrap = f.wrap
 	for _, m := range b.machines(name, 2) {
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = name
@@ -141,18 +141,18 @@ func (b *bed) newJourney(name string, f *fuse) *journey {
 		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}}
 		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
 		m.Spec.CreateMissingTags = ptr.To(true)
-		j.crafts = append(j.crafts, &craft{machine: m, launch: launch, soft: true})
+		j.machines = append(j.machines, &machineRun{machine: m, options: createOptions, graceful: true})
 	}
 	return j
 }
 
-// travel reconciles the machines until they are up, or until they are deleted
-// if they are being deleted.
-func (j *journey) travel(what string) error {
+// runUntilDone reconciles the machines until they are up, or until they are
+// deleted if they are being deleted.
+func (j *crashRun) runUntilDone(what string) error {
 	for range 3 {
-		if err := j.leg(); !errors.Is(err, errCrashed) {
+		if err := j.runOnce(); !errors.Is(err, errCrashed) {
 			if err != nil {
-				return fmt.Errorf("%s of %s, crash at %s: %w", what, j.name, j.fuse.at, err)
+				return fmt.Errorf("%s of %s, crash at %s: %w", what, j.name, j.crashPoint.at, err)
 			}
 			return nil
 		}
@@ -160,29 +160,29 @@ func (j *journey) travel(what string) error {
 	return fmt.Errorf("%s of %s: it crashes again and again", what, j.name)
 }
 
-// leg runs one process until it ends or crashes.
-func (j *journey) leg() error {
-	if j.fuse.dead.Err() != nil {
+// runOnce runs one process until it ends or crashes.
+func (j *crashRun) runOnce() error {
+	if j.crashPoint.stopped.Err() != nil {
 		j.options.wrap = nil
 	}
 	j.connector = NewConnector(j.b.objects, j.options)
 	defer j.connector.Close()
-	p := j.b.fly(j.connector)
-	defer p.land()
+	p := j.b.startController(j.connector)
+	defer p.stopAll()
 	var died <-chan struct{}
-	if j.fuse.dead.Err() == nil {
-		died = j.fuse.dead.Done()
+	if j.crashPoint.stopped.Err() == nil {
+		died = j.crashPoint.stopped.Done()
 	}
-	for _, c := range j.crafts {
+	for _, c := range j.machines {
 		c.done = make(chan struct{})
 		p.mu.Lock()
-		p.crafts[keyOf(c.machine)] = c
+		p.runs[keyOf(c.machine)] = c
 		p.mu.Unlock()
 		p.queue.Add(keyOf(c.machine))
 	}
 	// Many machines are deleted at the same time.
 	deadline := time.After(3 * soon)
-	for _, c := range j.crafts {
+	for _, c := range j.machines {
 		select {
 		case <-c.done:
 		case <-died:
@@ -199,50 +199,50 @@ func (j *journey) leg() error {
 	return nil
 }
 
-// live runs the whole life and returns the first error.
-func (j *journey) live() error {
-	if err := j.travel("creation"); err != nil {
+// reconcile runs the whole life and returns the first error.
+func (j *crashRun) reconcile() error {
+	if err := j.runUntilDone("creation"); err != nil {
 		return err
 	}
 	vms := j.vms()
-	if len(vms) != len(j.crafts) {
-		return fmt.Errorf("crash at %s: %d VMs for %d machines", j.fuse.at, len(vms), len(j.crafts))
+	if len(vms) != len(j.machines) {
+		return fmt.Errorf("crash at %s: %d VMs for %d machines", j.crashPoint.at, len(vms), len(j.machines))
 	}
-	if rules := j.rules(); len(rules) != 1 || len(rules[0].VMs) != len(j.crafts) {
-		return fmt.Errorf("crash at %s: the group is %+v", j.fuse.at, rules)
+	if rules := j.rules(); len(rules) != 1 || len(rules[0].VMs) != len(j.machines) {
+		return fmt.Errorf("crash at %s: the group is %+v", j.crashPoint.at, rules)
 	}
 	for _, vm := range vms {
 		if _, left := vm.ExtraConfig["guestinfo.userdata"]; left {
-			return fmt.Errorf("crash at %s: the user data is still in the settings of %s", j.fuse.at, vm.Name)
+			return fmt.Errorf("crash at %s: the user data is still in the settings of %s", j.crashPoint.at, vm.Name)
 		}
 		if err := j.b.vc.SetToolsRunning(vm.Ref, true); err != nil {
 			return err
 		}
 	}
-	for _, c := range j.crafts {
+	for _, c := range j.machines {
 		c.machine = markDeleting(c.machine)
 	}
-	if err := j.travel("deletion"); err != nil {
+	if err := j.runUntilDone("deletion"); err != nil {
 		return err
 	}
 	if left := j.vms(); len(left) > 0 {
-		return fmt.Errorf("crash at %s: %d VMs are left", j.fuse.at, len(left))
+		return fmt.Errorf("crash at %s: %d VMs are left", j.crashPoint.at, len(left))
 	}
 	if left := j.rules(); len(left) > 0 {
-		return fmt.Errorf("crash at %s: the group is left: %+v", j.fuse.at, left)
+		return fmt.Errorf("crash at %s: the group is left: %+v", j.crashPoint.at, left)
 	}
-	for _, c := range j.crafts {
+	for _, c := range j.machines {
 		if c.lost {
-			return fmt.Errorf("crash at %s: %s was taken for lost", j.fuse.at, c.machine.Name)
+			return fmt.Errorf("crash at %s: %s was taken for lost", j.crashPoint.at, c.machine.Name)
 		}
 	}
 	return nil
 }
 
 // vms returns all VMs of the machines, by name or by UUID.
-func (j *journey) vms() (found []vcenter.VM) {
+func (j *crashRun) vms() (found []vcenter.VM) {
 	for _, vm := range j.b.vc.VMs() {
-		for _, c := range j.crafts {
+		for _, c := range j.machines {
 			if vm.Name == c.machine.Name || vm.InstanceUUID == j.b.id(c.machine).String() {
 				found = append(found, vm)
 			}
@@ -251,7 +251,7 @@ func (j *journey) vms() (found []vcenter.VM) {
 	return found
 }
 
-func (j *journey) rules() (found []vcenter.Rule) {
+func (j *crashRun) rules() (found []vcenter.Rule) {
 	for _, rule := range j.b.vc.Rules() {
 		if rule.Name == ruleName(j.b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, j.name) {
 			found = append(found, rule)
@@ -270,13 +270,13 @@ func TestCrash(t *testing.T) {
 	// waiting.
 	beds := make([]*bed, 8)
 	for i := range beds {
-		beds[i] = newWideBed(t)
+		beds[i] = newBedWithHosts(t)
 		beds[i].options.timeouts.minRetry = 20 * time.Millisecond
 		beds[i].options.timeouts.lag = 2 * time.Second
 	}
 	b := beds[0]
-	whole := newFuse(t, "", false)
-	b.Expect(b.newJourney("whole", whole).live()).To(Succeed())
+	whole := newCrashPoint(t, "", false)
+	b.Expect(b.newCrashRun("whole", whole).reconcile()).To(Succeed())
 	points := whole.sent
 	t.Logf("%d requests in the life of two machines: %v", len(points), points)
 	for _, method := range []string{"Login", "CloneVM_Task", "ReconfigureComputeResource_Task", "SetField", "ReconfigVM_Task", "ShutdownGuest", "Destroy_Task"} {
@@ -293,20 +293,20 @@ func TestCrash(t *testing.T) {
 	var wrong []error
 	blown := 0
 	crash := func(b *bed, i int, after bool) {
-		f := newFuse(t, points[i], after)
-		err := b.newJourney(fmt.Sprintf("at-%d-%t", i, after), f).live()
+		f := newCrashPoint(t, points[i], after)
+		err := b.newCrashRun(fmt.Sprintf("at-%d-%t", i, after), f).reconcile()
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("after=%t: %w", after, err))
 		}
-		if f.dead.Err() != nil {
+		if f.stopped.Err() != nil {
 			blown++
 		}
 	}
-	var journeys errgroup.Group
+	var crashRuns errgroup.Group
 	for lane, b := range beds {
-		journeys.Go(func() error {
+		crashRuns.Go(func() error {
 			for i := lane; i < len(points); i += len(beds) {
 				crash(b, i, false)
 				// A read whose response is lost leaves the same state as a read
@@ -318,7 +318,7 @@ func TestCrash(t *testing.T) {
 			return nil
 		})
 	}
-	b.Expect(journeys.Wait()).To(Succeed())
+	b.Expect(crashRuns.Wait()).To(Succeed())
 	b.Expect(errors.Join(wrong...)).NotTo(HaveOccurred())
 	t.Logf("%d crashes at %d points, before and after", blown, len(points))
 	b.Expect(blown).To(BeNumerically(">=", len(points)), "what comes when differs a little from life to life")
@@ -335,21 +335,21 @@ func TestForeignVM(t *testing.T) {
 				b.foreign("m", on, same)
 				before := b.vmNamed("m")
 				m := b.machine("m")
-				b.reaches(m, hypervisor.Absent)
+				b.waitForState(m, hypervisor.Absent)
 
 				never := markDeleting(m)
-				b.reaches(never, hypervisor.Absent)
+				b.waitForState(never, hypervisor.Absent)
 				b.Expect(b.connect(never).Delete(b.ctx(), never)).To(Succeed())
 				b.Expect(b.connect(never).Shutdown(b.ctx(), never)).To(Succeed())
 				b.Expect(b.connect(never).Start(b.ctx(), never)).To(Succeed())
 				b.Expect(b.vmNamed("m")).To(Equal(before), "a machine that never had a VM leaves it alone")
 
-				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+				b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 				if same {
-					b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(ContainSubstring("does not belong to this machine")))
-					b.reaches(m, hypervisor.Absent)
+					b.Expect(b.waitForError(m, infrav1.NameConflictReason)).To(MatchError(ContainSubstring("does not belong to this machine")))
+					b.waitForState(m, hypervisor.Absent)
 				} else {
-					b.reaches(m, hypervisor.Running)
+					b.waitForState(m, hypervisor.Running)
 				}
 				b.destroyed(markDeleting(m))
 				b.Expect(b.vmNamed("m")).To(Equal(before), "it is as it was")

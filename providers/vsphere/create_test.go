@@ -29,13 +29,13 @@ func TestCreate(t *testing.T) {
 	b.vc.ResetRequests()
 	m := b.machine("second")
 	d := b.connect(m)
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed(), "a repeated call does nothing")
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed(), "a repeated call does nothing")
 	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
 	b.Expect(vm.Message).To(Equal("Cloning from " + vcenter.DefaultTemplate))
-	vm = b.reaches(m, hypervisor.Running)
+	vm = b.waitForState(m, hypervisor.Running)
 
 	found := b.vmNamed("second")
 	b.Expect(found).To(HaveLen(1))
@@ -50,21 +50,21 @@ func TestCreate(t *testing.T) {
 	b.Expect(found[0].NICs).To(HaveLen(2), "the NIC of the template is removed")
 	b.Expect(found[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
 	b.Expect(found[0].NICs[1].Network).To(Equal("VM Network"))
-	b.Expect(base64.StdEncoding.DecodeString(found[0].ExtraConfig["guestinfo.userdata"])).To(Equal(launch.UserData))
+	b.Expect(base64.StdEncoding.DecodeString(found[0].ExtraConfig["guestinfo.userdata"])).To(Equal(createOptions.UserData))
 	b.Expect(found[0].ExtraConfig).To(HaveKeyWithValue("guestinfo.userdata.encoding", "base64"))
 	b.Expect(found[0].ExtraConfig).To(HaveKeyWithValue("disk.EnableUUID", "TRUE"))
 
 	b.Expect(b.vc.SetGuestAddresses(id.String(), []vcenter.GuestNIC{
 		{MAC: found[0].NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
 	})).To(Succeed())
-	b.Eventually(func() []clusterv1.MachineAddress { return b.reaches(m, hypervisor.Running).Addresses }).
+	b.Eventually(func() []clusterv1.MachineAddress { return b.waitForState(m, hypervisor.Running).Addresses }).
 		Should(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.1.2.3"}))
 
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
 
 	b.vc.ResetRequests()
-	b.reaches(first, hypervisor.Running)
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(first, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.total()).To(BeZero(), "a look costs nothing")
 }
 
@@ -92,7 +92,7 @@ func TestCreateFailures(t *testing.T) {
 			g := NewWithT(t)
 			m := b.machine("m")
 			tt.change(b, m)
-			err := b.connect(m).Create(b.ctx(), m, launch)
+			err := b.connect(m).Create(b.ctx(), m, createOptions)
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
 			g.Expect(err).To(MatchError(tt.says))
 			g.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "it can be fixed in vCenter")
@@ -116,12 +116,12 @@ func TestCreateOnHostGroupWithFullHost(t *testing.T) {
 
 	b.vc.InjectCallFault("CloneVM_Task", 2, &types.InsufficientMemoryResourcesFault{}, "")
 	for range 2 {
-		b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, launch), "")).To(Equal(infrav1.InsufficientResourcesReason))
+		b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, createOptions), "")).To(Equal(infrav1.InsufficientResourcesReason))
 	}
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.Expect(b.fails(m, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.Expect(b.waitForError(m, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	is := b.properties("m")
 	b.Expect(is.Runtime.Host).To(HaveValue(Equal(free.Reference())))
 }
@@ -131,8 +131,8 @@ func TestCreateOnFullDatastore(t *testing.T) {
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", true)).To(Succeed())
 	m := b.machine("m")
 	changes := b.connector.Changes()
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.told(changes, "m", soon)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.notified(changes, "m", soon)
 
 	d := b.connect(m)
 	vm, err := d.Observe(b.ctx(), m)
@@ -144,8 +144,8 @@ func TestCreateOnFullDatastore(t *testing.T) {
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
 
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", false)).To(Succeed())
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 func TestCreateWithForeignName(t *testing.T) {
@@ -158,12 +158,12 @@ func TestCreateWithForeignName(t *testing.T) {
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 
 	m := b.machine("m")
-	b.reaches(m, hypervisor.Absent)
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	err := b.fails(m, infrav1.NameConflictReason)
+	b.waitForState(m, hypervisor.Absent)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	err := b.waitForError(m, infrav1.NameConflictReason)
 	b.Expect(err).To(MatchError("a VM with this machine's name (" + foreign[0].Ref + ") exists in the folder and does not belong to this machine: rename or delete it in vCenter"))
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(markDeleting(m), hypervisor.Absent)
+	b.waitForState(markDeleting(m), hypervisor.Absent)
 	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
 }
 
@@ -180,18 +180,18 @@ func TestRestartWhileCloning(t *testing.T) {
 	b := newBed(t)
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	m := b.machine("m")
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 
 	b.connector.Close()
 	b.connector = b.newConnector()
-	vm, err := b.look(markDeleting(m))
+	vm, err := b.observe(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy), "it must not look gone")
-	vm, err = b.look(m)
+	vm, err = b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.told(b.connector.Changes(), "m", soon)
-	b.reaches(m, hypervisor.Running)
+	b.notified(b.connector.Changes(), "m", soon)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
 }
 
@@ -201,12 +201,12 @@ func TestRepeatedClone(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
 	m := b.machine("m")
 	d := b.connect(m).(*driver)
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	d.session.inv.forget(id)
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 2))
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
@@ -236,11 +236,11 @@ func TestLostAnswer(t *testing.T) {
 	d.session.client = &c
 	d.session.mu.Unlock()
 
-	err := d.Create(b.ctx(), m, launch)
+	err := d.Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
-	vm, err := b.look(markDeleting(m))
+	vm, err := b.observe(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }

@@ -21,9 +21,9 @@ func TestQueued(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	changes := b.connector.Changes()
 	first, second, third := b.machine("first"), b.machine("second"), b.machine("third")
-	b.Expect(b.connect(first).Create(b.ctx(), first, launch)).To(Succeed())
+	b.Expect(b.connect(first).Create(b.ctx(), first, createOptions)).To(Succeed())
 	for i, m := range []*infrav1.NovaVSphereMachine{second, third, second} {
-		err := b.connect(m).Create(b.ctx(), m, launch)
+		err := b.connect(m).Create(b.ctx(), m, createOptions)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
 		b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 		b.Expect(err).To(MatchError(ContainSubstring("this VM is number %d in the queue", i%2+1)))
@@ -32,17 +32,17 @@ func TestQueued(t *testing.T) {
 
 	// The next machine in the queue is deleted, so the other machine gets the
 	// slot.
-	vm, err := b.look(markDeleting(second))
+	vm, err := b.observe(markDeleting(second))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
-	b.told(changes, "third", soon)
-	b.Expect(b.connect(third).Create(b.ctx(), third, launch)).To(Succeed())
-	b.reaches(third, hypervisor.Running)
+	b.notified(changes, "third", soon)
+	b.Expect(b.connect(third).Create(b.ctx(), third, createOptions)).To(Succeed())
+	b.waitForState(third, hypervisor.Running)
 }
 
 // A failed clone releases its slot, also a clone that vCenter rejects at once,
 // and a clone that is lost with its session.
-func TestTurnIsGivenBack(t *testing.T) {
+func TestSlotIsReleased(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
 	b.options.timeouts = shortTimeouts
@@ -53,14 +53,14 @@ func TestTurnIsGivenBack(t *testing.T) {
 	b.vc.InjectFault("CloneVM_Task", 1, &types.NoDiskSpace{Datastore: "LocalDS_0"}, "")
 	failing, next := b.machine("failing"), b.machine("next")
 	changes := b.connector.Changes()
-	b.Expect(b.connect(failing).Create(b.ctx(), failing, launch)).To(Succeed())
-	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, launch))).To(BeTrue())
+	b.Expect(b.connect(failing).Create(b.ctx(), failing, createOptions)).To(Succeed())
+	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, createOptions))).To(BeTrue())
 	// The failure is read when the machine is observed.
 	b.Eventually(func() string {
-		_, err := b.look(failing)
+		_, err := b.observe(failing)
 		return hypervisor.ReasonFor(err, "")
 	}).Should(Equal(infrav1.InsufficientResourcesReason))
-	b.told(changes, "next", soon)
+	b.notified(changes, "next", soon)
 
 	b.vc.SetDisturbance(func(method string) vcenter.Disturbance {
 		if method == "CloneVM_Task" {
@@ -68,19 +68,19 @@ func TestTurnIsGivenBack(t *testing.T) {
 		}
 		return vcenter.Undisturbed
 	})
-	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).NotTo(Succeed())
+	b.Expect(b.connect(next).Create(b.ctx(), next, createOptions)).NotTo(Succeed())
 	b.vc.SetDisturbance(nil)
-	p := b.fly(b.connector)
-	p.arrived(soon, p.take(failing), p.take(next))
+	p := b.startController(b.connector)
+	p.waitForAll(soon, p.start(failing), p.start(next))
 
 	lost, last := b.machine("lost"), b.machine("last")
 	b.vc.SetTaskDelay("CloneVM_Task", time.Minute)
-	b.Expect(b.connect(lost).Create(b.ctx(), lost, launch)).To(Succeed())
-	b.Expect(hypervisor.IsWaiting(b.connect(last).Create(b.ctx(), last, launch))).To(BeTrue())
+	b.Expect(b.connect(lost).Create(b.ctx(), lost, createOptions)).To(Succeed())
+	b.Expect(hypervisor.IsWaiting(b.connect(last).Create(b.ctx(), last, createOptions))).To(BeTrue())
 	b.vc.SetTaskDelay("CloneVM_Task", 10*time.Millisecond)
 	b.vc.Restart(10 * time.Millisecond)
-	p.arrived(soon, p.take(lost), p.take(last))
-	b.once([]*infrav1.NovaVSphereMachine{failing, next, lost, last})
+	p.waitForAll(soon, p.start(lost), p.start(last))
+	b.reconcileAll([]*infrav1.NovaVSphereMachine{failing, next, lost, last})
 }
 
 // Five hundred machines are created at once: the number of clones stays within
@@ -93,27 +93,27 @@ func TestScaleUpStarvesNoDelete(t *testing.T) {
 	}})
 	b.options.MaxCreations = most
 	b.connector = b.newConnector()
-	p := b.fly(b.connector)
-	var old []*craft
+	p := b.startController(b.connector)
+	var old []*machineRun
 	for _, m := range b.machines("old", olds) {
-		old = append(old, p.take(m))
+		old = append(old, p.start(m))
 	}
-	p.arrived(soon, old...)
+	p.waitForAll(soon, old...)
 	b.vc.ResetRequests()
 	b.vc.SetTaskDelay("CloneVM_Task", 100*time.Millisecond)
 
 	began := time.Now()
-	var all []*craft
+	var all []*machineRun
 	machines := b.machines("new", n)
 	for _, m := range machines {
-		all = append(all, p.take(m))
+		all = append(all, p.start(m))
 	}
 	b.Eventually(func() int { return b.vc.Requests()["CloneVM_Task"] }).Should(BeNumerically(">", most))
-	var gone []*craft
+	var gone []*machineRun
 	for _, c := range old {
-		gone = append(gone, p.take(markDeleting(c.machine)))
+		gone = append(gone, p.start(markDeleting(c.machine)))
 	}
-	p.arrived(time.Minute, gone...)
+	p.waitForAll(time.Minute, gone...)
 	left := 0
 	for _, c := range all {
 		select {
@@ -124,16 +124,16 @@ func TestScaleUpStarvesNoDelete(t *testing.T) {
 	}
 	var slowest time.Duration
 	for _, c := range gone {
-		slowest = max(slowest, c.ended.Sub(c.began))
+		slowest = max(slowest, c.endedAt.Sub(c.startedAt))
 	}
 	t.Logf("each of %d deletions took at most %s, and %d of %d machines were still to come", olds, slowest, left, n)
 	// The duration depends on the test machine. Since most machines were not
 	// created yet, no deletion has waited for them.
 	b.Expect(left).To(BeNumerically(">", n/2), "the deletions did not wait for the creations")
 
-	p.arrived(2*time.Minute, all...)
-	b.spent(t, "scale-up", n, began)
-	b.once(machines)
+	p.waitForAll(2*time.Minute, all...)
+	b.expectRequests(t, "scale-up", n, began)
+	b.reconcileAll(machines)
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", most))
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically(">=", most/2), "the limit was reached")
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", n))

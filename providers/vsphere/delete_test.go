@@ -14,8 +14,8 @@ import (
 
 const volume = "[LocalDS_1] fcd/volume.vmdk"
 
-// keeps expects that a file still exists.
-func (b *bed) keeps(file string) {
+// expectFile expects that a file still exists.
+func (b *bed) expectFile(file string) {
 	b.t.Helper()
 	kept, err := b.vc.HasFile(file)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -66,7 +66,7 @@ func TestForeignDisksAreKept(t *testing.T) {
 			b.destroyed(markDeleting(m))
 			b.Expect(b.vmNamed("m")).To(BeEmpty())
 			for _, disk := range disks {
-				b.keeps(disk)
+				b.expectFile(disk)
 			}
 			left, err := b.vc.HasFile(own)
 			b.Expect(err).NotTo(HaveOccurred())
@@ -82,7 +82,7 @@ func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 	m := markDeleting(b.create("m"))
 	disks := b.attach(m)
 	for range 20 {
-		vm, err := b.look(m)
+		vm, err := b.observe(m)
 		b.Expect(err).NotTo(HaveOccurred())
 		if vm.State == hypervisor.Absent {
 			break
@@ -91,14 +91,14 @@ func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 		b.connector.Close()
 		b.connector = b.newConnector()
 		b.Eventually(func() hypervisor.State {
-			vm, err := b.look(m)
+			vm, err := b.observe(m)
 			b.Expect(err).NotTo(HaveOccurred())
 			return vm.State
 		}).ShouldNot(Equal(hypervisor.Busy))
 	}
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	for _, disk := range disks {
-		b.keeps(disk)
+		b.expectFile(disk)
 	}
 }
 
@@ -109,13 +109,13 @@ func TestForeignDiskAttachedAgain(t *testing.T) {
 	m := markDeleting(b.create("m"))
 	b.attach(m)
 	b.wait(b.vm("m").PowerOff(b.ctx()))
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(b.vc.AttachDisk(b.idOf("m"), vcenter.Disk{File: "[LocalDS_1] fcd/late.vmdk", FirstClass: "d4"})).To(Succeed())
 	b.destroyed(m)
-	b.keeps(volume)
-	b.keeps("[LocalDS_1] fcd/late.vmdk")
+	b.expectFile(volume)
+	b.expectFile("[LocalDS_1] fcd/late.vmdk")
 }
 
 func TestDiskOfASnapshotOnly(t *testing.T) {
@@ -131,17 +131,17 @@ func TestDiskOfASnapshotOnly(t *testing.T) {
 			b.Expect(b.vm("m").RemoveDevice(b.ctx(), true, disk)).To(Succeed())
 		}
 	}
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	err = b.connect(m).Delete(b.ctx(), m)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.DisksInSnapshotReason))
 	b.Expect(err).To(MatchError(ContainSubstring("by-hand.vmdk")))
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 
 	task, err := b.vm("m").RemoveAllSnapshot(b.ctx(), nil)
 	b.wait(task, err)
 	b.destroyed(m)
-	b.keeps(volume)
+	b.expectFile(volume)
 }
 
 // A lock on a VM or its disks may be temporary or permanent. In both cases the
@@ -159,22 +159,22 @@ func TestLockedDisks(t *testing.T) {
 			m := markDeleting(b.create("m"))
 			b.attach(m)
 			b.wait(b.vm("m").PowerOff(b.ctx()))
-			b.reaches(m, hypervisor.Stopped)
+			b.waitForState(m, hypervisor.Stopped)
 			for _, method := range []string{"ReconfigVM_Task", "Destroy_Task"} {
 				b.vc.InjectFault(method, 1, fault, "")
 				b.vc.ResetRequests()
 				b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 				b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring(words)))
-				b.reaches(m, hypervisor.Stopped)
+				b.waitForState(m, hypervisor.Stopped)
 				b.Expect(b.vc.Requests()[method]).To(Equal(1), "%v", b.vc.Requests())
-				b.keeps(volume)
+				b.expectFile(volume)
 				if method == "ReconfigVM_Task" {
 					b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-					b.reaches(m, hypervisor.Stopped)
+					b.waitForState(m, hypervisor.Stopped)
 				}
 			}
 			b.destroyed(m)
-			b.keeps(volume)
+			b.expectFile(volume)
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestShutdown(t *testing.T) {
 	b.Expect(b.vc.SetToolsRunning(id, true)).To(Succeed())
 	b.Eventually(func() error { return b.connect(m).Shutdown(b.ctx(), m) }).Should(Succeed())
 	b.Expect(b.connect(m).Shutdown(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(b.connect(m).Shutdown(b.ctx(), m)).To(Succeed())
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"ShutdownGuest": 1}))
 }

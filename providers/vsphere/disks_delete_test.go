@@ -11,7 +11,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-func aDisk(key, controller, unit int32, file string, change ...func(*types.VirtualDisk)) *types.VirtualDisk {
+func newDisk(key, controller, unit int32, file string, change ...func(*types.VirtualDisk)) *types.VirtualDisk {
 	d := &types.VirtualDisk{VirtualDevice: types.VirtualDevice{
 		Key: key, ControllerKey: controller, UnitNumber: ptr.To(unit),
 		Backing: &types.VirtualDiskFlatVer2BackingInfo{VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: file}},
@@ -41,7 +41,7 @@ func controllers() []types.BaseVirtualDevice {
 	return []types.BaseVirtualDevice{scsi, nvme, sata}
 }
 
-func TestWhoseDisks(t *testing.T) {
+func TestForeignDisks(t *testing.T) {
 	tests := []struct {
 		name   string
 		reason string
@@ -49,21 +49,21 @@ func TestWhoseDisks(t *testing.T) {
 		disks  []*types.VirtualDisk
 		want   []int32 // keys of the disks that are kept
 	}{
-		{"its own", "made with the VM", "scsi0:0", []*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk")}, nil},
+		{"its own", "made with the VM", "scsi0:0", []*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk")}, nil},
 		{"moved", "Storage vMotion gave it another datastore and directory", "scsi0:0,nvme1:3",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[b] m_1/m.vmdk"), aDisk(32000, 31000, 3, "[c] x/y.vmdk")}, nil},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[b] m_1/m.vmdk"), newDisk(32000, 31000, 3, "[c] x/y.vmdk")}, nil},
 		{"volume", "a first-class disk belongs to a storage driver", "scsi0:0",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk"), newDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
 		{"volume in a slot of ours", "the slot was free and another user attached a disk there", "scsi0:0,scsi0:1",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk"), newDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
 		{"added by hand", "a person put it into the VM's own directory", "scsi0:0",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] m/m_1.vmdk")}, []int32{2001}},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk"), newDisk(2001, 1000, 1, "[a] m/m_1.vmdk")}, []int32{2001}},
 		{"shared", "other VMs have it too", "scsi0:0,scsi0:1",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] m/q.vmdk", multiWriter)}, []int32{2001}},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk"), newDisk(2001, 1000, 1, "[a] m/q.vmdk", multiWriter)}, []int32{2001}},
 		{"another VM's", "no mark: only the VM's own directory is its own", "",
-			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] n/n.vmdk"), aDisk(2002, 1000, 2, "[b] m/m.vmdk")}, []int32{2001, 2002}},
-		{"below", "a directory in the VM's is not the VM's", "", []*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/sub/m.vmdk")}, []int32{2000}},
-		{"no file", "in doubt it is kept", "", []*types.VirtualDisk{aDisk(2000, 1000, 0, "")}, []int32{2000}},
+			[]*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/m.vmdk"), newDisk(2001, 1000, 1, "[a] n/n.vmdk"), newDisk(2002, 1000, 2, "[b] m/m.vmdk")}, []int32{2001, 2002}},
+		{"below", "a directory in the VM's is not the VM's", "", []*types.VirtualDisk{newDisk(2000, 1000, 0, "[a] m/sub/m.vmdk")}, []int32{2000}},
+		{"no file", "in doubt it is kept", "", []*types.VirtualDisk{newDisk(2000, 1000, 0, "")}, []int32{2000}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,16 +83,16 @@ func TestWhoseDisks(t *testing.T) {
 }
 
 func TestDiskMark(t *testing.T) {
-	devices := append(controllers(), aDisk(2001, 1000, 1, "[a] m/1.vmdk"), aDisk(-1, 31000, 0, "[a]"), aDisk(2000, 1000, 0, "[a] m/0.vmdk"), aDisk(-2, 15000, 4, "[b]"))
+	devices := append(controllers(), newDisk(2001, 1000, 1, "[a] m/1.vmdk"), newDisk(-1, 31000, 0, "[a]"), newDisk(2000, 1000, 0, "[a] m/0.vmdk"), newDisk(-2, 15000, 4, "[b]"))
 	if got, want := diskSlots(devices), "nvme1:0,sata0:4,scsi0:0,scsi0:1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestWhatStandsBeforeTheEnd(t *testing.T) {
-	own := aDisk(2000, 1000, 0, "[a] m/m.vmdk")
-	volume := aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))
-	grown := aDisk(2001, 1000, 1, "[a] fcd/v-000001.vmdk", firstClass("v"))
+func TestNextStep(t *testing.T) {
+	own := newDisk(2000, 1000, 0, "[a] m/m.vmdk")
+	volume := newDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))
+	grown := newDisk(2001, 1000, 1, "[a] fcd/v-000001.vmdk", firstClass("v"))
 	with := func(disks ...*types.VirtualDisk) []types.BaseVirtualDevice {
 		devices := controllers()
 		for _, d := range disks {

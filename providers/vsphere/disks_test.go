@@ -158,7 +158,7 @@ func TestDataDisk(t *testing.T) {
 	}
 }
 
-func TestDemand(t *testing.T) {
+func TestRequiredSpace(t *testing.T) {
 	got := requiredSpace(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
 	if want := int64(30+5+2) << 30; got != want {
 		t.Errorf("got %d, want %d", got, want)

@@ -96,16 +96,16 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
-// aNetwork is a network with a property that cannot be read.
-type aNetwork struct{ err error }
+// fakeNetwork is a network with a property that cannot be read.
+type fakeNetwork struct{ err error }
 
-func (aNetwork) Reference() ref {
+func (fakeNetwork) Reference() ref {
 	return ref{Type: "DistributedVirtualPortgroup", Value: "dvportgroup-1"}
 }
 
-func (aNetwork) GetInventoryPath() string { return "" }
+func (fakeNetwork) GetInventoryPath() string { return "" }
 
-func (n aNetwork) EthernetCardBackingInfo(context.Context) (types.BaseVirtualDeviceBackingInfo, error) {
+func (n fakeNetwork) EthernetCardBackingInfo(context.Context) (types.BaseVirtualDeviceBackingInfo, error) {
 	return nil, n.err
 }
 
@@ -122,7 +122,7 @@ func TestBackingOf(t *testing.T) {
 		{"the network", &url.Error{Op: "Post", URL: "https://vc/sdk", Err: io.EOF}, infrav1.EndpointUnreachableReason},
 	}
 	for _, tt := range tests {
-		_, err := backingOf(t.Context(), aNetwork{tt.err})
+		_, err := backingOf(t.Context(), fakeNetwork{tt.err})
 		if got := hypervisor.ReasonFor(classify("vc", err), ""); got != tt.reason {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.reason)
 		}

@@ -36,13 +36,13 @@ func TestEventsOfTheScrub(t *testing.T) {
 	for _, clears := range []bool{true, false} {
 		b := newBed(t)
 		m := b.create("m")
-		secret := base64.StdEncoding.EncodeToString(launch.UserData)
+		secret := base64.StdEncoding.EncodeToString(createOptions.UserData)
 		b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKeyWithValue("guestinfo.userdata", secret))
 		if clears {
 			b.Expect(b.vc.SetGuestInfo(b.idOf("m"), "guestinfo.userdata", "---")).To(Succeed())
 			b.Expect(b.vc.SetGuestInfo(b.idOf("m"), "guestinfo.userdata.encoding", "")).To(Succeed())
 		}
-		b.settled(m)
+		b.syncAll(m)
 		b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey(userDataMarkerKey)))
 		if clears {
 			b.Expect(b.history()).NotTo(ContainSubstring(secret))

@@ -55,7 +55,7 @@ func TestTasksOfOtherUsers(t *testing.T) {
 	b.connector.Close()
 
 	b.connector = b.newConnector()
-	b.reaches(b.machine("m"), hypervisor.Running)
+	b.waitForState(b.machine("m"), hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
 }
 
@@ -77,7 +77,7 @@ func TestTruncatedAnswerIsLost(t *testing.T) {
 	b.Eventually(b.vc.LongPolls).Should(BeNumerically(">=", 3))
 	b.vc.SetDisturbance(nil)
 	b.Expect(lost).To(BeTrue())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.create("next")
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }

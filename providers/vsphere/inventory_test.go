@@ -21,34 +21,34 @@ var (
 	taskRef = ref{Type: "Task", Value: "task-1"}
 )
 
-// tale is an inventory that receives one update set at a time.
-type tale struct {
-	inv  *inventory
-	s    *stream
-	told int
+// streamTest is an inventory that receives one update set at a time.
+type streamTest struct {
+	inv      *inventory
+	s        *stream
+	notified int
 }
 
-func newTale() *tale {
-	t := &tale{s: &stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}}
-	t.inv = newInventory(func(hypervisor.Key) { t.told++ })
+func newStreamTest() *streamTest {
+	t := &streamTest{s: &stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}}
+	t.inv = newInventory(func(hypervisor.Key) { t.notified++ })
 	t.inv.observe(ourID, ourKey, false)
 	return t
 }
 
-func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
+func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any) {
 	u := types.ObjectUpdate{Kind: kind, Obj: obj}
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
 	}
 	t.inv.update(func(o *objectCache) []uuid.UUID { return t.s.apply(o, []types.ObjectUpdate{u}) })
 	if obj.Type == "Task" {
-		t.read(u)
+		t.store(u)
 	}
 }
 
-// read reads the result or the error of a task, which the stream does not
+// store reads the result or the error of a task, which the stream does not
 // report.
-func (t *tale) read(u types.ObjectUpdate) {
+func (t *streamTest) store(u types.ObjectUpdate) {
 	for _, c := range u.ChangeSet {
 		info := *t.inv.objects.tasks[u.Obj]
 		switch c.Name {
@@ -65,7 +65,7 @@ func (t *tale) read(u types.ObjectUpdate) {
 	}
 }
 
-func (t *tale) look() (hypervisor.State, error) {
+func (t *streamTest) look() (hypervisor.State, error) {
 	s := t.inv.observe(ourID, ourKey, false)
 	if s.unknown != nil {
 		return s.vm.State, s.unknown
@@ -83,14 +83,14 @@ const (
 )
 
 func TestVMAppearsInParts(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef) // still being created
-	g.Expect(ta.told).To(BeZero())
-	ta.tell(modify, vmRef, "config.instanceUuid", ourID.String())
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef) // still being created
+	g.Expect(ta.notified).To(BeZero())
+	ta.update(modify, vmRef, "config.instanceUuid", ourID.String())
 	g.Expect(ta.s.toAdd).To(HaveKey(vmRef))
-	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its power state is not known")
-	ta.tell(enter, vmRef, "config.uuid", "423742AA-0000-0000-0000-000000000001",
+	ta.update(enter, vmRef, "config.uuid", "423742AA-0000-0000-0000-000000000001",
 		"runtime.powerState", types.VirtualMachinePowerStatePoweredOn,
 		"runtime.connectionState", types.VirtualMachineConnectionStateConnected)
 	g.Expect(ta.look()).To(Equal(hypervisor.Running))
@@ -98,31 +98,31 @@ func TestVMAppearsInParts(t *testing.T) {
 }
 
 func TestForeignVMsAreNotListed(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef, "config.instanceUuid", otherID.String())
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef, "config.instanceUuid", otherID.String())
 	g.Expect(ta.s.toAdd).To(BeEmpty())
-	g.Expect(ta.told).To(BeZero())
+	g.Expect(ta.notified).To(BeZero())
 }
 
-func TestChatterIsNotTold(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+func TestForeignUpdatesAreIgnored(t *testing.T) {
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
 	g.Expect(ta.look()).To(Equal(hypervisor.Running))
-	ta.told = 0
+	ta.notified = 0
 	bridge := types.GuestNicInfo{DeviceConfigId: -1, IpAddress: []string{"10.244.0.1"}}
-	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge}})
-	g.Expect(ta.told).To(BeZero())
+	ta.update(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge}})
+	g.Expect(ta.notified).To(BeZero())
 	guestNIC := types.GuestNicInfo{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.1"}}
-	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge, guestNIC}})
-	g.Expect(ta.told).To(Equal(1))
+	ta.update(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge, guestNIC}})
+	g.Expect(ta.notified).To(Equal(1))
 }
 
 // vCenter cannot read the settings of a VM whose host is not reachable. The VM
 // must not be reported as deleted.
 func TestUnreadableVMIsNotGone(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
-	ta.tell(modify, vmRef, "config.instanceUuid", nil, "runtime.connectionState", types.VirtualMachineConnectionStateInaccessible)
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+	ta.update(modify, vmRef, "config.instanceUuid", nil, "runtime.connectionState", types.VirtualMachineConnectionStateInaccessible)
 	_, err := ta.look()
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 
@@ -140,45 +140,45 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 func TestUnreadableVMSinceStart(t *testing.T) {
 	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
 		t.Run(name, func(t *testing.T) {
-			g, ta := NewWithT(t), newTale()
-			ta.tell(enter, ref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
+			g, ta := NewWithT(t), newStreamTest()
+			ta.update(enter, ref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
-			ta.tell(enter, vmRef, "name", shown)
+			ta.update(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 			g.Expect(ta.inv.observe(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
 			g.Expect(ta.s.toAdd).To(BeEmpty())
 
-			ta.told = 0
-			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())
-			g.Expect(ta.told).To(Equal(1))
+			ta.notified = 0
+			ta.update(modify, vmRef, "config.instanceUuid", otherID.String())
+			g.Expect(ta.notified).To(Equal(1))
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent), "the VM belongs to another machine")
-			ta.tell(modify, vmRef, "name", "m")
+			ta.update(modify, vmRef, "name", "m")
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 		})
 	}
 }
 
 func TestUnreadableVMThatLeaves(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef, "name", "m")
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef, "name", "m")
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-	ta.told = 0
-	ta.tell(leave, vmRef)
-	g.Expect(ta.told).To(Equal(1))
+	ta.notified = 0
+	ta.update(leave, vmRef)
+	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 }
 
 func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())
 	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeFalse(), "one at a time")
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error",
+	ta.update(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error",
 		types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-	ta.told = 0
+	ta.notified = 0
 	ta.inv.end(ourID, taskRef, nil)
-	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.notified).To(Equal(1))
 	_, err := ta.look()
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
 	_, err = ta.look()
@@ -188,23 +188,23 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 // The stream reports that a task failed, but not the reason.
 func TestErrorOfATaskIsRead(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		g, ta := NewWithT(t), newTale()
+		g, ta := NewWithT(t), newStreamTest()
 		ta.inv.begin(ourID, ourKey, creating, "Cloning")
 		if early {
-			ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError)
-			ta.told = 0
+			ta.update(enter, taskRef, "info.state", types.TaskInfoStateError)
+			ta.notified = 0
 			ta.inv.end(ourID, taskRef, nil)
 		} else {
 			ta.inv.end(ourID, taskRef, nil)
-			ta.told = 0
-			ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError)
+			ta.notified = 0
+			ta.update(enter, taskRef, "info.state", types.TaskInfoStateError)
 		}
-		g.Expect(ta.told).To(Equal(1), "the machine has to read the error")
+		g.Expect(ta.notified).To(Equal(1), "the machine has to read the error")
 		g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 		task, unread := ta.inv.overdueTask(ourID)
 		g.Expect(unread).To(BeTrue())
 		g.Expect(task).To(Equal(taskRef))
-		ta.tell(modify, taskRef, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
+		ta.update(modify, taskRef, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
 		_, unread = ta.inv.overdueTask(ourID)
 		g.Expect(unread).To(BeFalse())
 		_, err := ta.look()
@@ -215,30 +215,30 @@ func TestErrorOfATaskIsRead(t *testing.T) {
 // The clone takes longer than the lag of the stream, and the stream reports
 // the task before the VM.
 func TestLongCloneWaitsForTheVM(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
 	ta.inv.machines[ourID].action.at = time.Now().Add(-time.Hour)
-	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+	ta.update(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
 }
 
 func TestDeletionForgetsFailedCreation(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
-	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
+	ta.update(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
 	ta.inv.end(ourID, taskRef, nil)
 	s := ta.inv.observe(ourID, ourKey, true)
 	g.Expect(s).To(Equal(observation{vm: hypervisor.VM{State: hypervisor.Absent}}))
 }
 
 func TestSuccessWaitsForTheVM(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
-	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+	ta.update(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
-	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
 	g.Expect(ta.look()).To(Equal(hypervisor.Running))
 }
 
@@ -256,9 +256,9 @@ func TestDuplicateName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g, ta := NewWithT(t), newTale()
+			g, ta := NewWithT(t), newStreamTest()
 			ta.inv.begin(ourID, ourKey, creating, "Cloning")
-			ta.tell(enter, vmRef, "config.instanceUuid", tt.id)
+			ta.update(enter, vmRef, "config.instanceUuid", tt.id)
 			ta.inv.end(ourID, ref{}, &taken)
 			state, err := ta.look()
 			g.Expect(state).To(Equal(tt.state))
@@ -268,14 +268,14 @@ func TestDuplicateName(t *testing.T) {
 }
 
 func TestForgottenTask(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
 	_, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeFalse())
-	ta.told = 0
+	ta.notified = 0
 	ta.inv.replace(newObjectCache())
-	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
 	task, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeTrue())
@@ -289,21 +289,21 @@ func TestForgottenTask(t *testing.T) {
 // request must not be repeated as fast as vCenter rejects it.
 func TestPowerThatIsRefused(t *testing.T) {
 	const on, off = types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
-	byCall := func(ta *tale) {
+	byCall := func(ta *streamTest) {
 		err := &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: errors.New("no")}
 		if !ta.inv.recordPowerError(ourID, err) {
 			ta.inv.end(ourID, ref{}, nil)
 		}
 	}
-	byTask := func(ta *tale) {
+	byTask := func(ta *streamTest) {
 		ta.inv.end(ourID, taskRef, nil)
-		ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError,
+		ta.update(enter, taskRef, "info.state", types.TaskInfoStateError,
 			"info.error", types.LocalizedMethodFault{Fault: &types.InvalidPowerState{}, LocalizedMessage: "no"})
 	}
 	for _, tt := range []struct {
 		name    string
 		verb    verb
-		refused func(*tale)
+		refused func(*streamTest)
 		// from is the power state that the stream shows at first, and to is the
 		// one that it shows in the end.
 		from, to types.VirtualMachinePowerState
@@ -318,9 +318,9 @@ func TestPowerThatIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			for _, late := range []bool{false, true} {
-				ta := newTale()
+				ta := newStreamTest()
 				shown := map[types.VirtualMachinePowerState]hypervisor.State{on: hypervisor.Running, off: hypervisor.Stopped}
-				ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", tt.from)
+				ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", tt.from)
 				ta.inv.begin(ourID, ourKey, tt.verb, "at work")
 				tt.refused(ta)
 				g.Expect(ta.look()).To(Equal(hypervisor.Busy))
@@ -331,9 +331,9 @@ func TestPowerThatIsRefused(t *testing.T) {
 					g.Expect(state).To(Equal(shown[tt.from]))
 					g.Expect(err).To(MatchError(ContainSubstring(tt.says)), "so tries take their time")
 				} else {
-					ta.told = 0
-					ta.tell(modify, vmRef, "runtime.powerState", tt.to)
-					g.Expect(ta.told).To(Equal(1))
+					ta.notified = 0
+					ta.update(modify, vmRef, "runtime.powerState", tt.to)
+					g.Expect(ta.notified).To(Equal(1))
 					g.Expect(ta.look()).To(Equal(shown[tt.to]))
 				}
 				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeTrue())
@@ -348,45 +348,45 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 	template := ref{Type: "VirtualMachine", Value: "vm-9"}
 	tests := []struct {
 		name string
-		end  func(g *WithT, ta *tale)
+		end  func(g *WithT, ta *streamTest)
 	}{
-		{"made", func(g *WithT, ta *tale) {
-			ta.tell(modify, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
-			ta.tell(enter, vmRef)
+		{"made", func(g *WithT, ta *streamTest) {
+			ta.update(modify, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+			ta.update(enter, vmRef)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
-			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())
+			ta.update(modify, vmRef, "config.instanceUuid", otherID.String())
 		}},
-		{"failed", func(_ *WithT, ta *tale) {
-			ta.tell(modify, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
+		{"failed", func(_ *WithT, ta *streamTest) {
+			ta.update(modify, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
 		}},
-		{"forgotten", func(_ *WithT, ta *tale) { ta.tell(leave, taskRef) }},
+		{"forgotten", func(_ *WithT, ta *streamTest) { ta.update(leave, taskRef) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g, ta := NewWithT(t), newTale()
+			g, ta := NewWithT(t), newStreamTest()
 			o := newObjectCache()
 			o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
 			ta.inv.replace(o)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
-			g.Expect(ta.told).To(Equal(1), "the machine is queued once the UUID is known, and not before")
+			g.Expect(ta.notified).To(Equal(1), "the machine is queued once the UUID is known, and not before")
 			g.Expect(ta.inv.anyClones()).To(BeFalse())
 		})
 	}
 }
 
 func TestDestroyedVM(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOff)
+	g, ta := NewWithT(t), newStreamTest()
+	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOff)
 	g.Expect(ta.look()).To(Equal(hypervisor.Stopped))
 	ta.inv.begin(ourID, ourKey, destroying, "Destroying")
 	ta.inv.end(ourID, taskRef, nil)
-	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateRunning)
-	ta.tell(leave, vmRef)
+	ta.update(enter, taskRef, "info.state", types.TaskInfoStateRunning)
+	ta.update(leave, vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its disks are not gone yet")
-	ta.told = 0
-	ta.tell(modify, taskRef, "info.state", types.TaskInfoStateSuccess)
-	g.Expect(ta.told).To(Equal(1))
+	ta.notified = 0
+	ta.update(modify, taskRef, "info.state", types.TaskInfoStateSuccess)
+	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 }
 
@@ -394,18 +394,18 @@ func TestDestroyedVM(t *testing.T) {
 // while the stream is interrupted, these machines are queued although their
 // own VMs look as before.
 func TestInheritedCloneEndsUnseen(t *testing.T) {
-	g, ta := NewWithT(t), newTale()
+	g, ta := NewWithT(t), newStreamTest()
 	o := newObjectCache()
 	o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
 	ta.inv.replace(o)
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 
-	ta.told = 0
+	ta.notified = 0
 	ta.inv.replace(newObjectCache())
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
-	g.Expect(ta.told).To(Equal(1))
-	ta.told = 0
+	g.Expect(ta.notified).To(Equal(1))
+	ta.notified = 0
 	ta.inv.replace(newObjectCache())
-	g.Expect(ta.told).To(BeZero(), "no machine waited")
+	g.Expect(ta.notified).To(BeZero(), "no machine waited")
 }

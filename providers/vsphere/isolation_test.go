@@ -16,9 +16,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// inspected does an Inspect as the cluster's controller does when the cluster
+// inspect does an Inspect as the cluster's controller does when the cluster
 // or its Secret changed.
-func (b *bed) inspected(cluster *infrav1.NovaVSphereCluster) {
+func (b *bed) inspect(cluster *infrav1.NovaVSphereCluster) {
 	b.t.Helper()
 	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), cluster); return err }).Should(Succeed())
 }
@@ -31,20 +31,20 @@ func TestRotationLosesNothing(t *testing.T) {
 	b.options.MaxCreations = 4
 	b.connector = b.newConnector()
 	b.vc.SetTaskDelay("CloneVM_Task", 400*time.Millisecond)
-	b.inspected(b.cluster)
-	p := b.fly(b.connector)
+	b.inspect(b.cluster)
+	p := b.startController(b.connector)
 	machines := b.machines("m", n)
-	var crafts []*craft
+	var runs []*machineRun
 	for _, m := range machines {
-		crafts = append(crafts, p.take(m))
+		runs = append(runs, p.start(m))
 	}
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("CloneVM_Task", BeNumerically(">", 4)))
 
 	b.vc.SetPassword("rotated")
 	b.setPassword("rotated")
-	b.inspected(b.cluster)
-	p.arrived(soon, crafts...)
-	b.once(machines)
+	b.inspect(b.cluster)
+	p.waitForAll(soon, runs...)
+	b.reconcileAll(machines)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
 	b.Expect(b.vc.Tasks("CloneVM_Task")).To(Equal(n), "a request that comes after the logout is refused, and made once more")
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
@@ -62,12 +62,12 @@ func TestTrustRotation(t *testing.T) {
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	setCA(string(other.CABundle))
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
+	b.Expect(b.waitForError(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
 	b.Expect(b.connector.pool.Len()).To(Equal(1))
 
 	setCA(string(other.CABundle) + string(b.vc.CABundle))
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
 	b.Expect(b.connector.pool.Len()).To(Equal(1))
 }
@@ -96,32 +96,32 @@ func TestIdentity(t *testing.T) {
 		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
 	}
 	m := b.machine("m")
-	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow the namespace")))
+	b.Expect(b.waitForError(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow the namespace")))
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 
 	identity.Spec.AllowedNamespaces.List = []string{namespace}
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
-	b.reaches(m, hypervisor.Absent)
-	b.inspected(second)
+	b.waitForState(m, hypervisor.Absent)
+	b.inspect(second)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
 
 	identity.Spec.AllowedNamespaces.List = nil
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
-	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
+	b.Expect(b.waitForError(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 }
 
 // Many concurrent callers cause one login.
 func TestSingleFlight(t *testing.T) {
 	b := newBed(t)
 	b.connector = b.newConnector()
-	p := b.fly(b.connector)
-	var crafts []*craft
+	p := b.startController(b.connector)
+	var runs []*machineRun
 	for _, m := range b.machines("m", 50) {
-		crafts = append(crafts, p.take(markDeleting(m)))
+		runs = append(runs, p.start(markDeleting(m)))
 	}
-	p.arrived(soon, crafts...)
+	p.waitForAll(soon, runs...)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
-	for _, c := range crafts {
+	for _, c := range runs {
 		b.Expect(c.failures).To(BeZero())
 	}
 }
@@ -137,22 +137,22 @@ func TestBadNeighbours(t *testing.T) {
 	round := func(prefix string, neighbours bool) time.Duration {
 		b.connector.Close()
 		b.connector = b.newConnector()
-		p := b.fly(b.connector)
+		p := b.startController(b.connector)
 		if neighbours {
 			for _, other := range []string{"hanging", "dead"} {
 				for _, m := range b.machines(other, n) {
 					m.Labels[clusterv1.ClusterNameLabel] = other
-					p.take(m)
+					p.start(m)
 				}
 			}
 		}
 		began := time.Now()
-		var crafts []*craft
+		var runs []*machineRun
 		for _, m := range b.machines(prefix, n) {
-			crafts = append(crafts, p.take(m))
+			runs = append(runs, p.start(m))
 		}
-		p.arrived(time.Minute, crafts...)
-		p.land()
+		p.waitForAll(time.Minute, runs...)
+		p.stopAll()
 		return time.Since(began)
 	}
 	round("warm", false)

@@ -26,8 +26,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// anOVF describes a VM with two processors, 1 GiB of memory and an empty disk.
-const anOVF = `<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1"
+// testOVF describes a VM with two processors, 1 GiB of memory and an empty
+// disk.
+const testOVF = `<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1"
   xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData"
   xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData">
   <References/>
@@ -66,13 +67,13 @@ func (b *bed) addLibrary() *library.Manager {
 	b.Expect(err).NotTo(HaveOccurred())
 	session, err := m.CreateLibraryItemUpdateSession(b.ctx(), library.Session{LibraryItemID: item})
 	b.Expect(err).NotTo(HaveOccurred())
-	file, err := m.AddLibraryItemFile(b.ctx(), session, library.UpdateFile{Name: "debian.ovf", SourceType: "PUSH", Size: int64(len(anOVF))})
+	file, err := m.AddLibraryItemFile(b.ctx(), session, library.UpdateFile{Name: "debian.ovf", SourceType: "PUSH", Size: int64(len(testOVF))})
 	b.Expect(err).NotTo(HaveOccurred())
 	to, err := url.Parse(file.UploadEndpoint.URI)
 	b.Expect(err).NotTo(HaveOccurred())
 	upload := soap.DefaultUpload
-	upload.ContentLength = int64(len(anOVF))
-	b.Expect(c.Upload(b.ctx(), strings.NewReader(anOVF), to, &upload)).To(Succeed())
+	upload.ContentLength = int64(len(testOVF))
+	b.Expect(c.Upload(b.ctx(), strings.NewReader(testOVF), to, &upload)).To(Succeed())
 	b.Expect(m.CompleteLibraryItemUpdateSession(b.ctx(), session)).To(Succeed())
 
 	pool, err := b.finder().ResourcePool(b.ctx(), "DC0_C0_RP1")
@@ -92,8 +93,8 @@ func (b *bed) fromLibrary(name, item string) *infrav1.NovaVSphereMachine {
 	return m
 }
 
-// made creates machines until their VMs run.
-func (b *bed) made(machines ...*infrav1.NovaVSphereMachine) {
+// createAll creates machines until their VMs run.
+func (b *bed) createAll(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	for _, m := range machines {
 		b.Eventually(func(g Gomega) {
@@ -102,7 +103,7 @@ func (b *bed) made(machines ...*infrav1.NovaVSphereMachine) {
 			vm, err := d.Observe(b.ctx(), m)
 			g.Expect(err).NotTo(HaveOccurred())
 			if vm.State == hypervisor.Absent {
-				err := d.Create(b.ctx(), m, launch)
+				err := d.Create(b.ctx(), m, createOptions)
 				g.Expect(err == nil || hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
 			}
 			g.Expect(vm.State).To(Equal(hypervisor.Running))
@@ -125,30 +126,30 @@ func TestCreateFromLibrary(t *testing.T) {
 	b.addLibrary()
 
 	golden := b.fromLibrary("golden-1", "golden")
-	b.made(golden)
+	b.createAll(golden)
 	b.Expect(b.images()).To(BeEmpty(), "a VM template is cloned as it is")
 
 	first, second := b.fromLibrary("first", "debian"), b.fromLibrary("second", "debian")
 	second.Spec.CloneMode = infrav1.CloneLinked
 	d := b.connect(first)
-	err := d.Create(b.ctx(), first, launch)
+	err := d.Create(b.ctx(), first, createOptions)
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CreatingReason))
 	b.Expect(err).To(MatchError("Deploying debian of the content library images once, to clone it from then on"))
-	b.told(b.connector.Changes(), "first", soon)
-	b.made(first, second)
+	b.notified(b.connector.Changes(), "first", soon)
+	b.createAll(first, second)
 	b.Expect(b.images()).To(HaveLen(1))
 	is := b.properties("second")
 	b.Expect(disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo).Parent).NotTo(BeNil(), "there is a snapshot to link to")
 
 	b.vc.ResetRequests()
 	third := b.fromLibrary("third", "debian")
-	b.made(third)
+	b.createAll(third)
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
 
 	wrong := b.fromLibrary("wrong", "debian")
 	wrong.Spec.Template.ContentLibrary.Version = "77"
-	err = b.connect(wrong).Create(b.ctx(), wrong, launch)
+	err = b.connect(wrong).Create(b.ctx(), wrong, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.TemplateNotFoundReason))
 	b.Expect(err).To(MatchError(MatchRegexp(`the item "debian" of the content library "images" has the version \d+, not 77`)))
 }
@@ -161,7 +162,7 @@ func TestLibraryAcrossRestarts(t *testing.T) {
 	b.addLibrary()
 	b.vc.SetTaskDelay("CreateSnapshot_Task", time.Hour)
 	m := b.fromLibrary("m", "debian")
-	err := b.connect(m).Create(b.ctx(), m, launch)
+	err := b.connect(m).Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
 	b.Eventually(b.images).Should(HaveLen(1))
 	b.connector.Close()
@@ -169,15 +170,15 @@ func TestLibraryAcrossRestarts(t *testing.T) {
 	unfinished := b.images()[0]
 
 	b.connector = b.newConnector()
-	b.made(m)
+	b.createAll(m)
 	b.Expect(b.images()).To(HaveLen(1))
 	b.Expect(b.images()[0].Ref).To(Equal(unfinished.Ref), "it is not deployed again")
 
 	b.connector.Close()
 	b.connector = b.newConnector()
 	next := b.fromLibrary("next", "debian")
-	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).To(Succeed(), "nothing to wait for")
-	b.reaches(next, hypervisor.Running)
+	b.Expect(b.connect(next).Create(b.ctx(), next, createOptions)).To(Succeed(), "nothing to wait for")
+	b.waitForState(next, hypervisor.Running)
 }
 
 // A VM that has the name of an image and is no image is not changed.
@@ -185,7 +186,7 @@ func TestForeignImage(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
 	m := b.fromLibrary("m", "debian")
-	b.made(m)
+	b.createAll(m)
 	name := b.images()[0].Name
 	b.wait(b.vm(name).Reconfigure(b.ctx(), types.VirtualMachineConfigSpec{Annotation: "mine"}))
 	before := b.images()
@@ -193,7 +194,7 @@ func TestForeignImage(t *testing.T) {
 	b.connector.Close()
 	b.connector = b.newConnector()
 	next := b.fromLibrary("next", "debian")
-	err := b.connect(next).Create(b.ctx(), next, launch)
+	err := b.connect(next).Create(b.ctx(), next, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.NameConflictReason))
 	b.Expect(err).To(MatchError("a VM named " + name + " exists in the folder and is not the image with this name: rename or delete it in vCenter"))
 	b.Expect(b.images()).To(Equal(before))
@@ -213,11 +214,11 @@ func TestLibraryFailure(t *testing.T) {
 
 	broken := b.fromLibrary("m", "empty")
 	b.Eventually(func() string {
-		return hypervisor.ReasonFor(b.connect(broken).Create(b.ctx(), broken, launch), "")
+		return hypervisor.ReasonFor(b.connect(broken).Create(b.ctx(), broken, createOptions), "")
 	}).Should(Equal(infrav1.HypervisorErrorReason))
 
 	disc := b.fromLibrary("m", "disc")
-	err = b.connect(disc).Create(b.ctx(), disc, launch)
+	err = b.connect(disc).Create(b.ctx(), disc, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 	b.Expect(err).To(MatchError(`the item "disc" of the content library "images" is of the type "iso": only OVF templates and VM templates can be cloned`))
 }
@@ -234,9 +235,9 @@ func TestImageOnHostGroupWithFullHost(t *testing.T) {
 
 	b.vc.InjectCallFault("ImportVApp", 1, &types.InsufficientMemoryResourcesFault{}, "")
 	b.Eventually(func() string {
-		return hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, launch), "")
+		return hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, createOptions), "")
 	}).Should(Equal(infrav1.HypervisorErrorReason))
-	b.made(m)
+	b.createAll(m)
 	b.Expect(b.images()).To(HaveLen(1))
 	image := b.properties(b.images()[0].Name)
 	b.Expect(image.Runtime.Host).To(HaveValue(Equal(hosts[1].Reference())))

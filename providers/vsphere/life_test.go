@@ -21,10 +21,10 @@ func TestDelete(t *testing.T) {
 	d := b.connect(m)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "a repeated call does nothing")
-	b.told(changes, "m", soon)
-	b.reaches(m, hypervisor.Stopped)
+	b.notified(changes, "m", soon)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "the deletion of a VM that does not exist succeeds")
 
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
@@ -36,17 +36,17 @@ func TestDeleteWhileCloning(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
 	m := b.machine("m")
 	d := b.connect(m)
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
 	m = markDeleting(m)
 	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 }
 
 func TestDeleteFailure(t *testing.T) {
@@ -54,10 +54,10 @@ func TestDeleteFailure(t *testing.T) {
 	m := markDeleting(b.create("m"))
 	b.vc.InjectFault("PowerOffVM_Task", 1, &types.SystemErrorFault{Reason: "the host is upset"}, "")
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	err := b.fails(m, infrav1.HypervisorErrorReason)
+	err := b.waitForError(m, infrav1.HypervisorErrorReason)
 	b.Expect(err).To(MatchError(ContainSubstring("the host is upset")))
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 }
 
 // If vCenter refuses to power off a VM because it is off, and shows it as
@@ -69,14 +69,14 @@ func TestPowerOffThatIsRefused(t *testing.T) {
 	m := markDeleting(b.create("m"))
 	b.vc.InjectCallFault("PowerOffVM_Task", 0, &types.InvalidPowerState{ExistingState: types.VirtualMachinePowerStatePoweredOff}, "")
 	for range 3 {
-		b.reaches(m, hypervisor.Running)
+		b.waitForState(m, hypervisor.Running)
 		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-		b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring(
+		b.Expect(b.waitForError(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring(
 			"vCenter shows that the VM is not powered off, but rejected the power-off")))
 	}
 	b.vc.ClearFaults()
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 }
 
 func TestPoweredOffOutside(t *testing.T) {
@@ -86,27 +86,27 @@ func TestPoweredOffOutside(t *testing.T) {
 	vm := b.vm("m")
 	b.drain(changes)
 	b.wait(vm.PowerOff(b.ctx()))
-	b.told(changes, "m", 2*time.Second)
-	b.reaches(m, hypervisor.Stopped)
+	b.notified(changes, "m", 2*time.Second)
+	b.waitForState(m, hypervisor.Stopped)
 
 	b.vc.ResetRequests()
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOnVM_Task": 1}))
 }
 
-func TestLost(t *testing.T) {
+func TestVMDeletedOutside(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	changes := b.connector.Changes()
 	vm := b.vm("m")
 	b.wait(vm.PowerOff(b.ctx()))
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.drain(changes)
 	b.wait(vm.Destroy(b.ctx()))
-	b.told(changes, "m", 2*time.Second)
-	b.reaches(m, hypervisor.Absent)
+	b.notified(changes, "m", 2*time.Second)
+	b.waitForState(m, hypervisor.Absent)
 }
 
 // A restarted manager finds every VM again with the requests that open the
@@ -116,16 +116,16 @@ func TestRestart(t *testing.T) {
 	count := func(first, n int) int {
 		for i := first; i < n; i++ {
 			m := b.machine(fmt.Sprintf("m%d", i))
-			b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+			b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 		}
 		for i := range n {
-			b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
+			b.waitForState(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
 		}
 		b.connector.Close()
 		b.vc.ResetRequests()
 		b.connector = b.newConnector()
 		for i := range n {
-			b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
+			b.waitForState(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
 		}
 		return b.total()
 	}

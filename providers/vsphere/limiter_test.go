@@ -61,7 +61,7 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 	})
 }
 
-func TestSlotsTakeTurns(t *testing.T) {
+func TestQueuesAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &requestLimiter{}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -84,7 +84,7 @@ func TestSlotsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestSlotOfWhoeverGivesUpIsNotLost(t *testing.T) {
+func TestCanceledRequestReleasesItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &requestLimiter{}
 		for range maxRequests - reservedRequests {

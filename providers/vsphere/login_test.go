@@ -11,7 +11,7 @@ import (
 
 // The error of a rejected login names other possible causes beside the
 // password.
-func TestRefusedLogin(t *testing.T) {
+func TestRejectedLogin(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fault  types.BaseMethodFault
@@ -25,7 +25,7 @@ func TestRefusedLogin(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBed(t)
 			b.vc.InjectCallFault("Login", 1000, tt.fault, "")
-			err := b.fails(b.machine("m"), tt.reason)
+			err := b.waitForError(b.machine("m"), tt.reason)
 			b.Expect(err).To(MatchError(ContainSubstring(tt.says)))
 		})
 	}

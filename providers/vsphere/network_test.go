@@ -138,7 +138,7 @@ func TestKernelArguments(t *testing.T) {
 	}
 }
 
-func TestWiresWaitForPools(t *testing.T) {
+func TestNICsWaitForPools(t *testing.T) {
 	g := NewWithT(t)
 	_, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
 		[][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24")}}})
@@ -169,7 +169,7 @@ func TestMACAddress(t *testing.T) {
 	}
 }
 
-func TestCards(t *testing.T) {
+func TestNICDevices(t *testing.T) {
 	backing := &types.VirtualEthernetCardNetworkBackingInfo{}
 	const mac = "02:00:00:00:00:01"
 	tests := []struct {

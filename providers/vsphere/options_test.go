@@ -18,8 +18,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// aPolicy is a storage policy of the simulated vCenter.
-const aPolicy = "vSAN Default Storage Policy"
+// storagePolicy is a storage policy of the simulated vCenter.
+const storagePolicy = "vSAN Default Storage Policy"
 
 // finder returns a finder of another user's session for DC0.
 func (b *bed) finder() *find.Finder {
@@ -115,7 +115,7 @@ func TestCreateWithEverything(t *testing.T) {
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	everything := func(name string) *infrav1.NovaVSphereMachine {
 		m := b.machine(name)
-		m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: aPolicy}
+		m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: storagePolicy}
 		m.Spec.CloneMode = infrav1.CloneLinkedOrFull
 		m.Spec.Hardware = infrav1.NovaVSphereHardware{
 			CPUs: 8, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 4}, MemoryMiB: 8192, Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), NestedVirtualization: ptr.To(true),
@@ -135,17 +135,17 @@ func TestCreateWithEverything(t *testing.T) {
 		}
 		return m
 	}
-	l := launch
+	l := createOptions
 	l.Zone = "zone-a"
 	l.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24"), Gateway: netip.MustParseAddr("192.0.2.1")}}}
 	first := everything("first") // resolves the names for all others
 	b.Expect(b.connect(first).Create(b.ctx(), first, l)).To(Succeed())
-	b.reaches(first, hypervisor.Running)
+	b.waitForState(first, hypervisor.Running)
 
 	b.vc.ResetRequests()
 	m := everything("m")
 	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
-	vm := b.reaches(m, hypervisor.Running)
+	vm := b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "RecommendDatastores": 1, "ModifyListView": 1}))
 	b.Expect(vm.Zone).To(Equal("zone-a"))
 
@@ -192,7 +192,7 @@ func TestCreateWithEverything(t *testing.T) {
 
 	b.connector.Close()
 	b.connector = b.newConnector()
-	b.Expect(b.reaches(m, hypervisor.Running).Zone).To(Equal("zone-a"), "another manager finds it on the VM")
+	b.Expect(b.waitForState(m, hypervisor.Running).Zone).To(Equal("zone-a"), "another manager finds it on the VM")
 }
 
 func TestCreateFromSources(t *testing.T) {
@@ -223,8 +223,8 @@ func TestCreateFromSources(t *testing.T) {
 			g := NewWithT(t)
 			m := b.machine("from-" + tt.name)
 			tt.change(&m.Spec)
-			g.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-			b.reaches(m, hypervisor.Running)
+			g.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+			b.waitForState(m, hypervisor.Running)
 			is := b.properties(m.Name)
 			backing := disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo)
 			g.Expect(backing.Parent != nil).To(Equal(tt.name == "linked"))
@@ -290,12 +290,12 @@ func TestCreateRefusals(t *testing.T) {
 			g := NewWithT(t)
 			m := b.machine("refused")
 			tt.change(&m.Spec)
-			l := launch
+			l := createOptions
 			l.Zone = tt.zone
 			err := b.connect(m).Create(b.ctx(), m, l)
 			g.Expect(err).To(MatchError(ContainSubstring(tt.says)))
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
-			b.reaches(m, hypervisor.Absent)
+			b.waitForState(m, hypervisor.Absent)
 			g.Expect(b.vmNamed("refused")).To(BeEmpty())
 		})
 	}
@@ -307,12 +307,12 @@ func TestSnapshotTakenLater(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	m.Spec.CloneMode = infrav1.CloneLinked
-	err := b.connect(m).Create(b.ctx(), m, launch)
+	err := b.connect(m).Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 	b.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "a user may create a snapshot later")
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // VMs that are created together are spread over the datastores that fit a
@@ -324,9 +324,9 @@ func TestCreateByPolicyAlone(t *testing.T) {
 	on := map[string]int{}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		m := b.machine(name)
-		m.Spec.Placement.StoragePolicy = aPolicy
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-		b.reaches(m, hypervisor.Running)
+		m.Spec.Placement.StoragePolicy = storagePolicy
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+		b.waitForState(m, hypervisor.Running)
 		is := b.properties(name)
 		file := disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName
 		on[file[:strings.Index(file, "]")+1]]++
@@ -339,8 +339,8 @@ func TestCreateFolder(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	m.Spec.Placement.Folder, m.Spec.Placement.CreateFolder = "/DC0/vm/nova/a/b", ptr.To(true)
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	folder, err := b.finder().Folder(b.ctx(), "/DC0/vm/nova/a/b")
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.properties("m").Parent).To(HaveValue(Equal(folder.Reference())))
@@ -349,8 +349,8 @@ func TestCreateFolder(t *testing.T) {
 	b.connector = b.newConnector()
 	again := b.machine("again")
 	again.Spec.Placement = m.Spec.Placement
-	b.Expect(b.connect(again).Create(b.ctx(), again, launch)).To(Succeed())
-	b.reaches(again, hypervisor.Running)
+	b.Expect(b.connect(again).Create(b.ctx(), again, createOptions)).To(Succeed())
+	b.waitForState(again, hypervisor.Running)
 	b.Expect(b.properties("again").Parent).To(HaveValue(Equal(folder.Reference())))
 }
 
@@ -360,7 +360,7 @@ func TestUpgradeHardware(t *testing.T) {
 	create := func(name, version string) mo.VirtualMachine {
 		m := b.machine(name)
 		m.Spec.Hardware.Version = version
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 		b.Eventually(func(g Gomega) {
 			d := b.connect(m)
 			vm, err := d.Observe(b.ctx(), m)
@@ -390,14 +390,14 @@ func TestNetworks(t *testing.T) {
 	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: portgroup.Reference().String()}}
 	opaque := b.machine("opaque")
 	opaque.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "DC0_NSX0"}}
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")[0].NICs).To(HaveLen(1))
 	b.Expect(b.vmNamed("m")[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
 	b.Expect(b.vmNamed("m")[0].NICs[0].MAC).To(Equal(macAddress(b.id(m), 0)), "its guest finds it by that")
 
-	b.Expect(b.connect(opaque).Create(b.ctx(), opaque, launch)).To(Succeed())
-	b.reaches(opaque, hypervisor.Running)
+	b.Expect(b.connect(opaque).Create(b.ctx(), opaque, createOptions)).To(Succeed())
+	b.waitForState(opaque, hypervisor.Running)
 	b.Expect(b.vmNamed("opaque")[0].NICs).To(HaveLen(1))
 	b.Expect(b.vmNamed("opaque")[0].NICs[0].Network).To(Equal("DC0_NSXPG0"), "the port group of the same logical switch")
 }

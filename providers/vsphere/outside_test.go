@@ -32,7 +32,7 @@ func (b *bed) idOf(name string) string {
 
 // provisioned returns a machine whose VM was up before.
 func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
-	vm, err := b.look(m)
+	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	m = m.DeepCopy()
 	m.Spec.ProviderID = vm.ProviderID
@@ -44,7 +44,7 @@ func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMac
 func (b *bed) destroyed(m *infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
-		vm, err := b.look(m)
+		vm, err := b.observe(m)
 		g.Expect(err).NotTo(HaveOccurred())
 		if vm.State == hypervisor.Running || vm.State == hypervisor.Stopped {
 			g.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
@@ -57,7 +57,7 @@ func TestHostFollowsMigration(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	changes := b.connector.Changes()
-	before, err := b.look(m)
+	before, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(before.Host).NotTo(BeEmpty())
 	to := "DC0_C0_H0"
@@ -67,8 +67,8 @@ func TestHostFollowsMigration(t *testing.T) {
 	b.drain(changes)
 	b.vc.ResetRequests()
 	b.Expect(b.vc.MigrateVM(b.idOf("m"), to)).To(Succeed())
-	b.told(changes, "m", seenWithin)
-	vm, err := b.look(m)
+	b.notified(changes, "m", seenWithin)
+	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.Host).To(Equal(to))
 	b.Expect(vm.State).To(Equal(hypervisor.Running))
@@ -80,21 +80,21 @@ func TestRenamedOutside(t *testing.T) {
 	m := b.create("m")
 	b.wait(b.vm("m").Rename(b.ctx(), "renamed"))
 	b.Consistently(func() (hypervisor.State, error) {
-		vm, err := b.look(m)
+		vm, err := b.observe(m)
 		return vm.State, err
 	}, "300ms").Should(Equal(hypervisor.Running))
 	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed("renamed")).To(BeEmpty())
 }
 
-func TestRegisteredAnewOutside(t *testing.T) {
+func TestRegisteredAgainOutside(t *testing.T) {
 	b := newBed(t)
 	m := b.provisioned(b.create("m"))
 	was := b.idOf("m")
 	now, err := b.vc.ReregisterVM(was)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(now).NotTo(Equal(was))
-	vm := b.reaches(m, hypervisor.Running)
+	vm := b.waitForState(m, hypervisor.Running)
 	b.Expect(vm.ProviderID).To(Equal(m.Spec.ProviderID))
 	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
@@ -106,37 +106,37 @@ func TestSuspendedOutside(t *testing.T) {
 	changes := b.connector.Changes()
 	b.drain(changes)
 	b.wait(b.vm("m").Suspend(b.ctx()))
-	b.told(changes, "m", seenWithin)
-	b.reaches(m, hypervisor.Stopped)
+	b.notified(changes, "m", seenWithin)
+	b.waitForState(m, hypervisor.Stopped)
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 }
 
 func TestUnreachableIsNotLost(t *testing.T) {
 	b := newBed(t)
 	m := b.provisioned(b.create("m"))
-	vm, err := b.look(m)
+	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	changes := b.connector.Changes()
 	b.drain(changes)
 	b.Expect(b.vc.SetHostConnected(vm.Host, false)).To(Succeed())
-	b.told(changes, "m", seenWithin)
+	b.notified(changes, "m", seenWithin)
 	for _, m := range []*infrav1.NovaVSphereMachine{m, markDeleting(m)} {
-		_, err = b.look(m)
+		_, err = b.observe(m)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 		b.Expect(err).To(MatchError(And(ContainSubstring(vm.Host), ContainSubstring("disconnected"))))
 		b.vc.ResetRequests()
 		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 		b.Expect(b.total()).To(BeZero(), "no request is sent for an unreachable VM")
 	}
 	b.Expect(b.vc.SetHostConnected(vm.Host, true)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	for _, state := range []string{"inaccessible", "orphaned", "invalid"} {
 		b.Expect(b.vc.SetConnectionState(b.idOf("m"), state)).To(Succeed())
-		b.Expect(b.fails(m, infrav1.VMUnreachableReason)).To(MatchError(ContainSubstring(state)))
+		b.Expect(b.waitForError(m, infrav1.VMUnreachableReason)).To(MatchError(ContainSubstring(state)))
 		b.Expect(b.vc.SetConnectionState(b.idOf("m"), "connected")).To(Succeed())
-		b.reaches(m, hypervisor.Running)
+		b.waitForState(m, hypervisor.Running)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	m := b.create("m")
 	_, err := b.vc.CopyVM(b.idOf("m"), "copy")
 	b.Expect(err).NotTo(HaveOccurred())
-	err = b.fails(markDeleting(m), infrav1.VMAmbiguousReason)
+	err = b.waitForError(markDeleting(m), infrav1.VMAmbiguousReason)
 	b.Expect(err).To(MatchError(ContainSubstring("remove the copies")))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("ModifyListView", 2), "m, and then its copy, are looked at")
 	b.vc.ResetRequests()
@@ -155,18 +155,18 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	b.Expect(b.vmNamed("copy")).To(HaveLen(1))
 
 	b.wait(b.vm("copy").Destroy(b.ctx()))
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 }
 
-// hidden waits until a machine reports that the account does not see its VM.
-func (b *bed) hidden(m *infrav1.NovaVSphereMachine) {
+// hide waits until a machine reports that the account does not see its VM.
+func (b *bed) hide(m *infrav1.NovaVSphereMachine) {
 	b.t.Helper()
-	b.Expect(b.fails(m, infrav1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
+	b.Expect(b.waitForError(m, infrav1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
 }
 
 // If the account loses its permission for a VM, the VM must not be reported as
 // deleted: its machine would be replaced, or released while its VM still runs.
-func TestLosingSight(t *testing.T) {
+func TestHiddenVM(t *testing.T) {
 	for _, what := range []string{"m", vcenter.DefaultFolder} {
 		t.Run(what, func(t *testing.T) {
 			b := newBed(t)
@@ -178,36 +178,36 @@ func TestLosingSight(t *testing.T) {
 			changes := b.connector.Changes()
 			b.drain(changes)
 			b.Expect(b.vc.SetHidden(id, true)).To(Succeed())
-			b.told(changes, "m", seenWithin)
-			b.hidden(m)
-			b.hidden(markDeleting(m))
+			b.notified(changes, "m", seenWithin)
+			b.hide(m)
+			b.hide(markDeleting(m))
 			b.connect(m).(*driver).session.resync()
-			b.hidden(markDeleting(m))
+			b.hide(markDeleting(m))
 			b.Expect(b.vc.SetHidden(id, false)).To(Succeed())
-			b.reaches(m, hypervisor.Running)
+			b.waitForState(m, hypervisor.Running)
 		})
 	}
 }
 
 // A restarted manager has never seen the VM. It must see the folder in which
 // the VM was created before it reports the VM as deleted.
-func TestLosingSightBeforeARestart(t *testing.T) {
+func TestHiddenVMBeforeARestart(t *testing.T) {
 	b := newBed(t)
-	b.losesSightBeforeARestart()
+	b.checkHiddenBeforeRestart()
 }
 
-// losesSightBeforeARestart hides the folder from a restarted manager: it must
+// checkHiddenBeforeRestart hides the folder from a restarted manager: it must
 // not report the VM in that folder as deleted.
-func (b *bed) losesSightBeforeARestart() {
+func (b *bed) checkHiddenBeforeRestart() {
 	b.t.Helper()
 	m := b.provisioned(b.create("m"))
 	b.connector.Close()
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
 	b.connector = b.newConnector()
-	b.hidden(m)
-	b.hidden(markDeleting(m))
+	b.hide(m)
+	b.hide(markDeleting(m))
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, false)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 }
 
 // inDomains returns a test environment whose cluster has two failure domains,
@@ -233,10 +233,10 @@ func inDomains(t *testing.T) *bed {
 func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine("m")
-	l := launch
+	l := createOptions
 	l.Zone = zone
 	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
-	vm := b.reaches(m, hypervisor.Running)
+	vm := b.waitForState(m, hypervisor.Running)
 	b.Expect(vm.Zone).To(Equal(zone))
 	m.Spec.ProviderID = vm.ProviderID
 	return m
@@ -252,7 +252,7 @@ func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphere
 
 // A restarted manager reports a VM as deleted only if it would see the VM in
 // each place where it may have been created.
-func TestGoneFromFailureDomains(t *testing.T) {
+func TestDeletedVMInFailureDomains(t *testing.T) {
 	within := infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0"}
 	dropped := func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return m }
 	kept := func(zone string) func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
@@ -305,49 +305,49 @@ func TestGoneFromFailureDomains(t *testing.T) {
 
 			b.connector = b.newConnector()
 			if !tt.seen {
-				b.hidden(m)
-				b.hidden(markDeleting(m))
+				b.hide(m)
+				b.hide(markDeleting(m))
 				return
 			}
-			b.reaches(m, hypervisor.Absent)
+			b.waitForState(m, hypervisor.Absent)
 			b.vc.ResetRequests()
-			b.reaches(m, hypervisor.Absent)
+			b.waitForState(m, hypervisor.Absent)
 			b.Expect(b.total()).To(BeZero(), "one request is sent")
-			b.reaches(markDeleting(m), hypervisor.Absent)
+			b.waitForState(markDeleting(m), hypervisor.Absent)
 		})
 	}
 }
 
 // A folder that is created on demand does not count as visible because it
 // exists.
-func TestLosingSightOfAFolderThatIsMade(t *testing.T) {
+func TestHiddenFolderThatIsCreated(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.Placement.CreateFolder = ptr.To(true)
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	b.losesSightBeforeARestart()
+	b.checkHiddenBeforeRestart()
 }
 
 // A deleted VM is known to be deleted, also by a restarted manager, and
 // vCenter gets one request about it.
-func TestGoneIsGone(t *testing.T) {
+func TestDeletedVMStaysDeleted(t *testing.T) {
 	b := newBed(t)
 	m := b.provisioned(b.create("m"))
 	vm := b.vm("m")
 	b.wait(vm.PowerOff(b.ctx()))
 	b.vc.ResetRequests()
 	b.wait(vm.Destroy(b.ctx()))
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	b.vc.ResetRequests()
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	b.Expect(b.total()).To(BeZero())
 
 	b.connector.Close()
 	b.connector = b.newConnector()
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	b.vc.ResetRequests()
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 	b.Expect(b.total()).To(BeZero())
-	b.reaches(markDeleting(m), hypervisor.Absent)
+	b.waitForState(markDeleting(m), hypervisor.Absent)
 }
 
 // The message of a machine has the pending question of its VM.
@@ -355,13 +355,13 @@ func TestQuestion(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	b.wait(b.vm("m").PowerOff(b.ctx()))
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 	b.vc.SetTaskDelay("PowerOnVM_Task", time.Second)
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
 	b.Expect(b.vc.SetQuestion(b.idOf("m"), "Did you move it, or copy it?")).To(Succeed())
-	b.Eventually(func() string { return b.reaches(m, hypervisor.Busy).Message }).Should(HaveSuffix("Did you move it, or copy it?"))
+	b.Eventually(func() string { return b.waitForState(m, hypervisor.Busy).Message }).Should(HaveSuffix("Did you move it, or copy it?"))
 	b.Expect(b.vc.SetQuestion(b.idOf("m"), "")).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 }
 
 // vCenter gives a clone another instance UUID if a VM that the account cannot
@@ -376,22 +376,22 @@ func TestTakenInstanceUUID(t *testing.T) {
 			b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
 			changes := b.connector.Changes()
 			b.vc.ResetRequests()
-			b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+			b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 			b.Eventually(func() []vcenter.VM { return b.vmNamed("m") }).Should(HaveLen(1))
 			clone := b.idOf("m")
 			if deleted {
 				b.destroyed(markDeleting(m))
 			} else {
-				b.reaches(m, hypervisor.Absent)
+				b.waitForState(m, hypervisor.Absent)
 				b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring("("+clone+")"), ContainSubstring("was deleted"))))
 				b.drain(changes)
-				b.reaches(m, hypervisor.Absent)
+				b.waitForState(m, hypervisor.Absent)
 				b.Consistently(changes, "300ms").ShouldNot(Receive(), "the failure is returned once")
 			}
 			b.Expect(b.vmNamed("m")).To(BeEmpty())
 			b.Expect(b.vmNamed("twin")).To(HaveLen(1))
 			if !deleted {
-				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(MatchError(ContainSubstring("was deleted")), "no clone a minute")
+				b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(MatchError(ContainSubstring("was deleted")), "no clone a minute")
 			}
 			b.Expect(b.vc.Requests()["CloneVM_Task"]).To(Equal(1))
 			b.Expect(b.vc.Requests()["PowerOffVM_Task"]).To(Equal(1))
@@ -408,23 +408,23 @@ func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 	m := b.machine("m")
 	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
 	b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	vm := b.reaches(m, hypervisor.Absent)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	vm := b.waitForState(m, hypervisor.Absent)
 	b.Expect(vm.Message).To(HavePrefix("Deleting the VM "+b.idOf("m")), "the next step is no creation")
 	b.Expect(b.rejected(m)).To(MatchError(ContainSubstring("was deleted")))
 	b.Expect(b.vc.SetHidden(b.idOf("twin"), false)).To(Succeed())
 	b.wait(b.vm("twin").Destroy(b.ctx()))
-	b.reaches(m, hypervisor.Absent)
-	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, launch) }).Should(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Absent)
+	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, createOptions) }).Should(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // rejected creates a machine's VM as the controller does, until that fails.
 func (b *bed) rejected(m *infrav1.NovaVSphereMachine) (failure error) {
 	b.Eventually(func(g Gomega) {
 		var vm hypervisor.VM
-		if vm, failure = b.look(m); failure == nil && vm.State == hypervisor.Absent {
-			g.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		if vm, failure = b.observe(m); failure == nil && vm.State == hypervisor.Absent {
+			g.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 		}
 		g.Expect(failure).To(HaveOccurred())
 	}).Should(Succeed())
@@ -438,8 +438,8 @@ func TestTakenInstanceUUIDWithoutPermission(t *testing.T) {
 	m := b.machine("m")
 	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
 	b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Absent)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Absent)
 	b.vc.InjectFault("Destroy_Task", 0, &types.NoPermission{}, "")
 	b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring(b.idOf("m")), ContainSubstring("NoPermission"))))
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))

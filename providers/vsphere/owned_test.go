@@ -13,9 +13,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// TestMarkedVMs checks that the inventory has all VMs of a cluster, without a
+// TestOwnedVMs checks that the inventory has all VMs of a cluster, without a
 // request, also for a manager that has no machine.
-func TestMarkedVMs(t *testing.T) {
+func TestOwnedVMs(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	b.create("worker-2")
@@ -50,15 +50,15 @@ func TestNamedVM(t *testing.T) {
 	m := b.machine("worker-1")
 	m.Spec.Naming.Template = "K8S_{{ .machine.namespace }}_{{ .machine.name }}"
 	name := "K8S_" + namespace + "_worker-1"
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed(name)).To(HaveLen(1))
 	found := b.vmNamed(name)[0]
 	b.Expect(b.vc.SetGuestAddresses(found.InstanceUUID, []vcenter.GuestNIC{
 		{MAC: found.NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
 	})).To(Succeed())
 	b.Eventually(func() []clusterv1.MachineAddress {
-		vm, _ := b.look(m)
+		vm, _ := b.observe(m)
 		return vm.Addresses
 	}).Should(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
 
@@ -67,17 +67,17 @@ func TestNamedVM(t *testing.T) {
 		site, _ := b.connector.Inspect(b.ctx(), b.cluster)
 		return site.VMs
 	}).Should(Equal([]hypervisor.OwnedVM{{Machine: "worker-1", ID: b.idOf(name)}}))
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 
 	other := b.machine("worker-2")
 	other.Spec.Naming.Template = name
-	b.Expect(b.connect(other).Create(b.ctx(), other, launch)).To(Succeed())
-	b.Expect(b.fails(other, infrav1.NameConflictReason)).To(MatchError(ContainSubstring(b.idOf(name))))
+	b.Expect(b.connect(other).Create(b.ctx(), other, createOptions)).To(Succeed())
+	b.Expect(b.waitForError(other, infrav1.NameConflictReason)).To(MatchError(ContainSubstring(b.idOf(name))))
 	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed(name)).To(BeEmpty())
 }
 
-func TestAddressThatAnotherVMHas(t *testing.T) {
+func TestAddressInUse(t *testing.T) {
 	b := newBed(t)
 	b.create("orphan")
 	found := b.vmNamed("orphan")[0]
@@ -90,9 +90,9 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	static := b.machine("static")
 	static.Spec.Network.Interfaces[0].Addresses = []string{"10.1.2.3/24"}
 	pooled := b.machine("pooled")
-	taken := launch
+	taken := createOptions
 	taken.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.1.2.3/24")}}}
-	for m, l := range map[*infrav1.NovaVSphereMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
+	for m, l := range map[*infrav1.NovaVSphereMachine]hypervisor.CreateOptions{static: createOptions, pooled: taken} {
 		b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, l) }).Should(MatchError(
 			ContainSubstring(`the VM "orphan" (` + found.Ref + `) has the address 10.1.2.3 already`)))
 		err := b.connect(m).Create(b.ctx(), m, l)
@@ -103,6 +103,6 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 
 	free := b.machine("free")
 	free.Spec.Network.Interfaces[0].Addresses = []string{"10.1.2.4/24"}
-	b.Expect(b.connect(free).Create(b.ctx(), free, launch)).To(Succeed())
-	b.reaches(free, hypervisor.Running)
+	b.Expect(b.connect(free).Create(b.ctx(), free, createOptions)).To(Succeed())
+	b.waitForState(free, hypervisor.Running)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-func TestAim(t *testing.T) {
+func TestEffectiveSpec(t *testing.T) {
 	cluster := &infrav1.NovaVSphereClusterSpec{
 		Placement: infrav1.NovaVSpherePlacement{Datacenter: "dc", ResourcePool: "pool", Datastore: "slow", Folder: "f", CreateFolder: ptr.To(true)},
 		FailureDomains: []infrav1.NovaVSphereFailureDomain{
@@ -99,7 +99,7 @@ func TestAim(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(`the failure domain "second" has a network for interface 1, which the machine does not have`))
 }
 
-func TestOrigin(t *testing.T) {
+func TestCloneSource(t *testing.T) {
 	snapshot := func(n string) ref { return ref{Type: "VirtualMachineSnapshot", Value: n} }
 	without := twoDisks()
 	with := twoDisks()
@@ -149,7 +149,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-func TestEquip(t *testing.T) {
+func TestConfigureHardware(t *testing.T) {
 	var spec types.VirtualMachineConfigSpec
 	configureHardware(&spec, &infrav1.NovaVSphereHardware{
 		CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096,
@@ -193,7 +193,7 @@ func TestEquip(t *testing.T) {
 	}
 }
 
-func TestOutdated(t *testing.T) {
+func TestPendingUpgrade(t *testing.T) {
 	tests := []struct{ wanted, has, want string }{
 		{"", "vmx-13", ""},
 		{"vmx-19", "vmx-13", "the hardware version vmx-19"},

@@ -15,17 +15,17 @@ import (
 	"github.com/vmware/govmomi/object"
 )
 
-// anybody is the entry of requests that any role allows: it has
+// anyRole is the entry of requests that any role allows: it has
 // System.Anonymous, System.View and System.Read.
-var anybody = []string(nil)
+var anyRole = []string(nil)
 
 // privileges are the privileges that requests need, by method of the SOAP API,
 // and by the end of the path in the REST API.
 var privileges = map[string][]string{
-	"Login": anybody, "Logout": anybody, "RetrieveServiceContent": anybody, "RetrievePropertiesEx": anybody,
-	"CreateContainerView": anybody, "CreateListView": anybody, "ModifyListView": anybody, "CreatePropertyCollector": anybody,
-	"CreateFilter": anybody, "WaitForUpdatesEx": anybody, "FindAllByUuid": anybody, "FindChild": anybody, "RecommendDatastores": anybody,
-	"/cis/session": anybody, "CurrentTime": anybody, "?list-attached-tags-on-objects": anybody, "?list-tags-for-category": anybody, "GET /tagging/category": anybody, "GET /tagging/category/{id}": anybody, "GET /tagging/tag": anybody,
+	"Login": anyRole, "Logout": anyRole, "RetrieveServiceContent": anyRole, "RetrievePropertiesEx": anyRole,
+	"CreateContainerView": anyRole, "CreateListView": anyRole, "ModifyListView": anyRole, "CreatePropertyCollector": anyRole,
+	"CreateFilter": anyRole, "WaitForUpdatesEx": anyRole, "FindAllByUuid": anyRole, "FindChild": anyRole, "RecommendDatastores": anyRole,
+	"/cis/session": anyRole, "CurrentTime": anyRole, "?list-attached-tags-on-objects": anyRole, "?list-tags-for-category": anyRole, "GET /tagging/category": anyRole, "GET /tagging/category/{id}": anyRole, "GET /tagging/tag": anyRole,
 
 	"CloneVM_Task": {
 		"VirtualMachine.Provisioning.DeployTemplate", "VirtualMachine.Provisioning.Clone", "VirtualMachine.Inventory.CreateFromExisting",

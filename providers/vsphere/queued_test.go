@@ -21,32 +21,32 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", 3*time.Second)
 	machines := b.machines("m", n)
 	for _, m := range machines {
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	}
 	b.wait(b.vm("old").PowerOff(b.ctx()))
-	b.reaches(old, hypervisor.Stopped)
+	b.waitForState(old, hypervisor.Stopped)
 	b.Expect(b.connect(old).Start(b.ctx(), old)).To(Succeed())
-	b.reaches(old, hypervisor.Running)
+	b.waitForState(old, hypervisor.Running)
 	b.destroyed(markDeleting(old))
 	last := machines[n-1]
 	b.Expect(b.vmNamed(last.Name)).To(BeEmpty(), "the clone is queued")
-	b.Expect(b.look(last)).To(HaveField("State", hypervisor.Busy))
+	b.Expect(b.observe(last)).To(HaveField("State", hypervisor.Busy))
 
 	b.connector.Close()
 	b.connector = b.newConnector()
 	b.connect(last)
 	b.Expect(b.vmNamed(last.Name)).To(BeEmpty(), "the clone is queued")
-	b.Expect(b.look(last)).To(HaveField("State", hypervisor.Busy))
-	p := b.fly(b.connector)
-	crafts := []*craft{p.take(markDeleting(last))}
+	b.Expect(b.observe(last)).To(HaveField("State", hypervisor.Busy))
+	p := b.startController(b.connector)
+	runs := []*machineRun{p.start(markDeleting(last))}
 	for _, m := range machines[:n-1] {
-		crafts = append(crafts, p.take(m))
+		runs = append(runs, p.start(m))
 	}
-	p.arrived(soon, crafts...)
-	b.once(machines[:n-1])
+	p.waitForAll(soon, runs...)
+	b.reconcileAll(machines[:n-1])
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(Equal(2))
 	b.Expect(b.vc.Tasks("CloneVM_Task")).To(Equal(1 + n))
-	for _, c := range crafts {
+	for _, c := range runs {
 		b.Expect(c.failures).To(BeZero())
 	}
 }
@@ -56,19 +56,19 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 func TestTasksThatVCenterForgets(t *testing.T) {
 	const n = 8
 	b := newBedWith(t, vcenter.Options{RecentFor: time.Millisecond})
-	p := b.fly(b.connector)
+	p := b.startController(b.connector)
 	machines := b.machines("m", n)
-	var crafts []*craft
+	var runs []*machineRun
 	for _, m := range machines {
-		crafts = append(crafts, p.take(m))
+		runs = append(runs, p.start(m))
 	}
-	p.arrived(soon, crafts...)
-	b.once(machines)
-	crafts = nil
+	p.waitForAll(soon, runs...)
+	b.reconcileAll(machines)
+	runs = nil
 	for _, m := range machines {
-		crafts = append(crafts, p.take(markDeleting(m)))
+		runs = append(runs, p.start(markDeleting(m)))
 	}
-	p.arrived(soon, crafts...)
+	p.waitForAll(soon, runs...)
 	b.Expect(b.vc.Tasks("CloneVM_Task")).To(Equal(n))
 	b.Expect(b.vc.Tasks("Destroy_Task")).To(Equal(n))
 }

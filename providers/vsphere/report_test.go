@@ -17,13 +17,13 @@ func TestGuestReports(t *testing.T) {
 	b.drain(changes)
 	b.vc.ResetRequests()
 	b.Expect(b.vc.SetGuestInfo(vm.Ref, "guestinfo.nova.report", "nova: failed: kubeadm init failed || no disk left")).To(Succeed())
-	b.told(changes, "m", 2*time.Second)
-	seen := b.reaches(m, hypervisor.Running)
+	b.notified(changes, "m", 2*time.Second)
+	seen := b.waitForState(m, hypervisor.Running)
 	b.Expect(seen.Report).To(Equal(hypervisor.Report{Stage: hypervisor.StageFailed, Step: "kubeadm init failed", Log: "no disk left"}))
 
 	b.drain(changes)
 	b.Expect(b.vc.SetGuestInfo(vm.Ref, "guestinfo.nova.report", "")).To(Succeed())
-	b.told(changes, "m", 2*time.Second)
-	b.Expect(b.reaches(m, hypervisor.Running).Report).To(BeZero())
+	b.notified(changes, "m", 2*time.Second)
+	b.Expect(b.waitForState(m, hypervisor.Running).Report).To(BeZero())
 	b.Expect(b.vc.Requests()).To(BeEmpty(), "the stream reports it without a request")
 }

@@ -21,7 +21,7 @@ import (
 // resolved once.
 func TestConcurrentUse(t *testing.T) {
 	b := newBed(t)
-	b.inspected(b.cluster) // most callers get an error while the session is being opened
+	b.inspect(b.cluster) // most callers get an error while the session is being opened
 	const many = 20
 	var wg sync.WaitGroup
 	failed := make(chan error, many)
@@ -30,7 +30,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			d, err := b.connector.Connect(b.ctx(), m)
 			if err == nil {
-				err = d.Create(b.ctx(), m, launch)
+				err = d.Create(b.ctx(), m, createOptions)
 			}
 			failed <- err
 		})
@@ -40,7 +40,7 @@ func TestConcurrentUse(t *testing.T) {
 		b.Expect(<-failed).NotTo(HaveOccurred())
 	}
 	for i := range many {
-		b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
+		b.waitForState(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
 	}
 	sent := b.vc.Requests()
 	b.Expect(sent).To(HaveKeyWithValue("CloneVM_Task", many))
@@ -70,12 +70,12 @@ func TestStaleTemplate(t *testing.T) {
 	stale.ref.Value = "vm-9999"
 
 	m := b.machine("next")
-	err = d.Create(b.ctx(), m, launch)
+	err = d.Create(b.ctx(), m, createOptions)
 	if err == nil {
-		b.Eventually(func() error { _, err := b.look(m); return err }).Should(HaveOccurred())
+		b.Eventually(func() error { _, err := b.observe(m); return err }).Should(HaveOccurred())
 	}
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // expire makes the results about templates as old as they would be after d.
@@ -135,7 +135,7 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 
 // A machine that does not fit a template is not rejected because of the
 // template's state before it was fixed.
-func TestTemplateThatIsMended(t *testing.T) {
+func TestTemplateThatIsFixed(t *testing.T) {
 	b := newBed(t)
 	b.create("first")
 	m := b.machine("m")
@@ -145,13 +145,13 @@ func TestTemplateThatIsMended(t *testing.T) {
 	disks := newDiskDevices(devices).disks
 	b.Expect(disks).To(HaveLen(2))
 	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: labelOf(disks[1]), SizeGiB: 2}}
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // A caller does not get an old result of type expiring. A recent result needs
 // one request only.
-func TestNewsAreAskedAgain(t *testing.T) {
+func TestExpiredResultsAreReadAgain(t *testing.T) {
 	b := newBed(t)
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())

@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-func TestRefusedLogins(t *testing.T) {
+func TestRejectedLogins(t *testing.T) {
 	g := NewWithT(t)
 	p := timeouts{minLoginRetry: time.Minute, maxLoginRetry: 5 * time.Minute}
 	e := &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: errors.New("refused")}
@@ -37,7 +37,7 @@ func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	b.options.timeouts.minLoginRetry, b.options.timeouts.maxLoginRetry = wait, wait
 	b.connector = b.newConnector()
 	b.addLibrary()
-	b.inspected(b.cluster)
+	b.inspect(b.cluster)
 	b.vc.SetPassword("rotated")
 	return b
 }
@@ -49,40 +49,40 @@ func TestWrongPasswordAtTheREST(t *testing.T) {
 	b.vc.ResetRequests()
 	for i := range 10 {
 		m := b.fromLibrary("m", "golden")
-		err := b.connect(m).Create(b.ctx(), m, launch)
+		err := b.connect(m).Create(b.ctx(), m, createOptions)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason), "try %d: %v", i, err)
 		b.Expect(err).To(MatchError(ContainSubstring("rejected the credentials at its REST API")))
 	}
 	b.Expect(b.vc.Requests()[restLogins]).To(BeNumerically("<=", 2), "vCenter locks an account out after five")
 
 	b.setPassword("rotated")
-	b.inspected(b.cluster)
-	b.made(b.fromLibrary("m", "golden"))
+	b.inspect(b.cluster)
+	b.createAll(b.fromLibrary("m", "golden"))
 }
 
 // The old password is tried again after the delay when it is restored in
 // vCenter.
-func TestRefusedRESTLoginIsTriedAgain(t *testing.T) {
+func TestRejectedRESTLoginIsRetried(t *testing.T) {
 	b := rotatedBed(t, time.Millisecond)
 	m := b.fromLibrary("m", "golden")
-	err := b.connect(m).Create(b.ctx(), m, launch)
+	err := b.connect(m).Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason))
 
 	b.vc.SetPassword(vcenter.DefaultPassword)
-	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, launch) }).Should(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, createOptions) }).Should(Succeed())
+	b.waitForState(m, hypervisor.Running)
 }
 
 // If only the login at the REST API has ended, it is replaced at once.
 func TestEndedRESTLogin(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
-	b.made(b.fromLibrary("first", "golden"))
+	b.createAll(b.fromLibrary("first", "golden"))
 	s := b.connect(b.machine("any")).(*driver).session
 	b.Expect(s.restAPI.client.Logout(b.ctx())).To(Succeed())
 	s.resolver.dropAll()
 	b.vc.ResetRequests()
 	next := b.fromLibrary("next", "golden")
-	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).To(Succeed())
+	b.Expect(b.connect(next).Create(b.ctx(), next, createOptions)).To(Succeed())
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue(restLogins, 1))
 }

@@ -28,12 +28,12 @@ func (r *role) asAdministrator(do func()) {
 	do()
 }
 
-// demanding returns a machine that needs all privileges which depend on its
-// spec, except for those that depend on its source.
-func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
-	m := r.grouped(name, "md")
+// machineWithAllSettings returns a machine that needs all privileges which
+// depend on its spec, except for those that depend on its source.
+func (r *role) machineWithAllSettings(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
+	m := r.groupedMachine(name, "md")
 	m.Spec.Template = source.Template
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: aPolicy, Datastore: "LocalDS_0"}
+	m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: storagePolicy, Datastore: "LocalDS_0"}
 	m.Spec.Hardware.CPUReservationMHz = ptr.To[int64](100)
 	m.Spec.Hardware.Version = "vmx-22"
 	m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
@@ -43,22 +43,22 @@ func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *in
 	return m
 }
 
-// lives runs a machine through its life, with a volume of a storage driver in
-// a snapshot of it, and returns the first failure.
-func (r *role) lives(m *infrav1.NovaVSphereMachine) error {
-	if err := r.goes(m); err != nil {
+// createMachine runs a machine through its life, with a volume of a storage
+// driver in a snapshot of it, and returns the first failure.
+func (r *role) createMachine(m *infrav1.NovaVSphereMachine) error {
+	if err := r.reconcile(m); err != nil {
 		return err
 	}
 	r.asAdministrator(func() {
 		r.Expect(r.vc.AttachDisk(r.idOf(m.Name), vcenter.Disk{File: "[LocalDS_1] fcd/" + m.Name + ".vmdk", FirstClass: m.Name})).To(Succeed())
 		r.wait(r.vm(m.Name).CreateSnapshot(r.ctx(), "backup", "", false, false))
 	})
-	return r.goes(markDeleting(m))
+	return r.reconcile(markDeleting(m))
 }
 
-// goes reconciles a machine until it is up, or absent if it is being deleted.
-// It returns the first failure.
-func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
+// reconcile reconciles a machine until it is up, or absent if it is being
+// deleted. It returns the first failure.
+func (r *role) reconcile(m *infrav1.NovaVSphereMachine) error {
 	r.t.Helper()
 	deleting := !m.DeletionTimestamp.IsZero()
 	var failed error
@@ -74,7 +74,7 @@ func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 			case deleting:
 				err = d.Delete(r.ctx(), m)
 			case vm.State == hypervisor.Absent:
-				err = d.Create(r.ctx(), m, launch)
+				err = d.Create(r.ctx(), m, createOptions)
 			case vm.State == hypervisor.Stopped && vm.OutOfSync == "":
 				err = d.Start(r.ctx(), m)
 			case vm.OutOfSync != "" || vm.UserData:
@@ -94,12 +94,12 @@ func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 // A role with the privileges of the guide is sufficient. Without one of them,
 // the condition PermissionDenied names it.
 func TestRole(t *testing.T) {
-	b := newWideBed(t)
+	b := newBedWithHosts(t)
 	b.addLibrary()
 	guide := guidePrivileges(b.WithT)
 	r := &role{bed: b, privileges: guide}
-	peer := r.grouped("peer", "md")
-	r.launched(peer)
+	peer := r.groupedMachine("peer", "md")
+	r.startAll(peer)
 
 	template := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate}}
 	library := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{
@@ -126,30 +126,31 @@ func TestRole(t *testing.T) {
 			if !ok {
 				source = template
 			}
-			m := r.demanding(fmt.Sprintf("without-%d", i), source)
-			r.startAnew(peer) // otherwise names are cached that the account cannot read now
+			m := r.machineWithAllSettings(fmt.Sprintf("without-%d", i), source)
+			r.restart(peer) // otherwise names are cached that the account cannot read now
 			r.privileges = slices.DeleteFunc(slices.Clone(guide), func(p string) bool { return p == lacking })
 			b.vc.SetPrivileges(r.privileges...)
-			err := r.lives(m)
+			err := r.createMachine(m)
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason), "%v", err)
 			g.Expect(err).To(MatchError(ContainSubstring("privilege " + lacking)))
 			r.privileges = guide
 			b.vc.SetPrivileges(guide...)
-			g.Expect(r.goes(markDeleting(m))).To(Succeed())
+			g.Expect(r.reconcile(markDeleting(m))).To(Succeed())
 		})
 	}
 	for name, source := range map[string]infrav1.NovaVSphereMachineSpec{"from-template": template, "from-vm": vm} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(r.lives(r.demanding(name, source))).To(Succeed())
+			NewWithT(t).Expect(r.createMachine(r.machineWithAllSettings(name, source))).To(Succeed())
 		})
 	}
 	b.vc.SetPrivileges()
 }
 
-// A user with the two roles of the quick start creates and deletes the machines of
-// its cluster, and lacks no privilege that the guide lists for every machine.
+// A user with the two roles of the quick start creates and deletes the machines
+// of its cluster, and lacks no privilege that the guide lists for every
+// machine.
 func TestQuickStartRoles(t *testing.T) {
-	b := newWideBed(t)
+	b := newBedWithHosts(t)
 	roles := quickStartRoles(b.WithT)
 	// Only a source that is not a template needs it.
 	b.Expect(roles).To(ConsistOf(slices.DeleteFunc(privilegesOfEveryMachine(b.WithT), func(p string) bool {
@@ -159,22 +160,22 @@ func TestQuickStartRoles(t *testing.T) {
 	b.vc.SetPrivileges(roles...)
 	defer b.vc.SetPrivileges()
 	for _, name := range []string{"control-plane-a", "control-plane-b"} {
-		m := r.grouped(name, "control-plane")
+		m := r.groupedMachine(name, "control-plane")
 		m.Spec.Disks.Boot.SizeGiB = 30
-		b.Expect(r.goes(m)).To(Succeed())
+		b.Expect(r.reconcile(m)).To(Succeed())
 		if name == "control-plane-b" {
-			b.Expect(r.goes(markDeleting(m))).To(Succeed())
+			b.Expect(r.reconcile(markDeleting(m))).To(Succeed())
 		}
 	}
 	b.Expect(b.vc.Requests()).To(HaveKey("ReconfigureComputeResource_Task"), "the rule of the control plane was created")
 }
 
-// startAnew replaces the manager by one that knows only one machine.
-func (r *role) startAnew(m *infrav1.NovaVSphereMachine) {
+// restart replaces the manager by one that knows only one machine.
+func (r *role) restart(m *infrav1.NovaVSphereMachine) {
 	r.t.Helper()
 	r.connector.Close()
 	r.connector = r.newConnector()
-	r.reaches(m, hypervisor.Running)
+	r.waitForState(m, hypervisor.Running)
 }
 
 // addPlainVM creates a VM that is neither a template nor a machine's.

@@ -13,19 +13,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-func vmNo(n string) ref { return ref{Type: "VirtualMachine", Value: n} }
+func testVMRef(n string) ref { return ref{Type: "VirtualMachine", Value: n} }
 
-func theVMs(names ...string) map[ref]bool {
+func vmSet(names ...string) map[ref]bool {
 	out := map[ref]bool{}
 	for _, n := range names {
-		out[vmNo(n)] = true
+		out[testVMRef(n)] = true
 	}
 	return out
 }
 
 func TestRuleChange(t *testing.T) {
 	is := func(mandatory bool, vms ...string) *ruleInfo {
-		return &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{
+		return &ruleInfo{vms: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{
 			Key: 7, RuleUuid: "u", Name: "r", Enabled: ptr.To(false), Mandatory: ptr.To(mandatory),
 		}}
 	}
@@ -36,14 +36,14 @@ func TestRuleChange(t *testing.T) {
 		want   map[ref]bool
 		op     types.ArrayUpdateOperation
 	}{
-		{"none for one", "a rule needs two VMs", nil, theVMs("a"), ""},
-		{"made", "the second VM came", nil, theVMs("a", "b"), types.ArrayUpdateOperationAdd},
-		{"same", "nothing to do costs nothing", is(false, "a", "b"), theVMs("a", "b"), ""},
-		{"joined", "a VM came", is(false, "a", "b"), theVMs("a", "b", "c"), types.ArrayUpdateOperationEdit},
-		{"left", "a VM went", is(false, "a", "b", "c"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
-		{"mandatory", "it was a requirement before", is(true, "a", "b"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
-		{"removed", "one VM is left", is(false, "a", "b"), theVMs("a"), types.ArrayUpdateOperationRemove},
-		{"left behind", "no member is left", is(false), theVMs(), types.ArrayUpdateOperationRemove},
+		{"none for one", "a rule needs two VMs", nil, vmSet("a"), ""},
+		{"made", "the second VM came", nil, vmSet("a", "b"), types.ArrayUpdateOperationAdd},
+		{"same", "nothing to do costs nothing", is(false, "a", "b"), vmSet("a", "b"), ""},
+		{"joined", "a VM came", is(false, "a", "b"), vmSet("a", "b", "c"), types.ArrayUpdateOperationEdit},
+		{"left", "a VM went", is(false, "a", "b", "c"), vmSet("a", "b"), types.ArrayUpdateOperationEdit},
+		{"mandatory", "it was a requirement before", is(true, "a", "b"), vmSet("a", "b"), types.ArrayUpdateOperationEdit},
+		{"removed", "one VM is left", is(false, "a", "b"), vmSet("a"), types.ArrayUpdateOperationRemove},
+		{"left behind", "no member is left", is(false), vmSet(), types.ArrayUpdateOperationRemove},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,14 +78,14 @@ func TestRuleName(t *testing.T) {
 
 var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
 
-// crowd is an inventory with VMs in one compute cluster.
-type crowd struct {
+// groupTest is an inventory with VMs in one compute cluster.
+type groupTest struct {
 	*inventory
 	ids map[string]uuid.UUID
 }
 
-func newCrowd(names ...string) *crowd {
-	c := &crowd{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
+func newGroupTest(names ...string) *groupTest {
+	c := &groupTest{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
 	host := ref{Type: "HostSystem", Value: "host-1"}
 	c.objects.hosts[host] = &hostInfo{parent: clusterRef}
 	c.objects.usableHosts[clusterRef] = 10
@@ -93,38 +93,38 @@ func newCrowd(names ...string) *crowd {
 	for _, n := range names {
 		id := uuid.NewSHA1(uuid.Nil, []byte(n))
 		c.ids[n] = id
-		c.objects.assignUUID(vmNo(n), id)
-		c.objects.vms[vmNo(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
+		c.objects.assignUUID(testVMRef(n), id)
+		c.objects.vms[testVMRef(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
 	}
 	return c
 }
 
-// asks records the desired state of a machine.
-func (c *crowd) asks(name string, spread infrav1.AntiAffinity, deleting bool) {
+// setMachine records the desired state of a machine.
+func (c *groupTest) setMachine(name string, spread infrav1.AntiAffinity, deleting bool) {
 	key := hypervisor.Key{Name: name}
 	c.setDesired(c.ids[name], key, desiredState{rule: "r", antiAffinity: spread})
 	c.observe(c.ids[name], key, deleting)
 }
 
-func (c *crowd) ruled(vms ...string) {
-	c.objects.clusters[clusterRef].rules["r"] = &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
+func (c *groupTest) setRule(vms ...string) {
+	c.objects.clusters[clusterRef].rules["r"] = &ruleInfo{vms: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
 }
 
 func TestPlan(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a", "b", "c", "d", "e")
-	c.ruled("a", "d", "gone")
-	c.asks("a", infrav1.AntiAffinityPreferred, false)
-	c.asks("b", infrav1.AntiAffinityPreferred, false)
-	c.asks("c", infrav1.AntiAffinityPreferred, true)
-	c.asks("e", infrav1.AntiAffinityNone, false)
+	c := newGroupTest("a", "b", "c", "d", "e")
+	c.setRule("a", "d", "gone")
+	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("c", infrav1.AntiAffinityPreferred, true)
+	c.setMachine("e", infrav1.AntiAffinityNone, false)
 	p := c.planRule("r", clusterRef, nil)
-	g.Expect(p.members).To(Equal(theVMs("a", "b", "d")),
+	g.Expect(p.members).To(Equal(vmSet("a", "b", "d")),
 		"the machine of d is not known yet, c is being deleted, e wants no rule, and the VM gone does not exist")
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
-	c.asks("b", infrav1.AntiAffinityRequired, false)
+	c.setMachine("b", infrav1.AntiAffinityRequired, false)
 	g.Expect(c.groups["r"].mandatory()).To(BeTrue())
-	c.asks("b", infrav1.AntiAffinityRequired, true)
+	c.setMachine("b", infrav1.AntiAffinityRequired, true)
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "what goes says nothing")
 	for n := range c.ids {
 		c.forget(c.ids[n])
@@ -147,15 +147,15 @@ func TestRuleToLeave(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := newCrowd("a", "b", "c")
+			c := newGroupTest("a", "b", "c")
 			if tt.ruled != nil {
-				c.ruled(tt.ruled...)
+				c.setRule(tt.ruled...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
-				c.asks(n, infrav1.AntiAffinityPreferred, false)
+				c.setMachine(n, infrav1.AntiAffinityPreferred, false)
 			}
 			for _, n := range tt.going {
-				c.asks(n, infrav1.AntiAffinityPreferred, true)
+				c.setMachine(n, infrav1.AntiAffinityPreferred, true)
 			}
 			_, leave := c.ruleToLeave(c.ids["a"])
 			g.Expect(leave).To(Equal(tt.want))
@@ -176,25 +176,25 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 		due    bool
 		want   map[ref]bool
 	}{
-		{"made", 4, infrav1.AntiAffinityPreferred, nil, true, theVMs("a", "b", "c")},
-		{"kept", 4, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, false, theVMs("a", "b", "c")},
-		{"not made", 3, infrav1.AntiAffinityPreferred, nil, false, theVMs()},
-		{"removed", 3, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, true, theVMs()},
-		{"unknown", 0, infrav1.AntiAffinityPreferred, nil, false, theVMs()},
-		{"required", 3, infrav1.AntiAffinityRequired, []string{"a", "b"}, true, theVMs("a", "b", "c")},
+		{"made", 4, infrav1.AntiAffinityPreferred, nil, true, vmSet("a", "b", "c")},
+		{"kept", 4, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, false, vmSet("a", "b", "c")},
+		{"not made", 3, infrav1.AntiAffinityPreferred, nil, false, vmSet()},
+		{"removed", 3, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, true, vmSet()},
+		{"unknown", 0, infrav1.AntiAffinityPreferred, nil, false, vmSet()},
+		{"required", 3, infrav1.AntiAffinityRequired, []string{"a", "b"}, true, vmSet("a", "b", "c")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := newCrowd("a", "b", "c")
+			c := newGroupTest("a", "b", "c")
 			c.objects.usableHosts[clusterRef] = tt.usable
 			if tt.ruled != nil {
-				c.ruled(tt.ruled...)
+				c.setRule(tt.ruled...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
-				c.asks(n, tt.spread, false)
+				c.setMachine(n, tt.spread, false)
 			}
-			g.Expect(c.ruleOutOfSync(vmNo("a"), c.machines[c.ids["a"]], c.objects.vms[vmNo("a")])).To(Equal(tt.due))
+			g.Expect(c.ruleOutOfSync(testVMRef("a"), c.machines[c.ids["a"]], c.objects.vms[testVMRef("a")])).To(Equal(tt.due))
 			g.Expect(c.planRule("r", clusterRef, ptr.To(c.groups["r"].mandatory())).members).To(Equal(tt.want))
 		})
 	}
@@ -203,30 +203,30 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 // While DRS is off, a preferred rule is not requested, but a required one is.
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a", "b")
+	c := newGroupTest("a", "b")
 	c.objects.clusters[clusterRef].drs = false
-	c.asks("a", infrav1.AntiAffinityPreferred, false)
-	c.asks("b", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	due := func() bool {
-		return c.ruleOutOfSync(vmNo("a"), c.machines[c.ids["a"]], c.objects.vms[vmNo("a")])
+		return c.ruleOutOfSync(testVMRef("a"), c.machines[c.ids["a"]], c.objects.vms[testVMRef("a")])
 	}
 	g.Expect(due()).To(BeFalse())
-	c.asks("a", infrav1.AntiAffinityRequired, false)
+	c.setMachine("a", infrav1.AntiAffinityRequired, false)
 	g.Expect(due()).To(BeTrue())
 	c.objects.clusters[clusterRef].drs = true
-	c.asks("a", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
-	c.objects.hosts[c.objects.vms[vmNo("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
+	c.objects.hosts[c.objects.vms[testVMRef("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
 }
 
 // A rule that a task is about to create counts as existing, until vCenter
 // reports otherwise or the task fails.
-func TestPromisedRule(t *testing.T) {
+func TestPendingRule(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a", "b")
-	c.asks("a", infrav1.AntiAffinityPreferred, false)
-	c.asks("b", infrav1.AntiAffinityPreferred, false)
+	c := newGroupTest("a", "b")
+	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
+	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	unsettled := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
 	g.Expect(unsettled()).To(BeTrue())
 	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
@@ -247,20 +247,20 @@ func TestPromisedRule(t *testing.T) {
 // was moved leaves its old rule.
 func TestRulesOfSeveralClusters(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a", "b", "c", "d")
+	c := newGroupTest("a", "b", "c", "d")
 	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
 	c.objects.hosts[host] = &hostInfo{parent: far}
 	c.objects.usableHosts[far] = 10
 	c.objects.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
-	c.objects.vms[vmNo("c")].host, c.objects.vms[vmNo("d")].host = host, host
+	c.objects.vms[testVMRef("c")].host, c.objects.vms[testVMRef("d")].host = host, host
 	for n := range c.ids {
-		c.asks(n, infrav1.AntiAffinityPreferred, false)
+		c.setMachine(n, infrav1.AntiAffinityPreferred, false)
 	}
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")))
-	g.Expect(c.planRule("r", far, nil).members).To(Equal(theVMs("c", "d")))
-	c.ruled("a", "b", "d")
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")), "d runs elsewhere")
-	c.objects.vms[vmNo("d")].host = c.objects.vms[vmNo("a")].host
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b")))
+	g.Expect(c.planRule("r", far, nil).members).To(Equal(vmSet("c", "d")))
+	c.setRule("a", "b", "d")
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
+	c.objects.vms[testVMRef("d")].host = c.objects.vms[testVMRef("a")].host
 	g.Expect(c.planRule("r", far, nil).change(nil)).To(BeNil(), "c is alone there")
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(theVMs("a", "b", "d")))
+	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b", "d")))
 }

@@ -31,13 +31,13 @@ func TestWrongPassword(t *testing.T) {
 	b := newBed(t)
 	b.setPassword("wrong")
 	m := b.machine("m")
-	err := b.fails(m, infrav1.CredentialsInvalidReason)
+	err := b.waitForError(m, infrav1.CredentialsInvalidReason)
 	b.Expect(err.Error()).NotTo(ContainSubstring("wrong"))
-	b.Consistently(func() error { _, err := b.look(m); return err }, time.Second).Should(HaveOccurred())
+	b.Consistently(func() error { _, err := b.observe(m); return err }, time.Second).Should(HaveOccurred())
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1), "an account is not locked out")
 
 	b.setPassword(vcenter.DefaultPassword)
-	b.reaches(m, hypervisor.Absent)
+	b.waitForState(m, hypervisor.Absent)
 }
 
 // A tenant that sets wrong passwords beside the name of a shared user, in any
@@ -46,7 +46,7 @@ func TestWrongPasswordsOfManyClusters(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.minLoginRetry, b.options.timeouts.maxLoginRetry = time.Minute, 5*time.Minute
 	b.connector = b.newConnector()
-	b.inspected(b.cluster)
+	b.inspect(b.cluster)
 	b.vc.ResetRequests()
 	for i := range 10 {
 		name := fmt.Sprintf("wrong-%d", i)
@@ -68,11 +68,11 @@ func TestRotation(t *testing.T) {
 	b.drain(changes)
 
 	b.setPassword("another")
-	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
+	b.Expect(b.waitForError(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 	b.Expect(b.connector.pool.Len()).To(Equal(1), "the old session is closed")
-	b.told(changes, "m", soon)
+	b.notified(changes, "m", soon)
 	b.setPassword(vcenter.DefaultPassword)
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", BeNumerically(">=", 1)))
 }
 
@@ -80,7 +80,7 @@ func TestMissingSecret(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.IdentityRef.Name = "none"
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	err := b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)
+	err := b.waitForError(b.machine("m"), infrav1.CredentialsInvalidReason)
 	b.Expect(err).To(MatchError(ContainSubstring(`Secret "none" with the credentials does not exist`)))
 }
 
@@ -105,7 +105,7 @@ func TestTrust(t *testing.T) {
 			g := NewWithT(t)
 			b.cluster.Spec.TLS = tt.tls(b.vc)
 			g.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-			_, err := b.look(b.machine("m"))
+			_, err := b.observe(b.machine("m"))
 			if tt.says == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
@@ -126,21 +126,21 @@ func TestOutage(t *testing.T) {
 	b.drain(sites)
 
 	b.vc.SetDown(true)
-	b.told(sites, b.cluster.Name, soon)
-	b.Expect(hypervisor.IsTransient(b.fails(m, infrav1.EndpointUnreachableReason))).To(BeFalse())
+	b.notified(sites, b.cluster.Name, soon)
+	b.Expect(hypervisor.IsTransient(b.waitForError(m, infrav1.EndpointUnreachableReason))).To(BeFalse())
 	start := time.Now()
-	_, err = b.look(m)
+	_, err = b.observe(m)
 	b.Expect(err).To(HaveOccurred())
 	b.Expect(time.Since(start)).To(BeNumerically("<", defaultTimeouts.wait/2), "what is known to be down is not waited for")
 	b.Expect(err.Error()).NotTo(MatchRegexp(`:\d+->`), "ports of connections differ each time")
 	b.drain(changes)
 
 	b.vc.SetDown(false)
-	b.told(sites, b.cluster.Name, soon)
-	b.told(changes, "m", soon)
-	b.reaches(m, hypervisor.Running)
+	b.notified(sites, b.cluster.Name, soon)
+	b.notified(changes, "m", soon)
+	b.waitForState(m, hypervisor.Running)
 	b.wait(vm.PowerOff(b.ctx()))
-	b.reaches(m, hypervisor.Stopped)
+	b.waitForState(m, hypervisor.Stopped)
 }
 
 func TestExpiredSession(t *testing.T) {
@@ -149,8 +149,8 @@ func TestExpiredSession(t *testing.T) {
 	m := b.machine("m")
 	d := b.connect(m)
 	b.vc.ExpireSessions()
-	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed(), "it logs in again and repeats the request")
-	b.reaches(m, hypervisor.Running)
+	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed(), "it logs in again and repeats the request")
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
@@ -166,19 +166,19 @@ func TestIdleSessionIsClosed(t *testing.T) {
 	b.Consistently(b.vc.Requests, "100ms").ShouldNot(HaveKey("Logout"))
 	b.connector.pool.CloseUnused(time.Now().Add(2 * sessions.Idle))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
-	b.told(changes, "m", soon)
-	b.told(sites, b.cluster.Name, soon)
+	b.notified(changes, "m", soon)
+	b.notified(sites, b.cluster.Name, soon)
 	b.create("next")
 }
 
 // vCenter allows a limited number of sessions.
-func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
+func TestUnusedSessionEnds(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	b.vc.ResetRequests()
 	s := b.connect(m).(*driver).session
 	s.reconnect(s.login)
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
 }
 
@@ -195,10 +195,10 @@ func TestHangingNeighbour(t *testing.T) {
 
 	sent := make(chan error, 1)
 	start := time.Now()
-	go func() { _, err := b.look(stuck); sent <- err }()
+	go func() { _, err := b.observe(stuck); sent <- err }()
 	for range 20 {
 		at := time.Now()
-		b.reaches(b.machine("m"), hypervisor.Running)
+		b.waitForState(b.machine("m"), hypervisor.Running)
 		b.Expect(time.Since(at)).To(BeNumerically("<", defaultTimeouts.wait/2))
 	}
 	err := <-sent
@@ -208,8 +208,8 @@ func TestHangingNeighbour(t *testing.T) {
 
 	changes := b.connector.Changes()
 	other.SetHanging(false)
-	b.told(changes, "stuck", soon)
-	b.reaches(stuck, hypervisor.Absent)
+	b.notified(changes, "stuck", soon)
+	b.waitForState(stuck, hypervisor.Absent)
 }
 
 // No other event would change the phase of a working session that counts as

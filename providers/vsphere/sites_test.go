@@ -50,10 +50,10 @@ func TestControlPlaneOnTwoSites(t *testing.T) {
 	} {
 		m := b.machine("cp-" + site)
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{spec}
-		l := launch
+		l := createOptions
 		l.Zone, l.Interfaces = site, given[site]
 		b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
-		b.reaches(m, hypervisor.Running)
+		b.waitForState(m, hypervisor.Running)
 		vm := b.vmNamed(m.Name)[0]
 		b.Expect(vm.NICs).To(ConsistOf(HaveField("Network", want.network)))
 		document, err := base64.StdEncoding.DecodeString(vm.ExtraConfig["guestinfo.metadata"])

@@ -32,9 +32,9 @@ func TestSlowRequests(t *testing.T) {
 		b.vc.SetLatency(method, 1400*time.Millisecond)
 	}
 	m := b.machine("m")
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{StoragePolicy: aPolicy, Datastore: "LocalDS_1"}
-	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	m.Spec.Placement = infrav1.NovaVSpherePlacement{StoragePolicy: storagePolicy, Datastore: "LocalDS_1"}
+	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }
 
@@ -56,22 +56,22 @@ func TestSlowRequestKeepsTheSession(t *testing.T) {
 func TestLateUpdates(t *testing.T) {
 	const n = 6
 	b := newBedWith(t, vcenter.Options{UpdateDelay: 1500 * time.Millisecond, GuestDelay: 3 * time.Second})
-	p := b.fly(b.connector)
+	p := b.startController(b.connector)
 	machines := b.machines("m", n)
-	var crafts []*craft
+	var runs []*machineRun
 	for _, m := range machines {
 		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 		m.Spec.CreateMissingTags = ptr.To(true)
-		crafts = append(crafts, p.take(m))
+		runs = append(runs, p.start(m))
 	}
-	p.arrived(time.Minute, crafts...)
-	b.once(machines)
+	p.waitForAll(time.Minute, runs...)
+	b.reconcileAll(machines)
 	b.Expect(b.vc.SetGuestInfo(b.idOf("m-0"), "guestinfo.nova.report", "late")).To(Succeed())
-	crafts = nil
+	runs = nil
 	for _, m := range machines {
-		crafts = append(crafts, p.take(markDeleting(m), func(c *craft) { c.provisioned = true }))
+		runs = append(runs, p.start(markDeleting(m), func(c *machineRun) { c.provisioned = true }))
 	}
-	p.arrived(time.Minute, crafts...)
+	p.waitForAll(time.Minute, runs...)
 	for _, method := range []string{"CloneVM_Task", "PowerOffVM_Task", "Destroy_Task"} {
 		b.Expect(b.vc.Tasks(method)).To(Equal(n), method)
 	}

@@ -18,41 +18,41 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// newWideBed returns a test environment with more hosts than any test has
+// newBedWithHosts returns a test environment with more hosts than any test has
 // machines.
-func newWideBed(t *testing.T) *bed {
+func newBedWithHosts(t *testing.T) *bed {
 	t.Helper()
 	return newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 24}})
 }
 
-// grouped returns a machine of a MachineDeployment whose machines are kept on
-// different hosts.
-func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
+// groupedMachine returns a machine of a MachineDeployment whose machines are
+// kept on different hosts.
+func (b *bed) groupedMachine(name, deployment string) *infrav1.NovaVSphereMachine {
 	m := b.machine(name)
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
 	m.Spec.AntiAffinity = infrav1.AntiAffinityPreferred
 	return m
 }
 
-// launched creates the VMs of machines and waits until they run.
-func (b *bed) launched(machines ...*infrav1.NovaVSphereMachine) {
+// startAll creates the VMs of machines and waits until they run.
+func (b *bed) startAll(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	for _, m := range machines {
-		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	}
 	for _, m := range machines {
-		b.reaches(m, hypervisor.Running)
+		b.waitForState(m, hypervisor.Running)
 	}
 }
 
-// settled calls Sync for machines as their controller does, until all are
+// syncAll calls Sync for machines as their controller does, until all are
 // synced.
-func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
+func (b *bed) syncAll(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		var left []string
 		for _, m := range machines {
-			vm, err := b.look(m)
+			vm, err := b.observe(m)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(vm.State).To(Equal(hypervisor.Running))
 			if vm.OutOfSync != "" || vm.UserData {
@@ -83,21 +83,21 @@ func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
 func (b *bed) failsOnce(m *infrav1.NovaVSphereMachine) error {
 	b.t.Helper()
 	var err error
-	b.Eventually(func() error { _, err = b.look(m); return err }).Should(HaveOccurred())
+	b.Eventually(func() error { _, err = b.observe(m); return err }).Should(HaveOccurred())
 	return err
 }
 
 func TestScrub(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
-	vm, err := b.look(m)
+	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.UserData).To(BeTrue())
 	b.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.userdata"), "the node may still need it")
 
 	b.vc.ResetRequests()
-	b.settled(m)
+	b.syncAll(m)
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"ReconfigVM_Task": 1}))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey("guestinfo.userdata.encoding")))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.metadata"), "its instance ID keeps the guest from booting as a new one")
@@ -106,28 +106,28 @@ func TestScrub(t *testing.T) {
 
 	b.connector.Close()
 	b.connector = b.newConnector()
-	vm = b.reaches(m, hypervisor.Running)
+	vm = b.waitForState(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeFalse(), "a restarted manager reads that it is removed")
 }
 
 // User data is removed although the rule and the tags of the machine can never
 // be set.
 func TestScrubWithoutPermissionForRules(t *testing.T) {
-	b := newWideBed(t)
-	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+	b := newBedWithHosts(t)
+	first, second := b.groupedMachine("a", "md"), b.groupedMachine("b", "md")
 	second.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}
-	b.launched(first)
+	b.startAll(first)
 	cluster := b.clusterRef()
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
-	b.launched(second)
+	b.startAll(second)
 	b.Eventually(func(g Gomega) {
-		if vm, err := b.look(second); err == nil && vm.UserData {
+		if vm, err := b.observe(second); err == nil && vm.UserData {
 			g.Expect(b.connect(second).Sync(b.ctx(), second, true)).To(Succeed())
 		}
 		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
 	}).Should(Succeed())
 	b.Eventually(func() error {
-		_, err := b.look(second)
+		_, err := b.observe(second)
 		if err == nil {
 			err = b.connect(second).Sync(b.ctx(), second, true)
 		}
@@ -139,8 +139,8 @@ func TestScrubIgnition(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	b.Expect(b.connect(m).Create(b.ctx(), m, hypervisor.CreateOptions{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
-	b.reaches(m, hypervisor.Running)
-	b.settled(m)
+	b.waitForState(m, hypervisor.Running)
+	b.syncAll(m)
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(HaveKey("guestinfo.ignition.config.data"))
 }
 
@@ -153,68 +153,68 @@ func TestScrubFailure(t *testing.T) {
 	b.vc.ResetRequests()
 	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring("Another task is already in progress")))
-	vm := b.reaches(m, hypervisor.Running)
+	vm := b.waitForState(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeTrue())
 	b.Consistently(b.vc.Requests, "300ms").Should(Equal(map[string]int{"ReconfigVM_Task": 1, "RetrievePropertiesEx": 1}), "one task is started, and its error is read")
 	b.vc.ClearFaults()
-	b.settled(m)
+	b.syncAll(m)
 }
 
 // The objects around a VM do not delay its boot: a VM that is off is started
 // first, and waits only for actions that are under way.
-func TestStartBeforeSettling(t *testing.T) {
+func TestStartBeforeSync(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
-	b.launched(m)
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
+	b.startAll(m)
+	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
 	b.wait(b.vm("m").PowerOff(b.ctx()))
-	vm := b.reaches(m, hypervisor.Stopped)
+	vm := b.waitForState(m, hypervisor.Stopped)
 	b.Expect(vm.OutOfSync).To(BeEmpty())
 	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
 }
 
 // A machine that is deleted while an object around its VM changes waits for
 // that and continues without an event from outside.
-func TestDeleteWhileSettling(t *testing.T) {
+func TestDeleteDuringSync(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	changes := b.connector.Changes()
 	b.drain(changes)
 	b.vc.SetTaskDelay("ReconfigVM_Task", soon/20)
 	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
-	vm, err := b.look(m)
+	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Running), "the VM runs on meanwhile")
-	vm, err = b.look(markDeleting(m))
+	vm, err = b.observe(markDeleting(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.told(changes, "m", soon)
+	b.notified(changes, "m", soon)
 	b.destroyed(markDeleting(m))
 }
 
 func TestSpread(t *testing.T) {
-	b := newWideBed(t)
-	alone := b.grouped("a", "md")
-	b.launched(alone)
-	b.settled(alone)
+	b := newBedWithHosts(t)
+	alone := b.groupedMachine("a", "md")
+	b.startAll(alone)
+	b.syncAll(alone)
 	b.Expect(b.vc.Rules()).To(BeEmpty(), "a rule has two VMs or more")
 
-	second, other := b.grouped("b", "md"), b.grouped("c", "md-2")
-	b.launched(second, other)
-	b.settled(alone, second, other)
+	second, other := b.groupedMachine("b", "md"), b.groupedMachine("c", "md-2")
+	b.startAll(second, other)
+	b.syncAll(alone, second, other)
 	b.Expect(b.vc.Rules()).To(Equal([]vcenter.Rule{{Name: b.ruleOf(alone), VMs: []string{"a", "b"}, Enabled: true}}))
 
-	third := b.grouped("d", "md")
-	b.launched(third)
-	b.settled(third)
+	third := b.groupedMachine("d", "md")
+	b.startAll(third)
+	b.syncAll(third)
 	b.Expect(b.members(alone)).To(Equal([]string{"a", "b", "d"}))
 
 	b.vc.ResetRequests()
 	for range 3 {
-		b.settled(alone, second, third)
+		b.syncAll(alone, second, third)
 	}
 	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
 
@@ -222,38 +222,38 @@ func TestSpread(t *testing.T) {
 	b.Expect(b.members(alone)).To(Equal([]string{"a", "b"}))
 	b.destroyed(markDeleting(second))
 	b.Expect(b.vc.Rules()).To(BeEmpty(), "the rest of the rule is deleted before its VM")
-	b.reaches(alone, hypervisor.Running)
-	b.settled(alone)
+	b.waitForState(alone, hypervisor.Running)
+	b.syncAll(alone)
 	b.destroyed(markDeleting(alone))
 }
 
 // However many machines are created or deleted at once, the rule is changed a
 // few times.
-func TestSpreadOfManyAtOnce(t *testing.T) {
+func TestAntiAffinityOfManyAtOnce(t *testing.T) {
 	const n = 20
-	b := newWideBed(t)
+	b := newBedWithHosts(t)
 	b.options.timeouts = defaultTimeouts
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {
-		machines = append(machines, b.grouped(fmt.Sprintf("m%d", i), "md"))
+		machines = append(machines, b.groupedMachine(fmt.Sprintf("m%d", i), "md"))
 	}
-	b.launched(machines...)
+	b.startAll(machines...)
 	b.vc.ResetRequests()
-	b.settled(machines...)
+	b.syncAll(machines...)
 	b.Expect(b.members(machines[0])).To(HaveLen(n))
 	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(BeNumerically("<=", 3))
 	b.Expect(b.vc.Requests()["ReconfigVM_Task"]).To(Equal(n))
 
 	b.vc.ResetRequests()
 	for _, m := range machines {
-		_, err := b.look(markDeleting(m))
+		_, err := b.observe(markDeleting(m))
 		b.Expect(err).NotTo(HaveOccurred())
 	}
 	b.Eventually(func(g Gomega) {
 		left := 0
 		for _, m := range machines {
-			vm, err := b.look(markDeleting(m))
+			vm, err := b.observe(markDeleting(m))
 			g.Expect(err).NotTo(HaveOccurred())
 			if vm.State == hypervisor.Running || vm.State == hypervisor.Stopped {
 				g.Expect(b.connect(m).Delete(b.ctx(), markDeleting(m))).To(Succeed())
@@ -270,48 +270,48 @@ func TestSpreadOfManyAtOnce(t *testing.T) {
 
 // A restarted manager knows some machines before others. No VM is removed from
 // the rule because of that.
-func TestSpreadOverARestart(t *testing.T) {
-	b := newWideBed(t)
-	first, second, third := b.grouped("a", "md"), b.grouped("b", "md"), b.grouped("c", "md")
-	b.launched(first, second)
-	b.settled(first, second)
+func TestAntiAffinityOverARestart(t *testing.T) {
+	b := newBedWithHosts(t)
+	first, second, third := b.groupedMachine("a", "md"), b.groupedMachine("b", "md"), b.groupedMachine("c", "md")
+	b.startAll(first, second)
+	b.syncAll(first, second)
 	b.connector.Close()
 	b.connector = b.newConnector()
-	b.launched(third)
-	b.settled(third)
+	b.startAll(third)
+	b.syncAll(third)
 	b.Expect(b.members(first)).To(Equal([]string{"a", "b", "c"}))
 }
 
-func TestSpreadModes(t *testing.T) {
-	b := newWideBed(t)
-	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+func TestAntiAffinityModes(t *testing.T) {
+	b := newBedWithHosts(t)
+	first, second := b.groupedMachine("a", "md"), b.groupedMachine("b", "md")
 	first.Spec.AntiAffinity, second.Spec.AntiAffinity = infrav1.AntiAffinityRequired, infrav1.AntiAffinityRequired
-	b.launched(first, second)
-	b.settled(first, second)
+	b.startAll(first, second)
+	b.syncAll(first, second)
 	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", true)))
 
 	first.Spec.AntiAffinity, second.Spec.AntiAffinity = infrav1.AntiAffinityPreferred, infrav1.AntiAffinityPreferred
-	b.settled(first)
-	b.settled(first, second)
+	b.syncAll(first)
+	b.syncAll(first, second)
 	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", false)))
 
 	first.Spec.AntiAffinity = infrav1.AntiAffinityNone
-	b.settled(first)
-	b.settled(first, second)
+	b.syncAll(first)
+	b.syncAll(first, second)
 	b.Expect(b.vc.Rules()).To(BeEmpty())
 }
 
 // Another user changes the cluster meanwhile: vCenter reports the conflict,
 // and the next attempt starts from the current state.
-func TestSpreadConflict(t *testing.T) {
-	b := newWideBed(t)
-	first, second := b.grouped("a", "md"), b.grouped("b", "md")
-	b.launched(first, second)
+func TestAntiAffinityConflict(t *testing.T) {
+	b := newBedWithHosts(t)
+	first, second := b.groupedMachine("a", "md"), b.groupedMachine("b", "md")
+	b.startAll(first, second)
 	b.vc.InjectFault("ReconfigureComputeResource_Task", 1, &types.ConcurrentAccess{}, "")
-	b.reaches(second, hypervisor.Running)
+	b.waitForState(second, hypervisor.Running)
 	b.Expect(b.connect(first).Sync(b.ctx(), first, false)).To(Succeed())
 	b.Expect(b.failsOnce(first)).To(MatchError(ContainSubstring("another operation")))
-	b.settled(first, second)
+	b.syncAll(first, second)
 	b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
 
 	// An administrator removes a VM from the rule, or the whole rule.
@@ -323,31 +323,31 @@ func TestSpreadConflict(t *testing.T) {
 			ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: config.Rule[0].GetClusterRuleInfo().Key},
 		}}}, true)
 		b.wait(task, err)
-		b.Eventually(func() string { vm, _ := b.look(first); return vm.OutOfSync }).Should(ContainSubstring("anti-affinity"))
-		b.settled(first, second)
+		b.Eventually(func() string { vm, _ := b.observe(first); return vm.OutOfSync }).Should(ContainSubstring("anti-affinity"))
+		b.syncAll(first, second)
 		b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
 	}
 }
 
 // Machines work even if the account has no permission to change the cluster.
 // They report the missing permission, and can be deleted.
-func TestSpreadRefused(t *testing.T) {
-	b := newWideBed(t)
-	first, second := b.grouped("a", "md"), b.grouped("b", "md")
-	b.launched(first, second)
-	b.settled(first, second)
+func TestAntiAffinityRejected(t *testing.T) {
+	b := newBedWithHosts(t)
+	first, second := b.groupedMachine("a", "md"), b.groupedMachine("b", "md")
+	b.startAll(first, second)
+	b.syncAll(first, second)
 	cluster := b.clusterRef()
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
-	third := b.grouped("c", "md")
-	b.launched(third)
+	third := b.groupedMachine("c", "md")
+	b.startAll(third)
 	b.Expect(b.connect(third).Sync(b.ctx(), third, false)).To(Succeed())
 	b.Expect(b.failsOnce(third)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
-	vm := b.reaches(third, hypervisor.Running)
+	vm := b.waitForState(third, hypervisor.Running)
 	b.Expect(vm.OutOfSync).To(ContainSubstring("anti-affinity"))
 
 	for _, m := range []*infrav1.NovaVSphereMachine{third, second} {
 		b.Eventually(func() hypervisor.State {
-			vm, err := b.look(markDeleting(m))
+			vm, err := b.observe(markDeleting(m))
 			if err == nil && (vm.State == hypervisor.Running || vm.State == hypervisor.Stopped) {
 				b.Expect(b.connect(m).Delete(b.ctx(), markDeleting(m))).To(Succeed())
 			}
@@ -392,7 +392,7 @@ func (b *bed) tagsOf(api *tags.Manager, m *infrav1.NovaVSphereMachine) []string 
 	return names
 }
 
-func TestMarks(t *testing.T) {
+func TestTagsAndAttributes(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	m.Labels["tier"] = "gold"
@@ -401,10 +401,10 @@ func TestMarks(t *testing.T) {
 	m.Spec.TagsFromLabels = []string{"tier", "dmz", "absent"}
 	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	m.Spec.CreateMissingTags = ptr.To(true)
-	b.launched(m)
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).Should(
+	b.startAll(m)
+	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).Should(
 		And(ContainSubstring("tag red of category team"), ContainSubstring("custom attribute owner")))
-	b.settled(m)
+	b.syncAll(m)
 	api := b.tagging()
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red", "team=night", "tier=gold", "dmz=dmz"))
 	fields, err := object.GetCustomFieldsManager(b.admin().Client)
@@ -417,7 +417,7 @@ func TestMarks(t *testing.T) {
 
 	b.vc.ResetRequests()
 	for range 3 {
-		b.settled(m)
+		b.syncAll(m)
 	}
 	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
 
@@ -430,23 +430,23 @@ func TestMarks(t *testing.T) {
 	b.Expect(api.AttachTag(b.ctx(), foreign, b.vm("m"))).To(Succeed())
 	m.Labels["tier"] = "silver"
 	m.Spec.CustomAttributes[0].Value = "you"
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).Should(
+	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).Should(
 		And(ContainSubstring("silver"), ContainSubstring("owner")))
-	b.settled(m)
+	b.syncAll(m)
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red", "team=night", "team=blue", "tier=silver", "dmz=dmz"))
 }
 
-func TestMarksThatAreMissing(t *testing.T) {
+func TestMissingTags(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	n := b.machine("n")
 	n.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
-	b.launched(m, n)
+	b.startAll(m, n)
 	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
-		b.Eventually(func() string { vm, _ := b.look(it); return vm.OutOfSync }).ShouldNot(BeEmpty())
+		b.Eventually(func() string { vm, _ := b.observe(it); return vm.OutOfSync }).ShouldNot(BeEmpty())
 		b.Expect(b.connect(it).Sync(b.ctx(), it, false)).To(Succeed())
-		b.Expect(b.fails(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
+		b.Expect(b.waitForError(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
 	}
 	api := b.tagging()
 	_, err := api.CreateCategory(b.ctx(), &tags.Category{Name: "team", Cardinality: "SINGLE", AssociableTypes: []string{"VirtualMachine"}})
@@ -457,7 +457,7 @@ func TestMarksThatAreMissing(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
-		vm, err := b.look(m)
+		vm, err := b.observe(m)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(vm.OutOfSync).To(BeEmpty())
 	}).Should(Succeed())
@@ -472,7 +472,7 @@ func TestRequestsOfManyMachines(t *testing.T) {
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {
-		m := b.grouped(fmt.Sprintf("m%d", i), "md")
+		m := b.groupedMachine(fmt.Sprintf("m%d", i), "md")
 		m.Labels["tier"] = "gold"
 		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
 		m.Spec.TagsFromLabels = []string{"tier"}
@@ -481,9 +481,9 @@ func TestRequestsOfManyMachines(t *testing.T) {
 		machines = append(machines, m)
 	}
 	b.vc.ResetRequests()
-	b.launched(machines...)
-	b.Eventually(func() string { vm, _ := b.look(machines[n-1]); return vm.OutOfSync }).Should(ContainSubstring("tag"))
-	b.settled(machines...)
+	b.startAll(machines...)
+	b.Eventually(func() string { vm, _ := b.observe(machines[n-1]); return vm.OutOfSync }).Should(ContainSubstring("tag"))
+	b.syncAll(machines...)
 	t.Logf("%d machines with everything: %v", n, b.vc.Requests())
 	rest := 0
 	for method, count := range b.vc.Requests() {

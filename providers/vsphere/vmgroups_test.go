@@ -70,21 +70,21 @@ func TestVMGroup(t *testing.T) {
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m, second := b.machine("m"), b.machine("second")
-	inZone := launch
+	inZone := createOptions
 	inZone.Zone = "a"
 	for _, m := range []*infrav1.NovaVSphereMachine{m, second} {
 		b.Expect(b.connect(m).Create(b.ctx(), m, inZone)).To(Succeed())
 	}
-	b.reaches(m, hypervisor.Running)
-	b.reaches(second, hypervisor.Running)
+	b.waitForState(m, hypervisor.Running)
+	b.waitForState(second, hypervisor.Running)
 	b.vc.ResetRequests()
-	b.settled(m, second)
+	b.syncAll(m, second)
 	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(BeNumerically("<=", 2))
 	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("m").Reference(), b.vm("second").Reference()))
 
 	b.Expect(b.vc.EnterMaintenance(b.vmNamed("m")[0].Host)).To(Succeed())
 	b.Expect(b.vmNamed("m")[0].Host).NotTo(Equal("DC0_C0_H0"), "it is not in the group of hosts")
-	b.settled(m, second)
+	b.syncAll(m, second)
 
 	b.destroyed(markDeleting(m))
 	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("second").Reference()))
@@ -97,17 +97,17 @@ func TestVMGroupIsDeleted(t *testing.T) {
 	cluster := b.addGroups("rack", "rack-vms")
 	m := b.machine("m")
 	m.Spec.Placement.HostGroup, m.Spec.Placement.VMGroup = "rack", "rack-vms"
-	b.launched(m)
+	b.startAll(m)
 	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
 		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: "rack-vms"},
 		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-vms"}},
 	}}}, true))
 	b.Eventually(func(g Gomega) {
-		vm, err := b.look(m)
+		vm, err := b.observe(m)
 		if err == nil {
 			g.Expect(vm.OutOfSync).To(ContainSubstring("the VM group rack-vms"))
 			g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
-			_, err = b.look(m)
+			_, err = b.observe(m)
 		}
 		g.Expect(err).To(MatchError(ContainSubstring(`placement.vmGroup "rack-vms" does not exist in the compute cluster`)))
 	}).Should(Succeed())
@@ -117,15 +117,15 @@ func TestVMGroupIsDeleted(t *testing.T) {
 // VMs.
 func TestGroupChanges(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a", "b", "c", "d")
-	c.objects.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: theVMs("foreign", "d")}
+	c := newGroupTest("a", "b", "c", "d")
+	c.objects.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: vmSet("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
 		c.setDesired(c.ids[name], key(name), desiredState{vmGroup: group})
 		c.observe(c.ids[name], key(name), name == "b")
 	}
 	due := func(name string) bool {
-		return c.groupOutOfSync(vmNo(name), c.machines[c.ids[name]], c.objects.vms[vmNo(name)])
+		return c.groupOutOfSync(testVMRef(name), c.machines[c.ids[name]], c.objects.vms[testVMRef(name)])
 	}
 	g.Expect(due("a")).To(BeTrue())
 	g.Expect(due("c")).To(BeTrue(), "its group may be created, and until then the machine says so")
@@ -133,7 +133,7 @@ func TestGroupChanges(t *testing.T) {
 	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
 	g.Expect(change.spec.RulesSpec).To(BeEmpty())
 	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
-	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{vmNo("a"), vmNo("d"), vmNo("foreign")}), "b is being deleted")
+	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{testVMRef("a"), testVMRef("d"), testVMRef("foreign")}), "b is being deleted")
 	g.Expect(change.missing).To(Equal(map[uuid.UUID]string{c.ids["c"]: "none"}))
 
 	ended := c.recordPending(clusterRef, taskRef, change)

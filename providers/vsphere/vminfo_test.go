@@ -42,11 +42,11 @@ func TestSettings(t *testing.T) {
 	g.Expect(v.hasUserData()).To(BeTrue())
 }
 
-func TestClusterToldInParts(t *testing.T) {
+func TestClusterReportedInParts(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd("a")
+	c := newGroupTest("a")
 	whole := types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}, Rule: []types.BaseClusterRuleInfo{
-		&types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}, Vm: []ref{vmNo("a")}},
+		&types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}, Vm: []ref{testVMRef("a")}},
 		&types.ClusterAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "together"}},
 	}}
 	tell := func(name string, value any) {

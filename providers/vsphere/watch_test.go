@@ -49,7 +49,7 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: ref{Type: "Task", Value: "task"}}}
 		if b.polls == 1 {
 			objects = append(objects, types.ObjectUpdate{
-				Kind: types.ObjectUpdateKindEnter, Obj: vmNo("vm-1"),
+				Kind: types.ObjectUpdateKindEnter, Obj: testVMRef("vm-1"),
 				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: vmID.String()}},
 			})
 		}
@@ -61,7 +61,7 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 }
 
 // The first read of the inventory ends on a vCenter that always has updates.
-func TestLearnOnABusyVCenter(t *testing.T) {
+func TestReadAllOnABusyVCenter(t *testing.T) {
 	g := NewWithT(t)
 	vc := &busyVCenter{}
 	s := &stream{

@@ -24,44 +24,44 @@ var shortTimeouts = timeouts{
 	lag: time.Second, batchDelay: 50 * time.Millisecond,
 }
 
-// craft is a machine that a pilot reconciles to a target: VM running, or VM
-// deleted.
-type craft struct {
+// machineRun is a machine that a testController reconciles to a target: VM
+// running, or VM deleted.
+type machineRun struct {
 	machine *infrav1.NovaVSphereMachine
-	launch  hypervisor.CreateOptions
-	// soft requests a shutdown of the guest first; asked is set once that was
-	// requested.
-	soft, asked bool
+	options hypervisor.CreateOptions
+	// graceful requests a shutdown of the guest first; shutdownRequested is set
+	// once that was requested.
+	graceful, shutdownRequested bool
 	// provisioned is set once its VM was up, as spec.providerID is. If the VM
 	// is reported as deleted after that, the machine is lost.
 	provisioned bool
 	lost        bool
 	// done is closed once the target is reached.
 	done chan struct{}
-	// began and ended are the times of the start and the end.
-	began, ended time.Time
-	failures     int
+	// startedAt and endedAt are the times of the start and the end.
+	startedAt, endedAt time.Time
+	failures           int
 }
 
-// pilot reconciles machines as controllers/machine does, with as many workers
-// and the same queue. It observes a machine only after an event or a failure,
-// so a missing event makes a test fail.
-type pilot struct {
+// testController reconciles machines as controllers/machine does, with as many
+// workers and the same queue. It observes a machine only after an event or a
+// failure, so a missing event makes a test fail.
+type testController struct {
 	b         *bed
 	connector *Connector
 	queue     workqueue.TypedRateLimitingInterface[hypervisor.Key]
 	wg        sync.WaitGroup
 	stop      context.CancelFunc
 
-	mu     sync.Mutex
-	crafts map[hypervisor.Key]*craft
+	mu   sync.Mutex
+	runs map[hypervisor.Key]*machineRun
 }
 
-// fly starts a pilot for a connector.
-func (b *bed) fly(c *Connector) *pilot {
+// startController starts a testController for a connector.
+func (b *bed) startController(c *Connector) *testController {
 	ctx, cancel := context.WithCancel(b.ctx())
-	p := &pilot{
-		b: b, connector: c, stop: cancel, crafts: map[hypervisor.Key]*craft{},
+	p := &testController{
+		b: b, connector: c, stop: cancel, runs: map[hypervisor.Key]*machineRun{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[hypervisor.Key](10*time.Millisecond, time.Second)),
 	}
@@ -76,30 +76,30 @@ func (b *bed) fly(c *Connector) *pilot {
 		}
 	})
 	for range 10 {
-		p.wg.Go(func() { p.work(ctx) })
+		p.wg.Go(func() { p.run(ctx) })
 	}
-	b.t.Cleanup(p.land)
+	b.t.Cleanup(p.stopAll)
 	return p
 }
 
-// land stops the pilot.
-func (p *pilot) land() {
+// stopAll stops the controller.
+func (p *testController) stopAll() {
 	p.stop()
 	p.queue.ShutDown()
 	p.wg.Wait()
 }
 
-func (p *pilot) work(ctx context.Context) {
+func (p *testController) run(ctx context.Context) {
 	for {
 		key, down := p.queue.Get()
 		if down {
 			return
 		}
 		p.mu.Lock()
-		c := p.crafts[key]
+		c := p.runs[key]
 		p.mu.Unlock()
 		if c != nil {
-			err := p.step(ctx, key, c)
+			err := p.reconcile(ctx, key, c)
 			switch {
 			case err == nil:
 				p.queue.Forget(key)
@@ -113,8 +113,8 @@ func (p *pilot) work(ctx context.Context) {
 	}
 }
 
-// step is one reconcile.
-func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
+// reconcile is one reconcile.
+func (p *testController) reconcile(ctx context.Context, key hypervisor.Key, c *machineRun) error {
 	m := c.machine
 	d, err := p.connector.Connect(ctx, m)
 	if err != nil {
@@ -127,21 +127,21 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 	deleting := !m.DeletionTimestamp.IsZero()
 	switch {
 	case deleting && vm.State == hypervisor.Absent:
-		p.arrive(key, c)
+		p.finish(key, c)
 		return nil
 	case vm.State == hypervisor.Busy:
 		return nil
-	case deleting && vm.State == hypervisor.Running && c.soft && !c.asked:
-		c.asked = true
+	case deleting && vm.State == hypervisor.Running && c.graceful && !c.shutdownRequested:
+		c.shutdownRequested = true
 		return d.Shutdown(ctx, m)
 	case deleting:
 		return d.Delete(ctx, m)
 	case vm.State == hypervisor.Absent && c.provisioned:
 		c.lost = true
-		p.arrive(key, c)
+		p.finish(key, c)
 		return nil
 	case vm.State == hypervisor.Absent:
-		return d.Create(ctx, m, c.launch)
+		return d.Create(ctx, m, c.options)
 	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !c.provisioned:
 		return d.Sync(ctx, m, false)
 	case vm.State == hypervisor.Stopped:
@@ -153,55 +153,55 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 		return d.Sync(ctx, m, true)
 	}
 	if inv := d.(*driver).session.inv; inv.needsRead(p.b.id(m)) {
-		p.queue.AddAfter(key, soonest) // its tags are not known yet
+		p.queue.AddAfter(key, pollInterval) // its tags are not known yet
 		return nil
 	}
-	p.arrive(key, c)
+	p.finish(key, c)
 	return nil
 }
 
-// arrive ends the work on a machine.
-func (p *pilot) arrive(key hypervisor.Key, c *craft) {
+// finish ends the work on a machine.
+func (p *testController) finish(key hypervisor.Key, c *machineRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.crafts[key] == c {
-		delete(p.crafts, key)
-		c.ended = time.Now()
+	if p.runs[key] == c {
+		delete(p.runs, key)
+		c.endedAt = time.Now()
 		close(c.done)
 	}
 }
 
-// take starts the work on a machine: to create its VM, or to delete it if the
+// start starts the work on a machine: to create its VM, or to delete it if the
 // machine is being deleted.
-func (p *pilot) take(m *infrav1.NovaVSphereMachine, as ...func(*craft)) *craft {
-	c := &craft{machine: m, launch: launch, done: make(chan struct{}), began: time.Now()}
+func (p *testController) start(m *infrav1.NovaVSphereMachine, as ...func(*machineRun)) *machineRun {
+	c := &machineRun{machine: m, options: createOptions, done: make(chan struct{}), startedAt: time.Now()}
 	for _, change := range as {
 		change(c)
 	}
 	p.mu.Lock()
-	p.crafts[keyOf(m)] = c
+	p.runs[keyOf(m)] = c
 	p.mu.Unlock()
 	p.queue.Add(keyOf(m))
 	return c
 }
 
-// arrived waits until all machines have reached their target. It fails if none
-// of them does for some time: the total time depends on the test machine.
-func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
+// waitForAll waits until all machines have reached their target. It fails if
+// none of them does for some time: the total time depends on the test machine.
+func (p *testController) waitForAll(within time.Duration, runs ...*machineRun) {
 	p.b.t.Helper()
-	p.await(within, crafts, func(int) {})
+	p.waitForRuns(within, runs, func(int) {})
 }
 
-// await calls meanwhile with the number of machines in progress, until all
-// have reached their target. It fails if none does within a time.
-func (p *pilot) await(within time.Duration, crafts []*craft, meanwhile func(left int)) {
+// waitForRuns calls meanwhile with the number of machines in progress, until
+// all have reached their target. It fails if none does within a time.
+func (p *testController) waitForRuns(within time.Duration, runs []*machineRun, meanwhile func(left int)) {
 	p.b.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	least, last := len(crafts), time.Now()
+	least, last := len(runs), time.Now()
 	for ; ; <-tick.C {
 		left := 0
-		for _, c := range crafts {
+		for _, c := range runs {
 			select {
 			case <-c.done:
 			default:
@@ -216,15 +216,15 @@ func (p *pilot) await(within time.Duration, crafts []*craft, meanwhile func(left
 			return
 		}
 		if time.Since(last) > within {
-			p.b.t.Fatalf("none of %d of %d machines arrived within %s: %s", left, len(crafts), within, p.stranded(crafts))
+			p.b.t.Fatalf("none of %d of %d machines arrived within %s: %s", left, len(runs), within, p.unfinished(runs))
 		}
 	}
 }
 
-// stranded describes the machines that have not reached their target.
-func (p *pilot) stranded(crafts []*craft) string {
+// unfinished describes the machines that have not reached their target.
+func (p *testController) unfinished(runs []*machineRun) string {
 	var out []string
-	for _, c := range crafts {
+	for _, c := range runs {
 		select {
 		case <-c.done:
 			continue
@@ -258,9 +258,9 @@ func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
 	return id
 }
 
-// once checks that every machine has exactly one VM, and that no other VM has
-// a derived UUID.
-func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
+// reconcileAll checks that every machine has exactly one VM, and that no other
+// VM has a derived UUID.
+func (b *bed) reconcileAll(machines []*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	want := map[string]int{}
 	for _, m := range machines {
@@ -275,8 +275,8 @@ func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
 	b.Expect(have).To(Equal(want))
 }
 
-// spent logs the requests and the time of a phase.
-func (b *bed) spent(t *testing.T, what string, n int, since time.Time) {
+// expectRequests logs the requests and the time of a phase.
+func (b *bed) expectRequests(t *testing.T, what string, n int, since time.Time) {
 	t.Helper()
 	t.Logf("%s: %d requests for %d machines (%.2f each), %s: %v", what, b.total(), n,
 		float64(b.total())/float64(n), time.Since(since).Round(10*time.Millisecond), b.vc.Requests())
