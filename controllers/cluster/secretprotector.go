@@ -82,8 +82,10 @@ func (k *secretProtector[C]) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	wanted := needsFinalizer(by, hasFinalizer, !secret.DeletionTimestamp.IsZero())
-	if sent, err := k.ensureMoves(ctx, secret, wanted); err != nil || sent {
-		return ctrl.Result{RequeueAfter: loop.MinDelay}, err // the Secret has another version now
+	if sent, err := k.ensureMoves(ctx, secret, wanted); err != nil {
+		return ctrl.Result{}, err
+	} else if sent {
+		return ctrl.Result{RequeueAfter: loop.MinDelay}, nil // the Secret has another version now
 	}
 	before := secret.DeepCopy()
 	switch {
