@@ -130,7 +130,7 @@ func privilegesOfEveryMachine(g Gomega) []string {
 func quickStartRoles(g Gomega) []string {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "quickstart-vsphere.md"))
 	g.Expect(err).NotTo(HaveOccurred())
-	commands := regexp.MustCompile(`(?m)^govc role\.create (?:.*\\\n)*.*$`).FindAllString(string(text), -1)
+	commands := regexp.MustCompile(`(?m)^role\.create (?:.*\\\n)*.*$`).FindAllString(string(text), -1)
 	g.Expect(commands).To(HaveLen(2))
 	return listed(strings.Join(commands, " "), regexp.MustCompile(`\b([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)+)`))
 }
