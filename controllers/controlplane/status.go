@@ -150,7 +150,7 @@ func availableCondition(s *scope, err error) metav1.Condition {
 	case s.workload.Pending:
 		return availablePending(s, c)
 	case s.workload.Etcd != nil && !s.workload.Etcd.Quorum() && (!s.workload.Answers || !s.workload.Etcd.Led()):
-		c.Message = quorumLost(s)
+		c.Message = quorumLost()
 	case !s.workload.Answers:
 		c.Message = s.workload.Problem
 	default:
@@ -186,8 +186,8 @@ func awaitingFirst(machines []*clusterv1.Machine) string {
 }
 
 // quorumLost returns the state of etcd and how to recover.
-func quorumLost(s *scope) string {
-	return fmt.Sprintf("Fewer than a majority of etcd's voting members answer. %s", plan.Recovery)
+func quorumLost() string {
+	return "Fewer than a majority of etcd's voting members answer. " + plan.Recovery
 }
 
 func initializedCondition(s *scope) metav1.Condition {

@@ -23,6 +23,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -31,14 +32,22 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: conditions ROOT")
 		os.Exit(2)
 	}
-	blocks, err := read(os.Args[1])
-	if err == nil {
-		var page string
-		if page, err = render(os.Args[1], blocks); err == nil {
-			fmt.Print(page)
-			return
-		}
+	if err := write(os.Args[1], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "conditions:", err)
+		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, "conditions:", err)
-	os.Exit(1)
+}
+
+// write writes the page of the project in a folder.
+func write(root string, out io.Writer) error {
+	blocks, err := read(root)
+	if err != nil {
+		return err
+	}
+	page, err := render(root, blocks)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, page)
+	return err
 }

@@ -46,7 +46,7 @@ func typeOf(b block, c constant) string {
 	return markdown(b.of[at])
 }
 
-func (c constant) normal() string {
+func (c *constant) normal() string {
 	if strings.Contains(c.doc, "negative polarity") {
 		return "False"
 	}
@@ -56,7 +56,7 @@ func (c constant) normal() string {
 var summary = regexp.MustCompile(`\b(Ready|Available)(?: of [^.]+?)? depends on it`)
 
 // summary returns the condition that depends on this one, if its comment names it.
-func (c constant) summary() string {
+func (c *constant) summary() string {
 	if found := summary.FindStringSubmatch(c.doc); found != nil {
 		return found[1]
 	}
@@ -108,7 +108,7 @@ func (b *block) sections() []string {
 	var ids []string
 	for _, kind := range b.kinds {
 		for _, c := range b.conditions {
-			ids = append(ids, fmt.Sprintf(`<a id="%s"></a>`, anchor(kind+"-"+typeOf(*b, c))))
+			ids = append(ids, `<a id="`+anchor(kind+"-"+typeOf(*b, c))+`"></a>`)
 		}
 	}
 	return ids
@@ -193,7 +193,7 @@ func link(root, page string) (string, error) {
 			missing = err
 			return match
 		}
-		for _, line := range strings.Split(string(text), "\n") {
+		for line := range strings.SplitSeq(string(text), "\n") {
 			heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
 			if !ok || !strings.HasPrefix(line, "#") || found[2] != "" && anchor(heading) != found[2] {
 				continue

@@ -34,13 +34,14 @@ func TestQuickStart(t *testing.T) {
 	b.Expect(os.Mkdir(filepath.Join(dir, "out"), 0o700)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(dir, "out", image+".qcow2"), []byte("QFI\xfb"), 0o600)).To(Succeed())
 
-	script := "make() { true; }\n" // it would need virt-customize
+	var page strings.Builder
+	page.WriteString("make() { true; }\n") // it would need virt-customize
 	for _, name := range []string{"quickstart-zvirt.md", "zvirt.md"} {
 		guide, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		b.Expect(err).NotTo(HaveOccurred())
 		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
 			if regexp.MustCompile(`(?m)^export ZVIRT_CA_BUNDLE|^role=|^make_template`).MatchString(block[1]) {
-				script += block[1]
+				page.WriteString(block[1])
 			}
 		}
 	}
@@ -53,7 +54,7 @@ func TestQuickStart(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	out, err := run("-euo pipefail", site.Replace(script)+`printf %b "$ZVIRT_CA_BUNDLE" >bundle.pem`)
+	out, err := run("-euo pipefail", site.Replace(page.String())+`printf %b "$ZVIRT_CA_BUNDLE" >bundle.pem`)
 	b.Expect(err).NotTo(HaveOccurred(), out)
 	disks := strings.Count(b.admin("GET", "/disks", ""), "<disk ")
 	for what, commands := range map[string]string{"image": "make_template missing", "storage domain": "ZVIRT_STORAGE_DOMAIN=none make_template " + image} {

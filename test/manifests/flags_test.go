@@ -62,7 +62,7 @@ func flagsOf(ctx context.Context, binary string) map[string]string {
 			flags[last] = map[string]string{"": "false", "Level": "0"}[match[2]] // pflag prints no zero value
 			flags[last] = cmp.Or(flags[last], "-")
 		}
-		if match := value.FindStringSubmatch(line); match != nil && match[1] != "[]" {
+		if match := value.FindStringSubmatch(line); len(match) == 2 && match[1] != "[]" {
 			flags[last] = strings.TrimSuffix(match[1], "m0s")
 			if flags[last] != match[1] {
 				flags[last] += "m"

@@ -154,18 +154,18 @@ func (s *Server) give(u *user) error {
 		s.grant(u, superUser, "")
 		return nil
 	}
-	make := func(name string, permits []string) *role {
+	newRole := func(name string, permits []string) *role {
 		r := &role{meta: newMeta(name + " of " + u.Name), administrative: !u.UserRole, permits: slices.Clone(permits)}
 		s.roles.add(r)
 		return r
 	}
 	if len(u.SystemPermits) > 0 {
-		s.grant(u, make("system role", u.SystemPermits).id, "")
+		s.grant(u, newRole("system role", u.SystemPermits).id, "")
 	}
 	if len(u.Permits) == 0 {
 		return nil
 	}
-	u.role = make("role", u.Permits)
+	u.role = newRole("role", u.Permits)
 	if len(u.On) == 0 {
 		s.grant(u, u.role.id, "")
 	}
