@@ -31,10 +31,10 @@ func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine)
 // vSphere HA restarts the VM of a control plane when its host fails, with and
 // without a spare host for the members of the control plane.
 func TestHostDies(t *testing.T) {
-	for hosts, ruled := range map[int]int{3: 0, 4: 3} {
+	for hosts, rules := range map[int]int{3: 0, 4: 3} {
 		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
 			b, machines := controlPlane(t, hosts)
-			b.Expect(b.members(machines[0])).To(HaveLen(ruled))
+			b.Expect(b.members(machines[0])).To(HaveLen(rules))
 			lost := b.vmNamed("cp-0")[0].Host
 			b.Expect(b.vc.FailHost(lost)).To(Succeed())
 			for _, m := range machines {
@@ -46,7 +46,7 @@ func TestHostDies(t *testing.T) {
 			b.Eventually(func() []string { b.syncAll(machines...); return b.members(machines[0]) }).
 				Should(BeEmpty(), "the next host that dies needs a host for its VM too")
 			b.Expect(b.vc.SetHostConnected(lost, true)).To(Succeed())
-			b.Eventually(func() []string { b.syncAll(machines...); return b.members(machines[0]) }).Should(HaveLen(ruled))
+			b.Eventually(func() []string { b.syncAll(machines...); return b.members(machines[0]) }).Should(HaveLen(rules))
 		})
 	}
 }

@@ -321,7 +321,7 @@ func TestCrash(t *testing.T) {
 	b.Expect(crashRuns.Wait()).To(Succeed())
 	b.Expect(errors.Join(wrong...)).NotTo(HaveOccurred())
 	t.Logf("%d crashes at %d points, before and after", blown, len(points))
-	b.Expect(blown).To(BeNumerically(">=", len(points)), "what comes when differs a little from life to life")
+	b.Expect(blown).To(BeNumerically(">=", len(points)), "the order of requests differs a little between runs")
 }
 
 // A foreign VM with the machine's name is never read as ours and never

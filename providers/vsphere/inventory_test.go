@@ -324,7 +324,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 				ta.inv.begin(ourID, ourKey, tt.verb, "at work")
 				tt.refused(ta)
 				g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "nothing is asked meanwhile")
+				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "no request is sent meanwhile")
 				if late {
 					ta.inv.machines[ourID].action.at = time.Time{}
 					state, err := ta.look()

@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityRequired, false)
 	g.Expect(c.groups["r"].mandatory()).To(BeTrue())
 	c.setMachine("b", infrav1.AntiAffinityRequired, true)
-	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "what goes says nothing")
+	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
 	for n := range c.ids {
 		c.forget(c.ids[n])
 	}
@@ -134,10 +134,10 @@ func TestPlan(t *testing.T) {
 
 func TestRuleToLeave(t *testing.T) {
 	tests := []struct {
-		name  string
-		ruled []string
-		going []string
-		want  bool
+		name   string
+		inRule []string
+		going  []string
+		want   bool
 	}{
 		{"two stay", []string{"a", "b", "c"}, []string{"a"}, false},
 		{"one stays", []string{"a", "b"}, []string{"a"}, true},
@@ -148,8 +148,8 @@ func TestRuleToLeave(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newGroupTest("a", "b", "c")
-			if tt.ruled != nil {
-				c.setRule(tt.ruled...)
+			if tt.inRule != nil {
+				c.setRule(tt.inRule...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
 				c.setMachine(n, infrav1.AntiAffinityPreferred, false)
@@ -172,7 +172,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 		name   string
 		usable int32
 		spread infrav1.AntiAffinity
-		ruled  []string
+		inRule []string
 		due    bool
 		want   map[ref]bool
 	}{
@@ -188,8 +188,8 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 			g := NewWithT(t)
 			c := newGroupTest("a", "b", "c")
 			c.objects.usableHosts[clusterRef] = tt.usable
-			if tt.ruled != nil {
-				c.setRule(tt.ruled...)
+			if tt.inRule != nil {
+				c.setRule(tt.inRule...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
 				c.setMachine(n, tt.spread, false)
@@ -227,18 +227,18 @@ func TestPendingRule(t *testing.T) {
 	c := newGroupTest("a", "b")
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
-	unsettled := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
-	g.Expect(unsettled()).To(BeTrue())
+	outOfSync := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
+	g.Expect(outOfSync()).To(BeTrue())
 	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
 	ended := c.recordPending(clusterRef, taskRef, change)
-	g.Expect(unsettled()).To(BeFalse())
+	g.Expect(outOfSync()).To(BeFalse())
 	c.update(func(o *objectCache) []uuid.UUID {
 		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})
 	g.Expect(ended).To(BeClosed())
-	g.Expect(unsettled()).To(BeTrue())
+	g.Expect(outOfSync()).To(BeTrue())
 	c.endChange(clusterRef, taskRef)
 	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
 }

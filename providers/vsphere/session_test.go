@@ -131,7 +131,7 @@ func TestOutage(t *testing.T) {
 	start := time.Now()
 	_, err = b.observe(m)
 	b.Expect(err).To(HaveOccurred())
-	b.Expect(time.Since(start)).To(BeNumerically("<", defaultTimeouts.wait/2), "what is known to be down is not waited for")
+	b.Expect(time.Since(start)).To(BeNumerically("<", defaultTimeouts.wait/2), "no caller waits for a session that is down")
 	b.Expect(err.Error()).NotTo(MatchRegexp(`:\d+->`), "ports of connections differ each time")
 	b.drain(changes)
 

@@ -128,7 +128,7 @@ func TestGroupChanges(t *testing.T) {
 		return c.groupOutOfSync(testVMRef(name), c.machines[c.ids[name]], c.objects.vms[testVMRef(name)])
 	}
 	g.Expect(due("a")).To(BeTrue())
-	g.Expect(due("c")).To(BeTrue(), "its group may be created, and until then the machine says so")
+	g.Expect(due("c")).To(BeTrue(), "its group may be created later, and until then the machine is out of sync")
 	g.Expect(due("d")).To(BeFalse())
 	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
 	g.Expect(change.spec.RulesSpec).To(BeEmpty())
