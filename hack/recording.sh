@@ -38,6 +38,8 @@ if [[ $(cat "$work/code") != 0 ]]; then
 	exit 1
 fi
 
+# The name of the user's home directory is of no use to a reader.
+sed -i "s#$HOME/#~/#g" "$work/cast"
 go run ./hack/recording "$command" 1 <"$work/cast" >"$work/real"
 go run ./hack/recording "$command" "${SPEED:-8}" <"$work/cast" >"$work/fast"
 termtosvg render "$work/fast" "$work/svg" --template gjm8 \
