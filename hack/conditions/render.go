@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -186,9 +187,10 @@ var document = regexp.MustCompile(`docs/([a-z0-9-]+\.md)(?:#([a-z0-9-]+))?`)
 // heading that does not exist is an error.
 func link(root, page string) (string, error) {
 	var missing error
+	documents := os.DirFS(filepath.Join(root, "docs"))
 	linked := document.ReplaceAllStringFunc(page, func(match string) string {
 		found := document.FindStringSubmatch(match)
-		text, err := os.ReadFile(filepath.Join(root, "docs", found[1]))
+		text, err := fs.ReadFile(documents, found[1])
 		if err != nil {
 			missing = err
 			return match
