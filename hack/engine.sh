@@ -56,5 +56,6 @@ make_template() {
 			<bootable>true</bootable><active>true</active></disk_attachment>" &&
 		template=$(api templates -d "<template><name>$1</name><vm id=\"$vm\"/></template>" | id_of template) &&
 		await "templates/$template" status ok &&
+		await "vms/$vm" status down &&
 		api "vms/$vm" -o /dev/null -X DELETE
 }

@@ -60,9 +60,8 @@ if [ "$hypervisor" = zvirt ]; then
 	printf '%s\n' 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX net.ifnames=0"' >/etc/default/grub.d/90-nova.cfg
 	update-grub
 fi
-# The first boot starts the kubelet.
-systemctl enable containerd "$service"
-systemctl disable kubelet
+# kubeadm starts the kubelet, but does not enable it for the next boot.
+systemctl enable containerd kubelet "$service"
 
 # No service runs while an image is customized.
 systemctl stop containerd 2>/dev/null || true

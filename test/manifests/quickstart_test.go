@@ -73,6 +73,15 @@ func TestQuickStartsAreShort(t *testing.T) {
 	}
 }
 
+// A node that restarts has no other program that starts the kubelet.
+func TestNodeImageEnablesItsServices(t *testing.T) {
+	g := NewWithT(t)
+	script, err := os.ReadFile(filepath.Join(tools.Root(), "hack", "image", "node.sh"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(script)).To(MatchRegexp(`(?m)^systemctl enable containerd kubelet "\$service"$`))
+	g.Expect(string(script)).NotTo(ContainSubstring("systemctl disable"))
+}
+
 // Commands are counted, so a change of the rules for them is seen.
 func TestCommandsAreCounted(t *testing.T) {
 	g := NewWithT(t)
