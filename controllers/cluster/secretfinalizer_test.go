@@ -6,7 +6,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -142,6 +144,51 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 			By("naming another Secret")
 			change(ctx, rig, one, func() { one.Spec.IdentityRef.Name = "another" })
 			Eventually(secretOf(ctx, rig)).Should(And(labels(map[string]string{"team": "blue"}), beFree))
+		})
+
+		It("is kept and released also if the API server rejects the label", func(ctx SpecContext) {
+			rig := newRig(ctx)
+			Expect(rig.Client.Create(ctx, rig.Secret(infratest.CredentialsName, nil))).To(Succeed())
+			policy := &admissionv1.ValidatingAdmissionPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: rig.Namespace},
+				Spec: admissionv1.ValidatingAdmissionPolicySpec{
+					MatchConstraints: &admissionv1.MatchResources{
+						NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: rig.Namespace}},
+						ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+							Operations: []admissionv1.OperationType{admissionv1.Update},
+							Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+						}}},
+					},
+					Validations: []admissionv1.Validation{{
+						Expression: `!("` + clusterctlv1.ClusterctlMoveLabel + `" in object.metadata.?labels.orValue({}))`,
+					}},
+				},
+			}
+			binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: rig.Namespace},
+				Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+					PolicyName: rig.Namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+				},
+			}
+			for _, o := range []client.Object{policy, binding} {
+				Expect(rig.Client.Create(ctx, o)).To(Succeed())
+				DeferCleanup(func(ctx SpecContext) { Expect(rig.Client.Delete(ctx, o)).To(Succeed()) })
+			}
+			Eventually(func() error {
+				s, err := secretOf(ctx, rig)()
+				if err != nil {
+					return err
+				}
+				s.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+				return rig.Client.Update(ctx, s, client.DryRunAll)
+			}).Should(MatchError(apierrors.IsInvalid, "the policy is in effect"))
+
+			Expect(rig.Run(infratest.Options{})).To(Succeed())
+			one := rig.InfraCluster()
+			Expect(rig.Client.Create(ctx, one)).To(Succeed())
+			Eventually(secretOf(ctx, rig)).Should(And(beHeld, unlabeled))
+			change(ctx, rig, one, func() { one.Spec.IdentityRef.Name = "another" })
+			Eventually(secretOf(ctx, rig)).Should(beFree)
 		})
 
 		It("keeps the label that a user has set, and its value", func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,23 +83,36 @@ func (k *secretProtector[C]) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	wanted := needsFinalizer(by, hasFinalizer, !secret.DeletionTimestamp.IsZero())
-	if sent, err := k.ensureMoves(ctx, secret, wanted); err != nil {
-		return ctrl.Result{}, err
-	} else if sent {
-		return ctrl.Result{RequeueAfter: loop.MinDelay}, nil // the Secret has another version now
+	if wanted && !hasFinalizer {
+		return k.setFinalizer(ctx, secret, wanted) // reconciled again because the Secret has changed
 	}
-	before := secret.DeepCopy()
+	// The label is removed before the finalizer: without both, the Secret is not reconciled again. An API
+	// server that rejects the label or the owners does not keep the finalizer.
+	sent, moveErr := k.ensureMoves(ctx, secret, wanted)
 	switch {
+	case sent:
+		return ctrl.Result{RequeueAfter: loop.MinDelay}, nil // the Secret has another version now
 	case wanted == hasFinalizer:
-		return ctrl.Result{}, nil
-	case wanted:
+		return ctrl.Result{}, moveErr
+	}
+	result, err := k.setFinalizer(ctx, secret, wanted)
+	if err = errors.Join(moveErr, err); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+// setFinalizer adds the finalizer to a Secret or removes it.
+func (k *secretProtector[C]) setFinalizer(ctx context.Context, secret *metav1.PartialObjectMetadata, wanted bool) (ctrl.Result, error) {
+	before := secret.DeepCopy()
+	if wanted {
 		controllerutil.AddFinalizer(secret, k.finalizer)
-	default:
+	} else {
 		controllerutil.RemoveFinalizer(secret, k.finalizer)
 	}
 	// The optimistic lock keeps the finalizers of other controllers, because the patch writes all
 	// finalizers.
-	err = k.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := k.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
