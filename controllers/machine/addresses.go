@@ -29,14 +29,10 @@ const addressManager = "nova-addresses"
 // addressing returns the IP address settings of the network interfaces in the failure domain of the
 // machine.
 func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
-	all := s.infra.Addressing()
 	if s.machine == nil {
-		return all
+		return s.infra.Addressing("")
 	}
-	for i := range all {
-		all[i] = all[i].In(s.machine.Spec.FailureDomain)
-	}
-	return all
+	return s.infra.Addressing(s.machine.Spec.FailureDomain)
 }
 
 // claimName returns the name of the IPAddressClaim of one interface of a machine for one of its pools.
@@ -214,9 +210,9 @@ func parseAddress(claim string, from *ipamv1.IPAddress) (hypervisor.Address, err
 // releaseAddresses releases the addresses of a deleted VM. It reads the claims from the API server,
 // because the cache may miss a claim that was created just before a crash.
 func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
-	for nic, addressing := range s.infra.Addressing() {
+	for nic := range s.infra.Addressing("") {
 		// The failure domain of a deleted Machine is not known any more.
-		for i := range addressing.MostPools() {
+		for i := range s.infra.MostPools(nic) {
 			claim := &ipamv1.IPAddressClaim{}
 			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}
 			if err := r.APIReader.Get(ctx, key, claim); err != nil {

@@ -85,10 +85,10 @@ var _ = Describe("An address from a pool", func() {
 		m, machine := rig.InfraMachine(), rig.Machine()
 		machine.Spec.FailureDomain = "zone-a"
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
-		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
-			{Name: "zone-b", AddressesFromPools: []ipamv1.IPPoolReference{v4.Ref()}},
+		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{
+			{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "zone-b", AddressesFromPools: []ipamv1.IPPoolReference{v4.Ref()}}},
 			// The VM reports an IPv4 address that no pool has given to it.
-			{Name: "zone-a", DHCP4: ptr.To(true), AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}},
+			{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "zone-a", DHCP4: ptr.To(true), AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}}},
 		}
 		Expect(rig.CreateMachine(ctx, machine, m)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
@@ -102,9 +102,9 @@ var _ = Describe("An address from a pool", func() {
 		rig := newRig(ctx)
 		m := rig.InfraMachine()
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
-		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{
+		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
 			Name: "site-a", AddressesFromPools: []ipamv1.IPPoolReference{{APIGroup: "ipam.example.test", Kind: "Pool", Name: "p"}}, Gateway4: "no address",
-		}}
+		}}}
 		Expect(rig.Client.Create(ctx, m)).To(MatchError(ContainSubstring("gateway4")))
 	})
 

@@ -34,8 +34,12 @@ type Object interface {
 	// Common returns the fields that all machines share. Writing to them changes the object.
 	Common() (*infrav1.MachineSpec, *infrav1.MachineStatus)
 
-	// Addressing returns the IP address settings of the machine's network interfaces.
-	Addressing() []*infrav1.InterfaceAddressing
+	// Addressing returns the IP address settings of the machine's network interfaces in a failure
+	// domain.
+	Addressing(failureDomain string) []*infrav1.InterfaceAddressing
+
+	// MostPools returns the largest number of pools of an interface in any failure domain.
+	MostPools(nic int) int
 }
 
 // ClusterObject is the interface that the reconciler requires of an infrastructure cluster.

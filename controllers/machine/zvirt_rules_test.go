@@ -6,6 +6,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,14 +139,6 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 			m.Hardware = infrav1.NovaZVirtHardware{Firmware: infrav1.FirmwareBIOS, TrustedPlatformModule: ptr.To(true)}
 		}, "trustedPlatformModule needs the firmware EFI"),
 		Entry("an unknown kind of network card", func(m *spec) { m.Network.Interfaces[0].Type = "vmxnet3" }, "interfaces[0].type"),
-		Entry("routes", func(m *spec) {
-			m.Network.Interfaces[0].Routes = []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}
-		}, "the engine cannot configure routes"),
-		Entry("routes of a failure domain", func(m *spec) {
-			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
-				{Name: "a"}, {Name: "b", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}},
-			}
-		}, "the engine cannot configure routes"),
 		Entry("a gateway of a failure domain without an address", func(m *spec) {
 			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "a", Gateway4: "192.0.2.1"}}
 		}, "gateway4 needs addressesFromPools"),
@@ -156,6 +150,25 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		}, "one address of each family"),
 		Entry("unknown strictness", func(m *spec) { m.AntiAffinity = "hard" }, "antiAffinity"),
 	)
+
+	// An engine can configure neither of them.
+	It("have no fields for routes and the MTU", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(zvirtMachine(rig.Namespace))
+		Expect(err).NotTo(HaveOccurred())
+		m := &unstructured.Unstructured{Object: object}
+		m.SetGroupVersionKind(infrav1.GroupVersion.WithKind("NovaZVirtMachine"))
+		Expect(rig.Client.Create(ctx, m.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
+		routes := []any{map[string]any{"to": "198.51.100.0/24", "via": "192.0.2.1"}}
+		Expect(unstructured.SetNestedSlice(m.Object, []any{map[string]any{
+			"network": "net/net", "routes": routes, "mtu": int64(1400),
+			"failureDomains": []any{map[string]any{"name": "a", "routes": routes}},
+		}}, "spec", "network", "interfaces")).To(Succeed())
+		Expect(rig.Client.Create(ctx, m, client.FieldValidation(metav1.FieldValidationStrict))).To(MatchError(And(
+			ContainSubstring(`unknown field "spec.network.interfaces[0].routes"`),
+			ContainSubstring(`unknown field "spec.network.interfaces[0].mtu"`),
+			ContainSubstring(`unknown field "spec.network.interfaces[0].failureDomains[0].routes"`))))
+	})
 
 	DescribeTable("refuse to change", func(ctx SpecContext, change func(*spec), message string) {
 		rig := newRig(ctx)

@@ -49,9 +49,9 @@ var networks = map[string]struct {
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp:9000 ip=eth0:dhcp6:9000",
 	},
 	"static": {
-		interfaces: []infrav1.NovaVSphereInterface{{DeviceName: "lan", InterfaceAddressing: addressing{
+		interfaces: []infrav1.NovaVSphereInterface{{DeviceName: "lan", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3"}, {To: "2001:db8:1::/48", Via: "2001:db8::3"}}, InterfaceAddressing: addressing{
 			MACAddress: "02:00:00:0A:0B:0C", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateway4: "192.0.2.1", Gateway6: "2001:db8::1",
-			Nameservers: []string{"192.0.2.2", "2001:db8::2"}, Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3"}, {To: "2001:db8:1::/48", Via: "2001:db8::3"}},
+			Nameservers: []string{"192.0.2.2", "2001:db8::2"},
 		}}},
 		arguments: "ifname=lan:02:00:00:0a:0b:0c ip=192.0.2.10::192.0.2.1:24:m:lan:none ip=[2001:db8::10]::[2001:db8::1]:64:m:lan:none" +
 			" rd.route=198.51.100.0/24:192.0.2.3:lan rd.route=[2001:db8:1::]/48:[2001:db8::3]:lan nameserver=192.0.2.2 nameserver=[2001:db8::2]",
@@ -86,7 +86,7 @@ var networks = map[string]struct {
 		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up",
 	},
 	"metric": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 7}}}}},
+		interfaces: []infrav1.NovaVSphereInterface{{Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 7}}}},
 		refused:    "the metric of a route cannot be configured on a machine that Ignition sets up",
 	},
 }

@@ -48,6 +48,7 @@ func newEffectiveSpec(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.Nov
 	for i := range g.interfaces {
 		in := &g.interfaces[i]
 		in.Network, in.InterfaceAddressing = domain.Connect(i, in.Network, &in.InterfaceAddressing)
+		*in = in.In(domain.Name)
 	}
 	return g, nil
 }

@@ -74,7 +74,9 @@ func TestEffectiveSpec(t *testing.T) {
 			g.Expect(got.template).To(Equal(tt.template))
 		})
 	}
-	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"}}}
+	spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
+		Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"},
+	}}}
 	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
 	for zone, want := range map[string]string{"full": "192.0.2.254", "second": "192.0.2.1"} {
 		got, err := newEffectiveSpec(cluster, spec, zone)

@@ -25,14 +25,14 @@ func TestControlPlaneOnTwoSites(t *testing.T) {
 		})
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	spec := infrav1.NovaVSphereInterface{Network: "any", InterfaceAddressing: infrav1.InterfaceAddressing{
-		FailureDomains: []infrav1.InterfaceFailureDomain{
-			{
+	spec := infrav1.NovaVSphereInterface{Network: "any", FailureDomains: []infrav1.NovaVSphereInterfaceFailureDomain{
+		{
+			InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
 				Name: "site-a", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "site-a"}}, Nameservers: []string{"192.0.2.53"},
-				Routes: []infrav1.Route{{To: "203.0.113.0/24", Via: "192.0.2.2"}},
 			},
-			{Name: "site-b", DHCP4: ptr.To(true)},
+			Routes: []infrav1.Route{{To: "203.0.113.0/24", Via: "192.0.2.2"}},
 		},
+		{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "site-b", DHCP4: ptr.To(true)}},
 	}}
 	given := map[string][][]hypervisor.Address{
 		"site-a": {{{Prefix: netip.MustParsePrefix("192.0.2.7/24"), Gateway: netip.MustParseAddr("192.0.2.1")}}},

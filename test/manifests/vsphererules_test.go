@@ -63,11 +63,12 @@ func everything(m *infrav1.NovaVSphereMachine) {
 	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{
 		Network: "DistributedVirtualPortgroup:dvportgroup-12", Type: infrav1.InterfaceE1000e, DeviceName: "eth0",
 		MTU:            9000,
+		Routes:         []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 10}},
 		DHCP6Overrides: infrav1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false), RouteMetric: 100},
 		InterfaceAddressing: infrav1.InterfaceAddressing{
 			MACAddress: "02:00:00:00:00:01", DHCP6: ptr.To(true), Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"},
 			AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool", Kind: "InClusterIPPool", APIGroup: "ipam.cluster.x-k8s.io"}},
-			Gateway4:           "192.0.2.1", Gateway6: "2001:db8::1", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 10}}, Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com"},
+			Gateway4:           "192.0.2.1", Gateway6: "2001:db8::1", Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com"},
 		},
 	}}
 	m.Spec.AntiAffinity = infrav1.AntiAffinityRequired

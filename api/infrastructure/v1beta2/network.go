@@ -1,10 +1,6 @@
 package v1beta2
 
-import (
-	"slices"
-
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-)
+import ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 // InterfaceAddressing is how a network interface gets its addresses, the same
 // on every hypervisor. An interface without addresses, pools and DHCP settings
@@ -82,24 +78,6 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	SearchDomains []string `json:"searchDomains,omitempty"`
-
-	// routes are static routes over this interface. An engine cannot configure them.
-	// If not set, there are none.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
-	Routes []Route `json:"routes,omitempty"`
-
-	// failureDomains are the settings of this interface in failure domains that have
-	// a network of their own. If not set, machines have the same settings in all
-	// failure domains.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	FailureDomains []InterfaceFailureDomain `json:"failureDomains,omitempty"`
 }
 
 // InterfaceFailureDomain has the settings of a network interface in one failure
@@ -169,47 +147,11 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	SearchDomains []string `json:"searchDomains,omitempty"`
-
-	// routes are static routes over the interface in this failure domain. If not
-	// set, those of the interface are used.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
-	Routes []Route `json:"routes,omitempty"`
 }
 
-// Route is a route over a network interface.
-type Route struct {
-	// to is the destination network, such as 198.51.100.0/24.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="to must be a network such as 198.51.100.0/24"
-	To string `json:"to,omitempty"`
-
-	// via is the IP address of the router.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="via must be an IP address"
-	Via string `json:"via,omitempty"`
-
-	// metric is the metric of the route. The route with the lower metric is
-	// preferred. If not set, the node chooses it.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	Metric int32 `json:"metric,omitempty"`
-}
-
-// In returns the settings of the interface in a failure domain: a itself, or a copy
-// with the settings of that domain.
-func (a *InterfaceAddressing) In(domain string) *InterfaceAddressing {
-	i := slices.IndexFunc(a.FailureDomains, func(d InterfaceFailureDomain) bool { return d.Name == domain })
-	if i < 0 {
-		return a
-	}
-	out, own := *a, &a.FailureDomains[i]
+// with returns a copy of the settings with those of a failure domain.
+func (a *InterfaceAddressing) with(own *InterfaceFailureDomain) InterfaceAddressing {
+	out := *a
 	if own.AddressesFromPools != nil || own.DHCP4 != nil || own.DHCP6 != nil {
 		out.AddressesFromPools, out.DHCP4, out.DHCP6 = own.AddressesFromPools, own.DHCP4, own.DHCP6
 		out.Gateway4, out.Gateway6 = own.Gateway4, own.Gateway6
@@ -220,20 +162,7 @@ func (a *InterfaceAddressing) In(domain string) *InterfaceAddressing {
 	if own.SearchDomains != nil {
 		out.SearchDomains = own.SearchDomains
 	}
-	if own.Routes != nil {
-		out.Routes = own.Routes
-	}
-	return &out
-}
-
-// MostPools returns the largest number of pools of the interface in any failure
-// domain.
-func (a *InterfaceAddressing) MostPools() int {
-	most := len(a.AddressesFromPools)
-	for i := range a.FailureDomains {
-		most = max(most, len(a.FailureDomains[i].AddressesFromPools))
-	}
-	return most
+	return out
 }
 
 // UsesDHCP4 reports whether the interface gets an IPv4 address from DHCP.

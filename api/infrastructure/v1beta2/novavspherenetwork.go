@@ -68,6 +68,62 @@ type NovaVSphereInterface struct {
 	MTU int32 `json:"mtu,omitempty"`
 
 	InterfaceAddressing `json:",inline"`
+
+	// routes are static routes over this interface. If not set, there are none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Routes []Route `json:"routes,omitempty"`
+
+	// failureDomains are the settings of this interface in failure domains that have
+	// a network of their own. If not set, machines have the same settings in all
+	// failure domains.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	FailureDomains []NovaVSphereInterfaceFailureDomain `json:"failureDomains,omitempty"`
+}
+
+// NovaVSphereInterfaceFailureDomain has the settings of a network interface in one
+// failure domain. If addressesFromPools, dhcp4 or dhcp6 is set, these and the
+// gateways replace those of the interface. Each other field replaces its own. A name
+// server or search domain here takes precedence over one of the failure domain.
+type NovaVSphereInterfaceFailureDomain struct {
+	InterfaceFailureDomain `json:",inline"`
+
+	// routes are static routes over the interface in this failure domain. If not
+	// set, those of the interface are used.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Routes []Route `json:"routes,omitempty"`
+}
+
+// Route is a route over a network interface.
+type Route struct {
+	// to is the destination network, such as 198.51.100.0/24.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="to must be a network such as 198.51.100.0/24"
+	To string `json:"to,omitempty"`
+
+	// via is the IP address of the router.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="via must be an IP address"
+	Via string `json:"via,omitempty"`
+
+	// metric is the metric of the route. The route with the lower metric is
+	// preferred. If not set, the node chooses it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Metric int32 `json:"metric,omitempty"`
 }
 
 // NovaVSphereDHCPOverrides select which DHCP options a guest uses, as in netplan.
@@ -124,12 +180,38 @@ func (n *NovaVSphereNetwork) GetInterfaces() []NovaVSphereInterface {
 	return n.Interfaces
 }
 
-// Addressing returns how the machine's interfaces get their addresses.
-func (m *NovaVSphereMachine) Addressing() []*InterfaceAddressing {
+// In returns the interface with its settings in a failure domain.
+func (n *NovaVSphereInterface) In(domain string) NovaVSphereInterface {
+	out := *n
+	for i := range n.FailureDomains {
+		if own := &n.FailureDomains[i]; own.Name == domain {
+			out.InterfaceAddressing = n.with(&own.InterfaceFailureDomain)
+			if own.Routes != nil {
+				out.Routes = own.Routes
+			}
+		}
+	}
+	return out
+}
+
+// Addressing returns how the machine's interfaces get their addresses in a failure
+// domain.
+func (m *NovaVSphereMachine) Addressing(domain string) []*InterfaceAddressing {
 	interfaces := m.Spec.Network.GetInterfaces()
 	all := make([]*InterfaceAddressing, len(interfaces))
 	for i := range interfaces {
-		all[i] = &interfaces[i].InterfaceAddressing
+		in := interfaces[i].In(domain)
+		all[i] = &in.InterfaceAddressing
 	}
 	return all
+}
+
+// MostPools returns the largest number of pools of an interface in any failure domain.
+func (m *NovaVSphereMachine) MostPools(nic int) int {
+	n := &m.Spec.Network.GetInterfaces()[nic]
+	most := len(n.AddressesFromPools)
+	for i := range n.FailureDomains {
+		most = max(most, len(n.FailureDomains[i].AddressesFromPools))
+	}
+	return most
 }

@@ -554,7 +554,6 @@ const (
 // NovaZVirtInterface is a network interface. The engine can give an interface DHCP,
 // or one address and gateway of each family. The guest uses the name servers of the
 // first interface that has some.
-// +kubebuilder:validation:XValidation:rule="!has(self.routes) && !(has(self.failureDomains) && self.failureDomains.exists(d, has(d.routes)))",message="the engine cannot configure routes: set them in the bootstrap configuration"
 // +kubebuilder:validation:XValidation:rule="!has(self.addresses) || (self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 4).size() <= 1 && self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 6).size() <= 1)",message="the engine can give an interface one address of each family"
 type NovaZVirtInterface struct {
 	// network is the vNIC profile as network/profile, or its ID. A vNIC profile
@@ -579,6 +578,16 @@ type NovaZVirtInterface struct {
 	DeviceName string `json:"deviceName,omitempty"`
 
 	InterfaceAddressing `json:",inline"`
+
+	// failureDomains are the settings of this interface in failure domains that have
+	// a network of their own. If not set, machines have the same settings in all
+	// failure domains.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	FailureDomains []InterfaceFailureDomain `json:"failureDomains,omitempty"`
 }
 
 // NovaZVirtHighAvailability lets the engine restart a VM when its host fails.
@@ -662,14 +671,37 @@ func (m *NovaZVirtMachine) Common() (*MachineSpec, *MachineStatus) {
 	return &m.Spec.MachineSpec, &m.Status
 }
 
-// Addressing returns how the machine's interfaces get their addresses.
-func (m *NovaZVirtMachine) Addressing() []*InterfaceAddressing {
+// Addressing returns how the machine's interfaces get their addresses in a failure
+// domain.
+func (m *NovaZVirtMachine) Addressing(domain string) []*InterfaceAddressing {
 	interfaces := m.Spec.Network.GetInterfaces()
 	all := make([]*InterfaceAddressing, len(interfaces))
 	for i := range interfaces {
-		all[i] = &interfaces[i].InterfaceAddressing
+		in := interfaces[i].In(domain)
+		all[i] = &in.InterfaceAddressing
 	}
 	return all
+}
+
+// MostPools returns the largest number of pools of an interface in any failure domain.
+func (m *NovaZVirtMachine) MostPools(nic int) int {
+	n := &m.Spec.Network.GetInterfaces()[nic]
+	most := len(n.AddressesFromPools)
+	for i := range n.FailureDomains {
+		most = max(most, len(n.FailureDomains[i].AddressesFromPools))
+	}
+	return most
+}
+
+// In returns the interface with its settings in a failure domain.
+func (n *NovaZVirtInterface) In(domain string) NovaZVirtInterface {
+	out := *n
+	for i := range n.FailureDomains {
+		if own := &n.FailureDomains[i]; own.Name == domain {
+			out.InterfaceAddressing = n.with(own)
+		}
+	}
+	return out
 }
 
 // GetInterfaces returns the network interfaces, or the default: one interface.

@@ -209,8 +209,8 @@ func (d *FailureDomain) LastInterface() int {
 	return last
 }
 
-// Connect returns the network and the addressing that the interface at an index has
-// in the failure domain.
+// Connect returns the network of the interface at an index in the failure domain, and
+// its addressing with the DNS settings of that network.
 func (d *FailureDomain) Connect(i int, network string, a *InterfaceAddressing) (string, InterfaceAddressing) {
 	out := *a
 	at := slices.IndexFunc(d.Networks, func(n FailureDomainNetwork) bool { return n.Interface == nil || int(*n.Interface) == i })
@@ -224,5 +224,5 @@ func (d *FailureDomain) Connect(i int, network string, a *InterfaceAddressing) (
 			out.SearchDomains = n.SearchDomains
 		}
 	}
-	return network, *out.In(d.Name)
+	return network, out
 }

@@ -38,7 +38,7 @@ func PlacementOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMach
 		if in.Network == "" {
 			return s, invalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the cluster", i)
 		}
-		s.Interfaces = append(s.Interfaces, in)
+		s.Interfaces = append(s.Interfaces, in.In(domain.Name))
 	}
 	return s, nil
 }

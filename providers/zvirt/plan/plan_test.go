@@ -278,8 +278,10 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].InterfaceAddressing = infrav1.InterfaceAddressing{
 			AddressesFromPools: []ipamv1.IPPoolReference{{Name: "all"}}, Gateway4: "10.0.0.1",
-			FailureDomains: []infrav1.InterfaceFailureDomain{{Name: "b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "b"}}, Gateway4: "10.0.0.254"}},
 		}
+		m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{
+			Name: "b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "b"}}, Gateway4: "10.0.0.254",
+		}}
 	})
 	cluster := &infrav1.NovaZVirtClusterSpec{
 		ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
@@ -364,12 +366,12 @@ func TestVM(t *testing.T) {
 // An interface gets the settings of the machine's failure domain.
 func TestVMInFailureDomain(t *testing.T) {
 	m := machine()
-	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
-		DHCP4: ptr.To(true), Nameservers: []string{"192.0.2.53"},
+	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{
+		InterfaceAddressing: infrav1.InterfaceAddressing{DHCP4: ptr.To(true), Nameservers: []string{"192.0.2.53"}},
 		FailureDomains: []infrav1.InterfaceFailureDomain{{
 			Name: "site-b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "site-b"}}, Nameservers: []string{"198.51.100.53"}, SearchDomains: []string{"b.example.com"},
 		}},
-	}}}
+	}}
 	pooled := [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("198.51.100.7/24"), Gateway: netip.MustParseAddr("198.51.100.1")}}}
 	for zone, want := range map[string]*ovirt.Initialization{
 		"site-a": {DNSServers: "192.0.2.53", NICConfigurations: &ovirt.NICConfigurations{NICs: []ovirt.NICConfiguration{

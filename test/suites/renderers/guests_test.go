@@ -29,8 +29,7 @@ const namespace = "default"
 // of the addresses.
 func interfaces(last int) []infrav1.NovaVSphereInterface {
 	return []infrav1.NovaVSphereInterface{
-		{Network: "VM Network", MTU: 1400, InterfaceAddressing: infrav1.InterfaceAddressing{
-			Routes:    []infrav1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}},
+		{Network: "VM Network", MTU: 1400, Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}}, InterfaceAddressing: infrav1.InterfaceAddressing{
 			Addresses: []string{fmt.Sprintf("10.78.0.%d/24", last), fmt.Sprintf("fd78::%d/64", last)}, Gateway4: "10.78.0.1", Gateway6: "fd78::1",
 			Nameservers: []string{"10.78.0.53"}, SearchDomains: []string{"corp.example", "example"},
 		}},
