@@ -81,6 +81,17 @@ func TestDocumentsLinkToHeadings(t *testing.T) {
 	}
 }
 
+// TestDocumentsInstallTheTestedClusterAPI: clusterctl would install the newest version otherwise.
+func TestDocumentsInstallTheTestedClusterAPI(t *testing.T) {
+	tested := found(t, filepath.Join(tools.Root(), "go.mod"), regexp.MustCompile(`(?m)^\tsigs\.k8s\.io/cluster-api (v\S+)$`))
+	for _, document := range []string{"README.md", "docs/clusterctl.md", "docs/quickstart-vsphere.md", "docs/quickstart-zvirt.md"} {
+		installed := found(t, filepath.Join(tools.Root(), document), regexp.MustCompile(`clusterctl init .*--core cluster-api:(\S+)`))
+		if !slices.Equal(installed, tested) {
+			t.Errorf("%s installs Cluster API %v, and go.mod has %v", document, installed, tested)
+		}
+	}
+}
+
 // anchorsIn are the anchors of a document's headings, as GitHub makes them, and those that
 // the document sets itself.
 func anchorsIn(t *testing.T, file string) []string {

@@ -196,10 +196,11 @@ func followsVSphere(ctx SpecContext, repository string) {
 	all := page("quickstart-vsphere.md", q.namespace, map[string]string{
 		"VSPHERE_SERVER": center.Address, "GOVC_URL": login.String(),
 		"VSPHERE_DATACENTER": "DC0", "VSPHERE_RESOURCE_POOL": "/DC0/host/DC0_C0/Resources/nova",
-		"VSPHERE_DATASTORE": "LocalDS_0", "VSPHERE_NETWORK": "DC0_DVPG0",
+		"VSPHERE_DATASTORE": "LocalDS_0", "VSPHERE_NETWORK": "node network",
 	})
-	// The simulated vCenter begins with a folder of that name.
-	Expect(shell(ctx, q.dir, append(q.env, "GOVC_URL="+login.String(), "GOVC_INSECURE=true"), "govc object.destroy /DC0/vm/nova")).To(Succeed())
+	// The simulated vCenter begins with a folder of that name. Names may contain spaces.
+	Expect(shell(ctx, q.dir, append(q.env, "GOVC_URL="+login.String(), "GOVC_INSECURE=true"),
+		"govc object.destroy /DC0/vm/nova; govc object.rename /DC0/network/DC0_DVPG0 'node network'")).To(Succeed())
 	use, change, found := strings.Cut(all, "kubectl -n "+q.namespace+" patch cluster demo")
 	Expect(found).To(BeTrue())
 	Expect(shell(ctx, q.dir, q.env, use)).To(Succeed())
@@ -252,7 +253,7 @@ var needed = []struct {
 	{object: "/DC0/host/DC0_C0/Resources/nova", needed: []string{"System.Read", "Resource.AssignVMToPool"}},
 	{object: "/DC0/datastore/LocalDS_0", needed: []string{"System.Read", "Datastore.AllocateSpace"}},
 	{object: "/DC0/datastore/LocalDS_1", needed: []string{"System.Read"}, absent: []string{"Datastore.AllocateSpace"}},
-	{object: "/DC0/network/DC0_DVPG0", needed: []string{"System.Read", "Network.Assign"}},
+	{object: "/DC0/network/node network", needed: []string{"System.Read", "Network.Assign"}},
 }
 
 // permits checks the effective permissions of the quick start. vCenter uses
