@@ -17,8 +17,9 @@
 // The comment of a reason has its cause, and the next step of the user in a
 // paragraph that begins with "Action:". A path such as docs/etcd.md#it-is-down
 // becomes a link. The comment of a condition whose normal status is False contains
-// "negative polarity". If Ready or Available depends on a condition, its comment
-// contains "Ready depends on it".
+// "negative polarity", and the comment of a condition that does not exist normally
+// contains "absent otherwise". If Ready or Available depends on a condition, its comment
+// contains "Ready depends on it", or "Ready of the Machine depends on it".
 package main
 
 import (

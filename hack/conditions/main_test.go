@@ -118,10 +118,12 @@ const (
 
 func TestSummaryAndPolarity(t *testing.T) {
 	for doc, want := range map[string][2]string{
-		"XCondition is true. Ready depends on it.":                {"Ready", "True"},
-		"XCondition is true. Ready of the Machine depends on it.": {"Ready", "True"},
-		"XCondition is true. Ready does not depend on it.":        {"", "True"},
-		"XCondition is true. It has negative polarity.":           {"", "False"},
+		"XCondition is true. Ready depends on it.":                                                {"Ready", "True"},
+		"XCondition is true. Ready of the Machine depends on it.":                                 {"Ready of the Machine", "True"},
+		"XCondition is true. Ready does not depend on it.":                                        {"", "True"},
+		"XCondition is true. It has negative polarity.":                                           {"", "False"},
+		"XCondition is false while it is bad, and absent otherwise. Ready does not depend on it.": {"", "absent"},
+		"XCondition is true. It is absent until the guest reports.":                               {"", "True"},
 	} {
 		c := constant{doc: doc}
 		if got := [2]string{c.summary(), c.normal()}; got != want {

@@ -1,7 +1,7 @@
 // Package v1beta2 holds the add-on kind, NovaModuleSet.
 //
-// Rules are CEL on the CRD, defaults are getters beside the types and are never
-// written into an object. The package contains no controller and no type of Flux:
+// Validation rules are CEL on the CRD. Defaults are getters next to the types and are
+// not written into objects. The package contains no controller and no type of Flux:
 // controllers/modules creates the Flux objects.
 //
 // +kubebuilder:object:generate=true

@@ -1,8 +1,8 @@
-// Package v1beta2 holds the control plane kinds, NovaControlPlane and its
-// template.
+// Package v1beta2 holds the control plane kinds: NovaControlPlane, its template, and
+// NovaEtcdRestore.
 //
-// Rules are CEL on the CRDs, defaults are getters beside the types and are
-// never written into an object. It refuses reconciling.
+// Validation rules are CEL on the CRDs. Defaults are getters next to the types and are
+// not written into objects. The package contains no reconciler.
 //
 // +kubebuilder:object:generate=true
 // +groupName=controlplane.cluster.x-k8s.io

@@ -4,7 +4,8 @@ package v1beta2
 // corresponding reasons.
 const (
 	// VMUnreachableReason: vCenter has lost its connection to the VM, because its host or
-	// datastore is not reachable. The VM still exists. It is not changed until then.
+	// datastore is not reachable. The VM still exists. The controller does not change it
+	// until the connection is back.
 	//
 	// Action: fix the host or the datastore.
 	VMUnreachableReason = "VMUnreachable"
