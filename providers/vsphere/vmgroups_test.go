@@ -90,6 +90,33 @@ func TestVMGroup(t *testing.T) {
 	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("second").Reference()))
 }
 
+// After a change of the failure domain existing VMs are added to the new group and stay in
+// the old one.
+func TestVMGroupChanges(t *testing.T) {
+	b := newBed(t)
+	cluster := b.addGroups("rack", "rack-vms")
+	b.addGroups("row", "row-vms")
+	place := func(hostGroup, vmGroup string) {
+		b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
+			FailureDomain: infrav1.FailureDomain{Name: "a"},
+			Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: hostGroup, VMGroup: vmGroup},
+		}}
+		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	}
+	place("rack", "rack-vms")
+	m := b.machine("m")
+	inZone := createOptions
+	inZone.Zone = "a"
+	b.Expect(b.connect(m).Create(b.ctx(), m, inZone)).To(Succeed())
+	b.waitForState(m, hypervisor.Running)
+	b.syncAll(m)
+	place("row", "row-vms")
+	b.syncAll(m)
+	vm := b.vm("m").Reference()
+	b.Expect(b.vmsOf(cluster, "row-vms")).To(ConsistOf(vm))
+	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(vm))
+}
+
 // If the group was deleted after the VM was created, the machine has a
 // message.
 func TestVMGroupIsDeleted(t *testing.T) {

@@ -91,7 +91,13 @@ func TestZones(t *testing.T) {
 	b.Expect(got.NICs[0].Network).To(Equal("storage"))
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
 	b.Expect(b.admin("GET", "/vms/"+got.ID+"/diskattachments?follow=disk", "")).To(ContainSubstring(domain))
-	b.Expect(b.admin("GET", "/vms/"+got.ID+"/affinitylabels", "")).To(ContainSubstring("<name>fast</name>"))
+	labels := func() string { return b.admin("GET", "/vms/"+got.ID+"/affinitylabels", "") }
+	b.Expect(labels()).To(ContainSubstring("<name>fast</name>"))
+
+	b.admin("POST", "/affinitylabels", "<affinity_label><name>slow</name></affinity_label>")
+	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.FailureDomains[0].AffinityLabel = "slow" })
+	b.reconcileUntil(b.newConnector(), m, true, "rest")
+	b.Expect(labels()).To(And(ContainSubstring("<name>slow</name>"), ContainSubstring("<name>fast</name>")))
 }
 
 func TestMissingObjects(t *testing.T) {

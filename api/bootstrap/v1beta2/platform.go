@@ -139,8 +139,9 @@ type PlatformSpec struct {
 	// +optional
 	KubeletCertificates KubeletCertificates `json:"kubeletCertificates,omitempty"`
 
-	// kubeProxy configures kube-proxy. A change replaces nothing: kube-proxy is
-	// reconfigured in the workload cluster. If not set, kube-proxy uses iptables.
+	// kubeProxy configures kube-proxy. In a running cluster only mode can change. A
+	// change replaces no machine: kube-proxy is reconfigured in the workload cluster.
+	// If not set, kube-proxy uses iptables.
 	// +optional
 	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
 
@@ -338,7 +339,9 @@ type KubeProxySpec struct {
 	Mode KubeProxyMode `json:"mode,omitempty"`
 
 	// scheduler is how ipvs selects a backend of a Service, for instance rr
-	// (round-robin) or lc (least connections). Defaults to rr.
+	// (round-robin) or lc (least connections). It cannot change in a running cluster:
+	// nodes load its kernel module when they are created. If mode changes from ipvs,
+	// scheduler must be removed. Defaults to rr.
 	// +optional
 	Scheduler IPVSScheduler `json:"scheduler,omitempty"`
 }

@@ -376,7 +376,8 @@ type NovaControlPlaneSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]+)?$')",message="version must be a full Kubernetes version such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
-	// machineTemplate is the template of the machines.
+	// machineTemplate is the template of the machines. Each field documents whether a
+	// change replaces control plane machines.
 	// +required
 	MachineTemplate NovaControlPlaneMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
 
@@ -402,8 +403,9 @@ type NovaControlPlaneSpec struct {
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
 
-	// etcd selects where etcd runs, configures it and schedules its snapshots. If not
-	// set, etcd runs on the control plane machines and no snapshots are taken.
+	// etcd selects where etcd runs, configures it and schedules its snapshots. Each
+	// field documents whether a change replaces control plane machines. If not set,
+	// etcd runs on the control plane machines and no snapshots are taken.
 	// +optional
 	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
@@ -485,7 +487,8 @@ type NovaControlPlaneMachineTemplate struct {
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the spec of the machines.
+	// spec is the spec of the machines. Each field documents whether a change replaces
+	// control plane machines.
 	// +required
 	Spec NovaControlPlaneMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 }
@@ -529,20 +532,21 @@ type NovaControlPlaneMachineTemplateSpec struct {
 // NovaControlPlaneMachineDeletionSpec sets timeouts of the deletion of a machine.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneMachineDeletionSpec struct {
-	// nodeDrainTimeoutSeconds is the timeout of the drain. If not set or 0, there is
-	// none.
+	// nodeDrainTimeoutSeconds is the timeout of the drain. A change replaces nothing.
+	// If not set or 0, there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeDrainTimeoutSeconds *int32 `json:"nodeDrainTimeoutSeconds,omitempty"`
 
 	// nodeVolumeDetachTimeoutSeconds is the timeout of the wait for volumes to be
-	// detached. If not set or 0, there is none.
+	// detached. A change replaces nothing. If not set or 0, there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeVolumeDetachTimeoutSeconds *int32 `json:"nodeVolumeDetachTimeoutSeconds,omitempty"`
 
-	// nodeDeletionTimeoutSeconds is the timeout of the deletion of the Node. The value 0
-	// means no timeout. Defaults to 10, as in Cluster API.
+	// nodeDeletionTimeoutSeconds is the timeout of the deletion of the Node. The value
+	// 0 means no timeout. A change replaces nothing. Defaults to 10, as in Cluster
+	// API.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeDeletionTimeoutSeconds *int32 `json:"nodeDeletionTimeoutSeconds,omitempty"`
@@ -726,8 +730,9 @@ type NovaControlPlaneTemplateResource struct {
 // that the topology sets.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneTemplateResourceSpec struct {
-	// machineTemplate is the template of the machines. If not set, the settings of the
-	// topology apply.
+	// machineTemplate is the template of the machines. Each field documents whether a
+	// change replaces control plane machines. If not set, the settings of the topology
+	// apply.
 	// +optional
 	MachineTemplate NovaControlPlaneTemplateMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
 
@@ -753,8 +758,9 @@ type NovaControlPlaneTemplateResourceSpec struct {
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
 
-	// etcd selects where etcd runs, configures it and schedules its snapshots. If not
-	// set, etcd runs on the control plane machines and no snapshots are taken.
+	// etcd selects where etcd runs, configures it and schedules its snapshots. Each
+	// field documents whether a change replaces control plane machines. If not set,
+	// etcd runs on the control plane machines and no snapshots are taken.
 	// +optional
 	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
@@ -773,12 +779,13 @@ type NovaControlPlaneTemplateResourceSpec struct {
 // NovaControlPlaneTemplateMachineTemplate is the template of the machines.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneTemplateMachineTemplate struct {
-	// metadata holds labels and annotations for the machines. If not set, none are
-	// added.
+	// metadata holds labels and annotations for the machines. A change is applied in
+	// place and replaces nothing. If not set, none are added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the spec of the machines. If not set, the defaults apply.
+	// spec is the spec of the machines. Each field documents whether a change replaces
+	// control plane machines. If not set, the defaults apply.
 	// +optional
 	Spec NovaControlPlaneTemplateMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 }

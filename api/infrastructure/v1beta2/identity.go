@@ -31,8 +31,10 @@ type IdentitySpec struct {
 	// +required
 	CredentialsSecretRef IdentitySecretReference `json:"credentialsSecretRef,omitempty,omitzero"`
 
-	// allowedNamespaces are the namespaces whose clusters may use the identity.
-	// If not set, no cluster may use it.
+	// allowedNamespaces are the namespaces whose clusters may use the identity. A
+	// change replaces nothing; existing VMs stay unchanged. Clusters of a namespace
+	// that is removed have no credentials, so their VMs cannot be deleted. If not set,
+	// no cluster may use it.
 	// +optional
 	AllowedNamespaces AllowedNamespaces `json:"allowedNamespaces,omitempty,omitzero"`
 }

@@ -345,8 +345,10 @@ type MachineSpec struct {
 	// +optional
 	PowerOff PowerOff `json:"powerOff,omitempty,omitzero"`
 
-	// naming sets the name of the VM. If not set, the VM has the machine's name.
-	// The node has the machine's name in either case.
+	// naming sets the name of the VM. It cannot change in a machine. A machine
+	// template with another value, once it is referenced, rolls out machines. If not
+	// set, the VM has the machine's name. The node has the machine's name in either
+	// case.
 	// +optional
 	Naming MachineNaming `json:"naming,omitempty,omitzero"`
 
@@ -366,10 +368,10 @@ const MaxVMName = 64
 // +kubebuilder:validation:MinProperties=1
 type MachineNaming struct {
 	// template is the name of the VM, with the variables {{ .machine.name }}, which
-	// must be in it, and {{ .machine.namespace }}. A name of more than 64 characters is cut
-	// to 55 and gets a dash and a hash of the whole name. It cannot change in a
-	// machine; changing it in a template rolls out machines. Defaults to
-	// {{ .machine.name }}.
+	// must be in it, and {{ .machine.namespace }}. A name of more than 64 characters
+	// is cut to 55 and gets a dash and a hash of the whole name. It cannot change in a
+	// machine. A machine template with another value, once it is referenced, rolls out
+	// machines. Defaults to {{ .machine.name }}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

@@ -20,15 +20,16 @@ type NovaVSphereClusterSpec struct {
 	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
 	// placement is the default placement of machines. Fields that a machine or its
-	// failure domain sets replace it. A change affects new machines only. If not
-	// set, the only datacenter, resource pool and datastore of the vCenter are used;
-	// it is an error if there is more than one.
+	// failure domain sets replace it. A change affects new machines only, except for
+	// vmGroup. If not set, the only datacenter, resource pool and datastore of the
+	// vCenter are used; it is an error if there is more than one.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
 	// failureDomains are the failure domains that Cluster API distributes machines
-	// over. Fields of a failure domain replace those of machines and of the cluster.
-	// A change affects new machines only. If not set, the cluster has none.
+	// over. Fields of a failure domain replace those of machines and of the cluster. A
+	// change affects new machines only, except for vmGroup of placement. If not set,
+	// the cluster has none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -10,9 +10,9 @@ const NovaVSphereIdentityKind = "NovaVSphereIdentity"
 type NovaVSphereIdentitySpec struct {
 	IdentitySpec `json:",inline"`
 
-	// bounds limit the objects of the vCenter that clusters may use. If not
-	// set, they may use all that the vCenter user may use, and clone templates
-	// only.
+	// bounds limit the objects of the vCenter that clusters may use. A change replaces
+	// nothing; existing VMs stay unchanged. If not set, they may use all that the
+	// vCenter user may use, and clone templates only.
 	// +optional
 	Bounds NovaVSphereBounds `json:"bounds,omitempty,omitzero"`
 }

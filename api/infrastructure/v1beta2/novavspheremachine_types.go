@@ -11,37 +11,41 @@ import (
 type NovaVSphereMachineSpec struct {
 	MachineSpec `json:",inline"`
 
-	// template is the template that the VM is cloned from. Changing it in a template
-	// rolls out machines. If not set, the template of the cluster is used.
+	// template is the template that the VM is cloned from. A machine template with
+	// another value, once it is referenced, rolls out machines. If not set, the
+	// template of the cluster is used.
 	// +optional
 	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
 	// cloneMode is Full, Linked or LinkedOrFull. Full copies the disks of the
-	// template. Linked stores only differences from a snapshot of the template,
-	// which must not be deleted. LinkedOrFull is Full if the template has no
-	// snapshot, or if one of its disks is to grow. Changing it in a template rolls
-	// out machines. Defaults to Full.
+	// template. Linked stores only differences from a snapshot of the template, which
+	// must not be deleted. LinkedOrFull is Full if the template has no snapshot, or if
+	// one of its disks is to grow. A machine template with another value, once it is
+	// referenced, rolls out machines. Defaults to Full.
 	// +optional
 	CloneMode CloneMode `json:"cloneMode,omitempty"`
 
-	// placement is where the VM is created. Changing it in a template rolls out
-	// machines. Fields that are not set have the value of the cluster.
+	// placement is where the VM is created. A machine template with another value,
+	// once it is referenced, rolls out machines. Fields that are not set have the
+	// value of the cluster.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
-	// hardware is the virtual hardware of the VM. Changing it in a template rolls
-	// out machines. If not set, the VM has the hardware of the template.
+	// hardware is the virtual hardware of the VM. A machine template with another
+	// value, once it is referenced, rolls out machines. If not set, the VM has the
+	// hardware of the template.
 	// +optional
 	Hardware NovaVSphereHardware `json:"hardware,omitempty,omitzero"`
 
-	// disks are the disks of the VM. Changing them in a template rolls out machines.
-	// If not set, the VM has the disks of the template.
+	// disks are the disks of the VM. A machine template with another value, once it is
+	// referenced, rolls out machines. If not set, the VM has the disks of the
+	// template.
 	// +optional
 	Disks NovaVSphereDisks `json:"disks,omitempty,omitzero"`
 
-	// network has the network interfaces of the VM. Changing it in a template rolls
-	// out machines. If not set, the VM has one interface on the network of the
-	// cluster, which requests an IPv4 address by DHCP.
+	// network has the network interfaces of the VM. A machine template with another
+	// value, once it is referenced, rolls out machines. If not set, the VM has one
+	// interface on the network of the cluster, which requests an IPv4 address by DHCP.
 	// +optional
 	Network NovaVSphereNetwork `json:"network,omitempty,omitzero"`
 

@@ -38,9 +38,10 @@ type NovaVSpherePlacement struct {
 	HostGroup string `json:"hostGroup,omitempty"`
 
 	// vmGroup is the name of a DRS VM group of the compute cluster, to which VMs are
-	// added. A rule of the compute cluster must bind it to hostGroup,
-	// so that DRS and vSphere HA keep VMs on these hosts. If not set, hostGroup
-	// is used only when a VM is created.
+	// added. A rule of the compute cluster must bind it to hostGroup, so that DRS and
+	// vSphere HA keep VMs on these hosts. If it changes in the cluster or in a failure
+	// domain, existing VMs are added to the new group and stay in the old one. If not
+	// set, hostGroup is used only when a VM is created.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -113,19 +114,21 @@ func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlace
 type NovaVSphereFailureDomain struct {
 	FailureDomain `json:",inline"`
 
-	// placement is where machines of this failure domain are created. Fields that
-	// are not set have the value of the machine, or else of the cluster.
+	// placement is where machines of this failure domain are created. A change affects
+	// new machines only, except for vmGroup. Fields that are not set have the value of
+	// the machine, or else of the cluster.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
-	// template is the template of machines in this failure domain. If not set, the
-	// template of the machine is used, or else of the cluster.
+	// template is the template of machines in this failure domain. A change affects
+	// new machines only. If not set, the template of the machine is used, or else of
+	// the cluster.
 	// +optional
 	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
-	// requiredTags are tags that the compute cluster of the failure domain must
-	// have, or its datacenter if placement names no compute cluster. They are
-	// checked and never attached. If not set, no tags are checked.
+	// requiredTags are tags that the compute cluster of the failure domain must have,
+	// or its datacenter if placement names no compute cluster. They are checked and
+	// never attached. A change replaces nothing. If not set, no tags are checked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

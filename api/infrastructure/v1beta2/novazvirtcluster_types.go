@@ -36,8 +36,9 @@ type NovaZVirtClusterSpec struct {
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
 	// failureDomains are the failure domains that Cluster API distributes machines
-	// over. Fields of a failure domain replace those of machines and of the cluster.
-	// A change affects new machines only. If not set, the cluster has none.
+	// over. Fields of a failure domain replace those of machines and of the cluster. A
+	// change affects new machines only, except for affinityLabel. If not set, the
+	// cluster has none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -109,19 +110,21 @@ type NovaZVirtPlacement struct {
 type NovaZVirtFailureDomain struct {
 	FailureDomain `json:",inline"`
 
-	// placement is where machines of this failure domain are created. Fields that
-	// are not set have the value of the machine, or else of the cluster.
+	// placement is where machines of this failure domain are created. A change affects
+	// new machines only. Fields that are not set have the value of the machine, or
+	// else of the cluster.
 	// +optional
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
-	// template is the template of machines in this failure domain. If not set, the
-	// template of the machine is used, or else of the cluster.
+	// template is the template of machines in this failure domain. A change affects
+	// new machines only. If not set, the template of the machine is used, or else of
+	// the cluster.
 	// +optional
 	Template NovaZVirtTemplate `json:"template,omitempty,omitzero"`
 
 	// affinityLabel is the name of an affinity label for machines of this failure
-	// domain, so that they run on the hosts that have it, too. If not set, they get
-	// none.
+	// domain, so that they run on the hosts that have it, too. After a change existing
+	// VMs get the new label and keep the old one. If not set, they get none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50

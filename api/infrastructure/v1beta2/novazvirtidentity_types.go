@@ -7,8 +7,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type NovaZVirtIdentitySpec struct {
 	IdentitySpec `json:",inline"`
 
-	// bounds limit the objects of the engine that clusters may use. If not set,
-	// they may use all that the engine's user may use.
+	// bounds limit the objects of the engine that clusters may use. A change replaces
+	// nothing; existing VMs stay unchanged. If not set, they may use all that the
+	// engine's user may use.
 	// +optional
 	Bounds NovaZVirtBounds `json:"bounds,omitempty,omitzero"`
 

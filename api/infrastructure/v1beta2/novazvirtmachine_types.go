@@ -15,56 +15,63 @@ import (
 type NovaZVirtMachineSpec struct {
 	MachineSpec `json:",inline"`
 
-	// template is the template that the VM is created from. Changing it in a template
-	// rolls out machines. If not set, the template of the cluster is used.
+	// template is the template that the VM is created from. A machine template with
+	// another value, once it is referenced, rolls out machines. If not set, the
+	// template of the cluster is used.
 	// +optional
 	Template NovaZVirtTemplate `json:"template,omitempty,omitzero"`
 
 	// cloneMode is Full, Linked or LinkedOrFull. Full copies the disks of the
-	// template. Linked stores only differences from the template (the engine calls
-	// it thin); the engine does not delete the template while such VMs exist.
+	// template. Linked stores only differences from the template (the engine calls it
+	// thin); the engine does not delete the template while such VMs exist.
 	// LinkedOrFull is Full if a disk is to have another storage domain than in the
-	// template, the format Raw or the provisioning Thick. Changing it in a template
-	// rolls out machines. Defaults to LinkedOrFull.
+	// template, the format Raw or the provisioning Thick. A machine template with
+	// another value, once it is referenced, rolls out machines. Defaults to
+	// LinkedOrFull.
 	// +optional
 	CloneMode CloneMode `json:"cloneMode,omitempty"`
 
-	// placement is where the VM is created. Changing it in a template rolls out
-	// machines. Fields that are not set have the value of the cluster.
+	// placement is where the VM is created. A machine template with another value,
+	// once it is referenced, rolls out machines. Fields that are not set have the
+	// value of the cluster.
 	// +optional
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
 	// migrationMode controls whether the VM can move between hosts: Migratable,
-	// UserMigratable (only by a user) or Pinned (never). Changing it in a template
-	// rolls out machines. If not set, the setting of the template is used.
+	// UserMigratable (only by a user) or Pinned (never). A machine template with
+	// another value, once it is referenced, rolls out machines. If not set, the
+	// setting of the template is used.
 	// +optional
 	MigrationMode NovaZVirtMigrationMode `json:"migrationMode,omitempty"`
 
-	// hardware is the virtual hardware of the VM. Changing it in a template rolls
-	// out machines. If not set, the VM has the hardware of the template.
+	// hardware is the virtual hardware of the VM. A machine template with another
+	// value, once it is referenced, rolls out machines. If not set, the VM has the
+	// hardware of the template.
 	// +optional
 	Hardware NovaZVirtHardware `json:"hardware,omitempty,omitzero"`
 
-	// disks are the disks of the VM. Changing them in a template rolls out machines.
-	// If not set, the VM has the disks of the template.
+	// disks are the disks of the VM. A machine template with another value, once it is
+	// referenced, rolls out machines. If not set, the VM has the disks of the
+	// template.
 	// +optional
 	Disks NovaZVirtDisks `json:"disks,omitempty,omitzero"`
 
-	// network has the network interfaces of the VM. Changing it in a template rolls
-	// out machines. If not set, the VM has one interface on the network of the
-	// cluster, which requests an IPv4 address by DHCP.
+	// network has the network interfaces of the VM. A machine template with another
+	// value, once it is referenced, rolls out machines. If not set, the VM has one
+	// interface on the network of the cluster, which requests an IPv4 address by DHCP.
 	// +optional
 	Network NovaZVirtNetwork `json:"network,omitempty,omitzero"`
 
-	// highAvailability lets the engine restart the VM when its host fails. Changing
-	// it in a template rolls out machines. If not set, the setting of the template is
-	// used.
+	// highAvailability lets the engine restart the VM when its host fails. A machine
+	// template with another value, once it is referenced, rolls out machines. If not
+	// set, the setting of the template is used.
 	// +optional
 	HighAvailability NovaZVirtHighAvailability `json:"highAvailability,omitempty,omitzero"`
 
-	// affinityGroups are the names of affinity groups of the engine's cluster that
-	// the VM joins. They must exist. Changing them in a template rolls out machines.
-	// If not set, the VM is only in the group of antiAffinity.
+	// affinityGroups are the names of affinity groups of the engine's cluster that the
+	// VM joins. They must exist. A machine template with another value, once it is
+	// referenced, rolls out machines. If not set, the VM is only in the group of
+	// antiAffinity.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -73,9 +80,9 @@ type NovaZVirtMachineSpec struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	AffinityGroups []string `json:"affinityGroups,omitempty"`
 
-	// affinityLabels are the names of affinity labels of the VM. They must exist.
-	// Changing them in a template rolls out machines. If not set, the VM has only
-	// that of its failure domain.
+	// affinityLabels are the names of affinity labels of the VM. They must exist. A
+	// machine template with another value, once it is referenced, rolls out machines.
+	// If not set, the VM has only that of its failure domain.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

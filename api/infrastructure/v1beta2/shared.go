@@ -142,13 +142,14 @@ type FailureDomain struct {
 	Name string `json:"name,omitempty"`
 
 	// controlPlane controls whether control plane machines may be created in the
-	// failure domain. Defaults to true.
+	// failure domain. A change affects new machines only. Defaults to true.
 	// +optional
 	ControlPlane *bool `json:"controlPlane,omitempty"`
 
-	// networks are the networks of the interfaces of machines in this failure
-	// domain. They replace the networks of machines and of the cluster. If not
-	// set, machines have the same networks in all failure domains.
+	// networks are the networks of the interfaces of machines in this failure domain.
+	// They replace the networks of machines and of the cluster. A change affects new
+	// machines only. If not set, machines have the same networks in all failure
+	// domains.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
