@@ -51,7 +51,7 @@ func TestFieldsSayTheirDefault(t *testing.T) {
 // of each field in it has the effect of a change.
 func TestFieldsDescribeChanges(t *testing.T) {
 	all := specs(t)
-	for _, kind := range []string{"NovaControlPlane", "NovaVSphereCluster", "NovaZVirtCluster"} {
+	for _, kind := range []string{"NovaControlPlane", "NovaVSphereCluster", "NovaZVirtCluster", "NovaVSphereIdentity", "NovaZVirtIdentity"} {
 		for name, field := range children(all[kind]) {
 			if path := unexplained(name, field); path != "" {
 				t.Errorf("%s spec.%s has no effect of a change in its description", kind, path)

@@ -11,23 +11,23 @@ const SecretIdentityKind = "Secret"
 // of a cluster use the credentials and cannot read them. Server and trust are
 // part of the identity: a cluster cannot send the credentials elsewhere.
 type IdentitySpec struct {
-	// server is the host name or address of the vCenter or engine, with a port
-	// if it is not 443, without scheme and path. The credentials are sent to no
-	// other server.
+	// server is the host name or address of the vCenter or engine, with a port if it
+	// is not 443, without scheme and path. The credentials are sent to no other
+	// server. A change replaces no machines.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[][0-9A-Za-z._:-]+$')",message="server is a host name or address with an optional port, without scheme, path or credentials"
 	Server string `json:"server,omitempty"`
 
-	// tls defines how the server's certificate is verified. It is always verified.
-	// If not set, the CAs of the system are used. The CA of an engine is not among
-	// them.
+	// tls defines how the server's certificate is verified. It is always verified. A
+	// change replaces no machines. If not set, the CAs of the system are used. The CA
+	// of an engine is not among them.
 	// +optional
 	TLS Trust `json:"tls,omitempty,omitzero"`
 
 	// credentialsSecretRef names the Secret in the manager's namespace that has the
-	// keys username and password.
+	// keys username and password. A change replaces no machines.
 	// +required
 	CredentialsSecretRef IdentitySecretReference `json:"credentialsSecretRef,omitempty,omitzero"`
 

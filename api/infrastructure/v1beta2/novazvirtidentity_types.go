@@ -13,10 +13,10 @@ type NovaZVirtIdentitySpec struct {
 	// +optional
 	Bounds NovaZVirtBounds `json:"bounds,omitempty,omitzero"`
 
-	// filter is true for a user without an administrative role: each request
-	// then has the header Filter, with which the engine returns the objects that
-	// the user has permissions for. The engine ignores placement.hosts and
-	// migrationMode then, and does not report the host of a VM. If not set, the
+	// filter is true for a user without an administrative role: each request then has
+	// the header Filter, with which the engine returns the objects that the user has
+	// permissions for. The engine ignores placement.hosts and migrationMode then, and
+	// does not report the host of a VM. A change replaces no machines. If not set, the
 	// user needs an administrative role.
 	// +optional
 	Filter *bool `json:"filter,omitempty"`
