@@ -96,8 +96,8 @@ func (k *secretProtector[C]) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, moveErr
 	}
 	result, err := k.setFinalizer(ctx, secret, wanted)
-	if err = errors.Join(moveErr, err); err != nil {
-		return ctrl.Result{}, err
+	if moveErr != nil || err != nil {
+		return ctrl.Result{}, errors.Join(moveErr, err)
 	}
 	return result, nil
 }
