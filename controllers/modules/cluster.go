@@ -47,6 +47,8 @@ type ClusterReconciler struct {
 	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 
+	// apiReader reads from the API server.
+	apiReader        client.Reader
 	rollouts         *rolloutState
 	applied          apply.Memory
 	readyObjects     readyObjects

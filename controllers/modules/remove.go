@@ -23,12 +23,45 @@ func (r *ClusterReconciler) remove(ctx context.Context, d *rolloutTarget, how mo
 		removal.Timeout = d.set.Spec.Removal.Timeout()
 		keep = d.set.Spec.Removal.OnUnselect == addonsv1.RemovalKeep
 	}
+	if err := r.rereadObjects(ctx, d); err != nil {
+		return err
+	}
 	return r.removeObjects(ctx, d, d.objects, nil, keep, removal)
+}
+
+// rereadObjects reads the objects of the set on the Cluster from the API server, if the cache has any. The
+// cache may miss an object that was created a moment ago: then a module would be removed before the
+// modules that depend on it.
+func (r *ClusterReconciler) rereadObjects(ctx context.Context, d *rolloutTarget) error {
+	if len(d.objects) == 0 {
+		return nil
+	}
+	objects, err := listFluxObjects(ctx, r.apiReader, d.scope.key)
+	if err != nil {
+		return err
+	}
+	d.objects = objects[d.key]
+	return nil
 }
 
 // prune removes the modules that were removed from the set or are disabled on this Cluster.
 func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering) error {
-	remaining := map[string][]string{}
+	if removed, _ := d.outdated(rendering); len(removed) == 0 {
+		return nil
+	}
+	if err := r.rereadObjects(ctx, d); err != nil {
+		return err
+	}
+	removed, remaining := d.outdated(rendering)
+	return r.removeObjects(ctx, d, removed, remaining, false, modules.RemovalState{
+		Reachable: d.scope.unreachable == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
+	})
+}
+
+// outdated returns the objects that the rendering does not have, and the remaining modules with the
+// modules that they depend on.
+func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*fluxObject, remaining map[string][]string) {
+	remaining = map[string][]string{}
 	wanted := map[string]*modules.Module{}
 	for i := range rendering.Modules {
 		m := &rendering.Modules[i]
@@ -38,7 +71,6 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, renderi
 		wanted[m.Name] = m
 		remaining[m.Name] = m.Needs
 	}
-	var removed []*fluxObject
 	for _, p := range d.objects {
 		m := wanted[p.module]
 		switch {
@@ -54,9 +86,7 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, renderi
 			}
 		}
 	}
-	return r.removeObjects(ctx, d, removed, remaining, false, modules.RemovalState{
-		Reachable: d.scope.unreachable == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
-	})
+	return removed, remaining
 }
 
 func without(names []string, name string) []string {

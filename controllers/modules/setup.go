@@ -73,6 +73,7 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEven
 }
 
 func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
+	r.apiReader = mgr.GetAPIReader()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
