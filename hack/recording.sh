@@ -5,7 +5,7 @@
 #
 # docs/NAME.cast is the recording in the format asciicast v2, with the real
 # times; asciinema plays it. docs/NAME.svg is an animation of it for the README,
-# SPEED times as fast (8). If the command fails, nothing is written.
+# SPEED times as fast (4). If the command fails, nothing is written.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -41,7 +41,7 @@ fi
 # The name of the user's home directory is of no use to a reader.
 sed -i "s#$HOME/#~/#g" "$work/cast"
 go run ./hack/recording "$command" 1 <"$work/cast" >"$work/real"
-go run ./hack/recording "$command" "${SPEED:-8}" <"$work/cast" >"$work/fast"
+go run ./hack/recording "$command" "${SPEED:-4}" <"$work/cast" >"$work/fast"
 termtosvg render "$work/fast" "$work/svg" --template gjm8 \
 	--min-frame-duration 250 --max-frame-duration 2000 --loop-delay 8000 2>/dev/null
 # Not every viewer of SVG reads the style that keeps spaces.
