@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 

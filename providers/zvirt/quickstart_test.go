@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 

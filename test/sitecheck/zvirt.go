@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
 // ZVirtTarget is an engine of oVirt or zVirt, and the names that a NovaZVirtCluster

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 

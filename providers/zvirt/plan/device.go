@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
 // Devices are PCI devices of one host by their names, such as pci_0000_04_00_0.

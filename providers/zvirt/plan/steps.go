@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
 // Step is one request that removes a difference between a VM and its machine.
