@@ -23,9 +23,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 )
 
 // Rig is one namespace with a hypervisor of its own, and a manager if started.

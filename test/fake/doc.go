@@ -5,6 +5,5 @@
 // calls or actions fail, lose replies, power VMs off and remove VMs without the
 // reconciler.
 //
-// It is not a simulator: it has no hosts, networks or templates, and no binary
-// links it.
+// It is not a simulator: it has no hosts, networks or templates.
 package fake
