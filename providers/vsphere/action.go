@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // verb is the kind of an action in vCenter.
@@ -100,7 +101,7 @@ func (a *action) destroyed(o *objectCache) bool {
 		return false
 	}
 	task := o.tasks[a.task]
-	return task != nil && task.done() && (task.failure == nil || isNotFoundFault(task.failure.Fault))
+	return task != nil && task.done() && (task.failure == nil || vcenter.IsNotFoundFault(task.failure.Fault))
 }
 
 // failure returns the error with which the action failed, if it did.
@@ -130,7 +131,7 @@ func (a *action) failure(o *objectCache, id uuid.UUID) *hypervisor.Error {
 	if a.isAlreadyDone(task.failure.Fault) {
 		return nil
 	}
-	return faultError(task.failure.Fault, task.failure.LocalizedMessage)
+	return vcenter.FaultError(task.failure.Fault, task.failure.LocalizedMessage)
 }
 
 // isAlreadyDone reports whether a fault means that there was nothing left to
@@ -149,7 +150,7 @@ func (a *action) powerRejection(o *objectCache) *hypervisor.Error {
 	}
 	if task := o.tasks[a.task]; task != nil && task.failure != nil {
 		if _, ok := task.failure.Fault.(*types.InvalidPowerState); ok {
-			return faultError(task.failure.Fault, task.failure.LocalizedMessage)
+			return vcenter.FaultError(task.failure.Fault, task.failure.LocalizedMessage)
 		}
 	}
 	return nil
@@ -181,9 +182,9 @@ func (a *action) powerFailure(o *objectCache, id uuid.UUID, rejection *hyperviso
 	case a.powerReached(o, id):
 		return nil
 	case a.verb == stopping:
-		return failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
+		return vcenter.Failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
 	case a.verb == starting:
-		return failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
+		return vcenter.Failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
 	default:
 		return rejection
 	}
@@ -211,7 +212,7 @@ func (a *action) conflict(o *objectCache, id uuid.UUID, nameHolder ref) *hypervi
 	if o.ids[nameHolder] == id {
 		return nil
 	}
-	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
+	return vcenter.Failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
 }
 
 // requeueAfterLag requeues the machine if the inventory does not catch up with

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // ensureFields reads the keys of custom attributes, once.
@@ -77,7 +78,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 			err = k.setField(ctx, vm, field, a.Value)
 		}
 		if err != nil {
-			return asError(classify(k.session.endpoint.server, err))
+			return vcenter.AsError(vcenter.Classify(k.session.endpoint.server, err))
 		}
 		k.session.inv.recordAttribute(id, field, a.Value)
 	}
@@ -112,7 +113,7 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, field int32, value str
 		})
 		return err
 	})
-	if fault.Is(err, &types.InvalidArgument{}) || isNotFound(err) {
+	if fault.Is(err, &types.InvalidArgument{}) || vcenter.IsNotFound(err) {
 		k.session.inv.recordFields(nil) // the attribute may have been deleted
 	}
 	return err
@@ -138,7 +139,7 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 		return key, nil
 	}
 	if !createMissing {
-		return 0, failure(infrav1.InvalidSpecReason,
+		return 0, vcenter.Failure(infrav1.InvalidSpecReason,
 			"vCenter has no custom attribute %q for VMs: create it, or set spec.createMissingTags to true", name)
 	}
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {

@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // bounds are the objects of a vCenter that an identity allows. The zero value
@@ -55,7 +56,7 @@ func isWithin(entries, path []string) bool {
 
 // outOfBounds returns the Error for a field whose value is outside of bound.
 func (b *bounds) outOfBounds(field, value, bound string) error {
-	return failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.identity)
+	return vcenter.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.identity)
 }
 
 // checkBounds checks the object to which the value of a field was resolved.
@@ -89,15 +90,15 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 		content, err := mo.RetrievePropertiesEx(ctx, c, types.RetrievePropertiesEx{
 			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{ancestorsOf(at)},
 		})
-		if isNotFound(err) {
-			return inventoryPath{}, failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
+		if vcenter.IsNotFound(err) {
+			return inventoryPath{}, vcenter.Failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
 		}
 		if err != nil {
 			return inventoryPath{}, err
 		}
 		names, whole := ancestorNames(content, at, c.ServiceContent.RootFolder)
 		if !whole {
-			return inventoryPath{}, failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
+			return inventoryPath{}, vcenter.Failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
 		}
 		return inventoryPath{names: names, read: time.Now()}, nil
 	}, "path", at.Type, at.Value)
@@ -236,7 +237,7 @@ func (d *driver) checkNewFolder(ctx context.Context, p *infrav1.NovaVSpherePlace
 	if err == nil {
 		return d.checkFolder(ctx, p, at)
 	}
-	if e := asError(err); e == nil || e.Reason != infrav1.PlacementNotFoundReason {
+	if e := vcenter.AsError(err); e == nil || e.Reason != infrav1.PlacementNotFoundReason {
 		return err
 	}
 	top, err := r.folder(ctx, &infrav1.NovaVSpherePlacement{Datacenter: p.Datacenter})
@@ -309,7 +310,7 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (vmKind, error) {
 		var vm mo.VirtualMachine
 		err := object.NewCommon(c, at).Properties(ctx, at, []string{"config.template", "config.instanceUuid", "config.annotation"}, &vm)
-		if isNotFound(err) {
+		if vcenter.IsNotFound(err) {
 			return vmKind{}, r.templateNotFound(g, at)
 		}
 		if err != nil {
@@ -328,9 +329,9 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 		return nil, err
 	case is.template:
 	case is.machine:
-		return nil, failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
+		return nil, vcenter.Failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
 	case d.bounds.identity != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
-		return nil, failure(infrav1.OutOfBoundsReason,
+		return nil, vcenter.Failure(infrav1.OutOfBoundsReason,
 			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.identity)
 	}
 	return r.templateAt(ctx, g, at)

@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Delete takes one step towards the deletion of the VM of m: it powers the VM
@@ -43,7 +44,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
-		if isNotFound(err) {
+		if vcenter.IsNotFound(err) {
 			return ref{}, nil
 		}
 		if err != nil {
@@ -68,7 +69,7 @@ func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.removal(ctx, c, id, vm)
-		if isNotFound(err) {
+		if vcenter.IsNotFound(err) {
 			return ref{}, nil
 		}
 		return task, err

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // family is a kind of bus. The controllers of one family are numbered
@@ -394,7 +395,7 @@ func diskKeys(t *template) []int32 {
 
 // invalidSpec returns a terminal error for a spec that no retry can satisfy.
 func invalidSpec(format string, args ...any) error {
-	e := failure(infrav1.InvalidSpecReason, format, args...)
+	e := vcenter.Failure(infrav1.InvalidSpecReason, format, args...)
 	e.Terminal = true
 	return e
 }

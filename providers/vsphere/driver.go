@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // driver uses one session for the machines of one cluster.
@@ -35,7 +36,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		task, err = request(ctx, c)
 		return err
 	})
-	if isInvalidPowerState(err) && d.session.inv.recordPowerError(id, asError(classify(d.session.endpoint.server, err))) {
+	if vcenter.IsInvalidPowerState(err) && d.session.inv.recordPowerError(id, vcenter.AsError(vcenter.Classify(d.session.endpoint.server, err))) {
 		return nil
 	}
 	var nameHolder *ref
@@ -45,16 +46,16 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 			nameHolder, err = &duplicate.Object, nil
 		}
 	}
-	if isNotFound(err) {
+	if vcenter.IsNotFound(err) {
 		d.session.resolver.dropAll()
 	}
-	if isAmbiguous(err) {
+	if vcenter.IsAmbiguous(err) {
 		// The task may have started in spite of the error. The next full read of
 		// the inventory shows it.
 		d.session.resync()
 	}
 	d.session.inv.end(id, task, nameHolder)
-	return classify(d.session.endpoint.server, err)
+	return vcenter.Classify(d.session.endpoint.server, err)
 }
 
 // state returns the state of the VM of m, and its reference.

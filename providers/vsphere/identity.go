@@ -7,6 +7,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // providerIDPrefix and the VM's BIOS UUID form a provider ID.
@@ -25,7 +26,7 @@ func keyOf(m *infrav1.NovaVSphereMachine) hypervisor.Key {
 // in the cluster with the given ID. The UUID proves that the VM is ours.
 func instanceUUID(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
 	if clusterID == "" {
-		return uuid.Nil, failure(infrav1.WaitingForInfrastructureReason, "the NovaVSphereCluster has no ID yet")
+		return uuid.Nil, vcenter.Failure(infrav1.WaitingForInfrastructureReason, "the NovaVSphereCluster has no ID yet")
 	}
 	space, err := uuid.Parse(clusterID)
 	if err != nil {

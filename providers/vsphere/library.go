@@ -16,7 +16,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vapi/library"
 	"github.com/vmware/govmomi/vapi/rest"
-	"github.com/vmware/govmomi/vapi/vcenter"
+	vapi "github.com/vmware/govmomi/vapi/vcenter"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // A VM that is deployed from a content library cannot get its instance UUID in
@@ -59,7 +60,7 @@ func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem)
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
 		r.drop("library", of.Library, of.Item)
-		return found, failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
+		return found, vcenter.Failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
 	}
 	return found, err
 }
@@ -81,14 +82,14 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 		return libraryItem{}, err
 	}
 	if len(libraries) != 1 {
-		return libraryItem{}, failure(infrav1.TemplateNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
+		return libraryItem{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
 	}
 	items, err := m.FindLibraryItems(ctx, library.FindItem{LibraryID: libraries[0], Name: of.Item})
 	if err != nil {
 		return libraryItem{}, err
 	}
 	if len(items) != 1 {
-		return libraryItem{}, failure(infrav1.TemplateNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
+		return libraryItem{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
 	}
 	item, err := m.GetLibraryItem(ctx, items[0])
 	if err != nil {
@@ -98,13 +99,13 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 	switch item.Type {
 	case library.ItemTypeOVF:
 	case templateItem:
-		info, err := vcenter.NewManager(c).GetLibraryTemplateInfo(ctx, item.ID)
+		info, err := vapi.NewManager(c).GetLibraryTemplateInfo(ctx, item.ID)
 		if err != nil {
 			return found, err
 		}
 		found.vm = ref{Type: "VirtualMachine", Value: info.VmTemplate}
 	default:
-		return found, failure(infrav1.InvalidSpecReason, "the item %q of the content library %q is of the type %q: only OVF templates and VM templates can be cloned", of.Item, of.Library, item.Type)
+		return found, vcenter.Failure(infrav1.InvalidSpecReason, "the item %q of the content library %q is of the type %q: only OVF templates and VM templates can be cloned", of.Item, of.Library, item.Type)
 	}
 	return found, nil
 }
@@ -167,7 +168,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 		return state, nil
 	}
 	if !strings.Contains(vm.Config.Annotation, i.ownerNote()) {
-		return imageState{}, failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image with this name: rename or delete it in vCenter", i.name)
+		return imageState{}, vcenter.Failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image with this name: rename or delete it in vCenter", i.name)
 	}
 	if vm.Config.Template {
 		state.template, err = readTemplate(ctx, c, state.vm)
@@ -197,7 +198,7 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *ef
 	if err != nil {
 		return nil, err
 	}
-	e := failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
+	e := vcenter.Failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
 	e.Waiting = true
 	return nil, e
 }
@@ -278,7 +279,7 @@ func (s *session) createImage(i *image) error {
 			err = s.convertToTemplate(ctx, state.vm)
 		}
 		if err != nil && !isInProgress(err) {
-			return classify(s.endpoint.server, err)
+			return vcenter.Classify(s.endpoint.server, err)
 		}
 		if err != nil {
 			// Another manager creates the image, or vCenter still does since an
@@ -286,7 +287,7 @@ func (s *session) createImage(i *image) error {
 			select {
 			case <-time.After(s.conn.timeouts.lag / 3):
 			case <-ctx.Done():
-				return classify(s.endpoint.server, ctx.Err())
+				return vcenter.Classify(s.endpoint.server, ctx.Err())
 			}
 		}
 	}
@@ -307,22 +308,22 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 	if err != nil {
 		return err
 	}
-	spec := vcenter.Deploy{
-		DeploymentSpec: vcenter.DeploymentSpec{
+	spec := vapi.Deploy{
+		DeploymentSpec: vapi.DeploymentSpec{
 			Name: i.name, Annotation: i.ownerNote() + ". Do not change it; it can be deleted when no machine needs it any more.",
 			AcceptAllEULA: true, StorageProvisioning: "thin", StorageProfileID: i.target.storage.policy, DefaultDatastoreID: datastore.Value,
 		},
-		Target: vcenter.Target{ResourcePoolID: i.target.pool.Value, FolderID: i.target.folder.Value},
+		Target: vapi.Target{ResourcePoolID: i.target.pool.Value, FolderID: i.target.folder.Value},
 	}
 	if host := i.target.hostAt(i.failures); host != nil {
 		spec.HostID = host.Value
 	}
 	err = s.callREST(withRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
-		_, err := vcenter.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
+		_, err := vapi.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
 		return err
 	})
-	if failed, ok := errors.AsType[*vcenter.DeploymentError](err); ok {
-		return failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
+	if failed, ok := errors.AsType[*vapi.DeploymentError](err); ok {
+		return vcenter.Failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
 	}
 	if f, ok := errors.AsType[*restError](err); ok && strings.Contains(f.kind, "already_exists") {
 		return errInProgress
@@ -349,7 +350,7 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 		return err
 	})
 	if err == nil && best == (ref{}) {
-		err = failure(infrav1.InsufficientResourcesReason, "no datastore of the datastore cluster can be used")
+		err = vcenter.Failure(infrav1.InsufficientResourcesReason, "no datastore of the datastore cluster can be used")
 	}
 	return best, err
 }

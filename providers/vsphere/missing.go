@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // confirmDeleted handles a VM that the account cannot see any more. The VM
@@ -22,14 +23,14 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 		return object.NewCommon(c, vm).Properties(ctx, vm, []string{"name"}, &it)
 	})
 	switch {
-	case isNotFound(err):
+	case vcenter.IsNotFound(err):
 		d.session.inv.recordDeleted(id, vm)
 		return nil
-	case err == nil, isNoPermission(err):
-		return failure(infrav1.VMNotVisibleReason,
+	case err == nil, vcenter.IsNoPermission(err):
+		return vcenter.Failure(infrav1.VMNotVisibleReason,
 			"vCenter still has the VM (%s), but the account cannot see it any more: restore the account's permissions on the VM", vm.Value)
 	default:
-		return classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.endpoint.server, err)
 	}
 }
 
@@ -48,14 +49,14 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 	placements := d.possiblePlacements(ctx, m)
 	for i := range placements {
 		err := d.checkFolderVisible(ctx, &placements[i])
-		switch e := asError(err); {
+		switch e := vcenter.AsError(err); {
 		case err == nil:
 		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
-			return classify(d.session.endpoint.server, err)
+			return vcenter.Classify(d.session.endpoint.server, err)
 		case len(placements) > 1:
-			return failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
+			return vcenter.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
 		default:
-			return failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
+			return vcenter.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
 		}
 	}
 	d.session.inv.recordVisible(id, login)
@@ -122,12 +123,12 @@ func (d *driver) checkFolderVisible(ctx context.Context, p *infrav1.NovaVSphereP
 			var it mo.Folder
 			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
 		})
-		if !isNotFound(err) && !isNoPermission(err) {
+		if !vcenter.IsNotFound(err) && !vcenter.IsNoPermission(err) {
 			return err
 		}
 		d.session.resolver.dropAll()
 		if !again {
-			return failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
+			return vcenter.Failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // nic is a network interface of a VM, as its virtual NIC and its guest are
@@ -34,7 +35,7 @@ func newNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][
 			n.poolAddresses = pooled[i]
 		}
 		if len(n.poolAddresses) < len(in.AddressesFromPools) {
-			e := failure(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
+			e := vcenter.Failure(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
 			e.Waiting = true
 			return nil, e
 		}

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Observe returns the state of the VM of m from the inventory.
@@ -131,11 +132,11 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 		return err
 	})
 	switch {
-	case isNotFound(err):
+	case vcenter.IsNotFound(err):
 		d.session.inv.recordTask(task, nil)
 		return nil
 	case err != nil:
-		return classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.endpoint.server, err)
 	}
 	if info.ended() {
 		d.session.inv.recordTask(task, info)
@@ -168,7 +169,7 @@ func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
 		switch {
 		case err == nil:
 			inv.recordTask(task, info)
-		case isAmbiguous(err):
+		case vcenter.IsAmbiguous(err):
 			return err
 		default: // the task was deleted, or the account cannot read it
 			inv.update(func(o *objectCache) []uuid.UUID {

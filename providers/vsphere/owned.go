@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // ownedVMs returns the VMs that were created for machines of a cluster in a
@@ -56,7 +57,7 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 		}
 		for _, a := range reportedAddresses(info.guestNICs) {
 			if wanted[a] {
-				return failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
+				return vcenter.Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
 					i.objects.names[vm], vm.Value, a)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // vCenter keeps instance UUIDs unique: if another VM has the UUID that a clone
@@ -51,13 +52,13 @@ func (i *inventory) evaluateRejected(vm ref, m *machine, s *observation) {
 			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
 		if s.failure != nil {
-			s.failure = failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
+			s.failure = vcenter.Failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
 		}
 	case m.deleting:
 		s.vm.State = hypervisor.Absent
 	default:
 		s.vm.State = hypervisor.Absent
-		s.failure = failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+		s.failure = vcenter.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
 			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
 		m.uuidTaken, m.uuidTakenAt = s.failure, time.Now()
 	}
@@ -95,7 +96,7 @@ func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *infrav1.No
 	}
 	return d.startTask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.rejectedDeletion(ctx, c, id, vm)
-		if isNotFound(err) {
+		if vcenter.IsNotFound(err) {
 			return ref{}, nil
 		}
 		return task, err

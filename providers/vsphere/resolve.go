@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 const (
@@ -100,7 +101,7 @@ func resolve[T any](ctx context.Context, r *resolver, read func(context.Context,
 	select {
 	case res := <-done:
 		if res.Err != nil {
-			return none, classify(r.session.endpoint.server, res.Err)
+			return none, vcenter.Classify(r.session.endpoint.server, res.Err)
 		}
 		found, _ = res.Val.(T)
 		return found, nil
@@ -115,7 +116,7 @@ func (r *resolver) datacenter(ctx context.Context, name string) (*object.Datacen
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*object.Datacenter, error) {
 		dc, err := find.NewFinder(c, false).DatacenterOrDefault(ctx, name)
 		if err != nil {
-			return nil, finderError(infrav1.PlacementNotFoundReason, "placement.datacenter", name, err)
+			return nil, vcenter.FinderError(infrav1.PlacementNotFoundReason, "placement.datacenter", name, err)
 		}
 		return dc, nil
 	}, "datacenter", name)
@@ -135,7 +136,7 @@ func resolveIn[T any](ctx context.Context, r *resolver, dc, kind, name, reason s
 		here.InventoryPath = parent.InventoryPath
 		found, err := read(ctx, find.NewFinder(c, false).SetDatacenter(here), c)
 		if err != nil {
-			return found, finderError(reason, kind, name, err)
+			return found, vcenter.FinderError(reason, kind, name, err)
 		}
 		return found, nil
 	}, append([]string{kind, dc, name}, variant...)...)
@@ -197,8 +198,8 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (network, error) {
 			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
 			backing, err := backingOf(ctx, found)
-			if isNotFound(err) {
-				return network{}, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
+			if vcenter.IsNotFound(err) {
+				return network{}, vcenter.Failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
 			}
 			return network{found.Reference(), backing}, err
 		}, "network", name)
@@ -219,8 +220,8 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 // the switch of a port group.
 func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtualDeviceBackingInfo, error) {
 	backing, err := n.EthernetCardBackingInfo(ctx)
-	if err == nil || faultOf(rootCause(err)) != nil || soap.IsSoapFault(rootCause(err)) || asError(err) != nil || isUnreachable(err) {
+	if err == nil || vcenter.FaultOf(vcenter.RootCause(err)) != nil || soap.IsSoapFault(vcenter.RootCause(err)) || vcenter.AsError(err) != nil || vcenter.IsUnreachable(err) {
 		return backing, err
 	}
-	return nil, failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)
+	return nil, vcenter.Failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)
 }

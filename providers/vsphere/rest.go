@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // restLogin is a login at the REST API. It is valid as long as the SOAP client
@@ -71,7 +72,7 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 		case restStatus(err) == http.StatusUnauthorized && again:
 			s.dropREST(api)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+		case err != nil && vcenter.IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
 			s.reconnect(login)
 		}
 		return err
@@ -126,7 +127,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	switch {
 	case restStatus(err) == http.StatusUnauthorized:
 		// This is no *restError, which means that a request was rejected.
-		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, rootCause(err))
+		e := vcenter.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, vcenter.RootCause(err))
 		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
 		return nil, e
 	case err != nil:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // clusterInfo is a compute cluster in which VMs of ours run.
@@ -321,12 +322,12 @@ func (r *ruleWorker) change(at ref, ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := r.refresh(ctx, at); err != nil {
-		inv.finish(asError(err), ids...)
+		inv.finish(vcenter.AsError(err), ids...)
 		return
 	}
 	change := inv.planChange(at, ids)
 	for id, group := range change.missing {
-		inv.finish(asError(noVMGroup(group)), id)
+		inv.finish(vcenter.AsError(noVMGroup(group)), id)
 	}
 	ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return change.missing[id] != "" })
 	if len(change.spec.RulesSpec)+len(change.spec.GroupSpec) == 0 {
@@ -336,7 +337,7 @@ func (r *ruleWorker) change(at ref, ids []uuid.UUID) {
 	task, err := r.reconfigure(ctx, at, &change.spec)
 	if err != nil {
 		inv.markStale(at)
-		inv.finish(asError(classify(r.session.endpoint.server, err)), ids...)
+		inv.finish(vcenter.AsError(vcenter.Classify(r.session.endpoint.server, err)), ids...)
 		return
 	}
 	ended := inv.recordPending(at, task, change)
@@ -372,7 +373,7 @@ func (r *ruleWorker) refresh(ctx context.Context, at ref) error {
 	err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		return r.session.inv.readCluster(ctx, c, at)
 	})
-	return classify(r.session.endpoint.server, err)
+	return vcenter.Classify(r.session.endpoint.server, err)
 }
 
 // readCluster reads the settings of a compute cluster.
@@ -410,7 +411,7 @@ func (i *inventory) takePartial() (clusters []ref) {
 // Settings that cannot be read now are read before they are changed.
 func (s *stream) readPartial(ctx context.Context, inv *inventory) error {
 	for _, at := range inv.takePartial() {
-		if err := inv.readCluster(ctx, s.client, at); err != nil && isAmbiguous(err) {
+		if err := inv.readCluster(ctx, s.client, at); err != nil && vcenter.IsAmbiguous(err) {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // maxShortSessions is the number of short sessions in a row after which the
@@ -142,13 +143,13 @@ func (s *session) run(ctx context.Context) {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
-			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
+			closed := vcenter.Failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Transient = true
 			s.setPhase(down, closed, nil)
 			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
 			return
 		}
-		err = classify(s.endpoint.server, err)
+		err = vcenter.Classify(s.endpoint.server, err)
 		if time.Since(began) > timeouts.maxRetry {
 			short = 0
 		}
@@ -195,10 +196,10 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	}
 	defer func() {
 		switch {
-		case ctx.Err() == nil && isAmbiguous(err):
+		case ctx.Err() == nil && vcenter.IsAmbiguous(err):
 			// vCenter may not respond, so the logout runs in the background.
 			go s.logout(ctx, users)
-		case !isNotAuthenticated(err):
+		case !vcenter.IsNotAuthenticated(err):
 			s.logout(ctx, users)
 		}
 	}()
@@ -223,12 +224,12 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	err := s.logins.Do(ctx, user, e.password, func() error {
 		return users.Login(ctx, url.UserPassword(e.username, e.password))
 	}, func(err error) bool {
-		return hypervisor.ReasonFor(classify(e.server, err), "") == infrav1.CredentialsInvalidReason
+		return hypervisor.ReasonFor(vcenter.Classify(e.server, err), "") == infrav1.CredentialsInvalidReason
 	})
 	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-		return failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
+		return vcenter.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
 	}
-	return explainLoginFailure(err)
+	return vcenter.ExplainLoginFailure(err)
 }
 
 // watchOnce reads the inventory and watches it until that fails, or until the
@@ -250,7 +251,7 @@ func (s *session) watchOnce(
 	s.setPhase(up, nil, c)
 	err = st.watch(ctx, watching, s.inv)
 	s.setPhase(connecting, nil, nil)
-	return true, (watching.Err() != nil || isInvalidVersion(err)) && ctx.Err() == nil, err
+	return true, (watching.Err() != nil || vcenter.IsInvalidVersion(err)) && ctx.Err() == nil, err
 }
 
 // logout ends a login. vCenter allows a limited number of logins, and keeps a
@@ -310,7 +311,7 @@ func (s *session) setPhaseLocked(to phase, err error, c *vim25.Client) (notify b
 // unreachable when a request times out. A session that comes up at this very
 // moment stays up: no other event would change its phase back to up.
 func (s *session) tooSlow() {
-	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
+	slow := vcenter.Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
 	slow.Transient = true
 	s.mu.Lock()
 	if s.phase != connecting {
@@ -370,7 +371,7 @@ func (s *session) await(ctx context.Context, phaseChanged <-chan struct{}) error
 // connectingError returns the error for a session that is being opened, which
 // is no failure.
 func (s *session) connectingError() error {
-	e := failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
+	e := vcenter.Failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
 	e.Transient, e.Waiting = true, true
 	return e
 }
@@ -423,10 +424,10 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 		began := time.Now()
 		err = request(ctx, c)
 		switch {
-		case isNotAuthenticated(err) && again:
+		case vcenter.IsNotAuthenticated(err) && again:
 			s.reconnect(login)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+		case err != nil && vcenter.IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
 			// A vCenter that hangs must not block one caller after the other.
 			s.reconnect(login)
 		}
@@ -438,5 +439,5 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 // either. A vCenter that was slow with a single request does.
 func isHanging(ctx context.Context, c *vim25.Client) bool {
 	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
-	return isAmbiguous(err)
+	return vcenter.IsAmbiguous(err)
 }

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // shutdownRetryInterval is the time after which the shutdown of a guest is
@@ -31,7 +32,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return nil
 	}
 	if !d.session.inv.info(id).toolsRunning {
-		return failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
+		return vcenter.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
 	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.ShutdownGuest(ctx, c, &types.ShutdownGuest{This: vm})
@@ -41,13 +42,13 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	case err == nil:
 		d.session.inv.recordShutdown(id)
 		return nil
-	case isInvalidPowerState(err) || isNotFound(err):
+	case vcenter.IsInvalidPowerState(err) || vcenter.IsNotFound(err):
 		return nil
 	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
-		e := asError(classify(d.session.endpoint.server, err))
-		return failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
+		e := vcenter.AsError(vcenter.Classify(d.session.endpoint.server, err))
+		return vcenter.Failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
 	default:
-		return classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.endpoint.server, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 var _ hypervisor.Sizer[*infrav1.NovaVSphereMachineTemplate] = &Connector{}
@@ -23,7 +24,7 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 		if size.CPUs != 0 && size.MemoryBytes != 0 {
 			return size, nil
 		}
-		e := failure(infrav1.WaitingForInfrastructureReason, "Waiting until a cluster uses the template: the vCenter template has the rest of its size")
+		e := vcenter.Failure(infrav1.WaitingForInfrastructureReason, "Waiting until a cluster uses the template: the vCenter template has the rest of its size")
 		e.Waiting = true
 		return size, e
 	}
@@ -48,7 +49,7 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	case err != nil:
 		return size, err
 	}
-	e := failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(spec))
+	e := vcenter.Failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(spec))
 	e.Waiting = true
 	return size, e
 }

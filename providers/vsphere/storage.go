@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // storage is the placement of the disks of VMs. One of datastore, pod and
@@ -117,7 +118,7 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 				return found.ProfileId.UniqueId, nil
 			}
 		}
-		return "", failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
+		return "", vcenter.Failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
 	}, "storagePolicy", name)
 }
 
@@ -191,7 +192,7 @@ func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string,
 			}
 		}
 		if len(found.free) == 0 {
-			return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
+			return nil, vcenter.Failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
 		}
 		return found, nil
 	}, datastoresKey, cluster.Value, policy)
@@ -240,11 +241,11 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 		})
 		return err
 	})
-	if isNotFound(err) {
+	if vcenter.IsNotFound(err) {
 		d.session.resolver.dropAll()
 	}
 	if err != nil {
-		return ref{}, classify(d.session.endpoint.server, err)
+		return ref{}, vcenter.Classify(d.session.endpoint.server, err)
 	}
 	for i := range res.Returnval.Recommendations {
 		for _, action := range res.Returnval.Recommendations[i].Action {
@@ -253,7 +254,7 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 			}
 		}
 	}
-	return ref{}, failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
+	return ref{}, vcenter.Failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
 }
 
 // drsReasons returns the reasons of Storage DRS, in vCenter's words.

@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // localState is the state of a machine's VM that the stream does not report.
@@ -274,9 +275,9 @@ func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
-		return failure(restReason(err), "%s: %w", operation, rootCause(err))
+		return vcenter.Failure(restReason(err), "%s: %w", operation, vcenter.RootCause(err))
 	}
-	return asError(classify(k.session.endpoint.server, err))
+	return vcenter.AsError(vcenter.Classify(k.session.endpoint.server, err))
 }
 
 // recordTags records the state of the tags of a VM, unless the spec of its
@@ -417,7 +418,7 @@ func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*tagged
 	byTag, byVM := map[string][]ref{}, map[ref][]string{}
 	for _, t := range vms {
 		ids, err := k.idsFor(ctx, api, t)
-		if e := asError(err); e != nil {
+		if e := vcenter.AsError(err); e != nil {
 			failed[t.id] = e
 			continue
 		}
@@ -462,7 +463,7 @@ func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) 
 		id := known[tag.name]
 		if id == "" {
 			if !t.createMissing {
-				return nil, failure(infrav1.InvalidSpecReason,
+				return nil, vcenter.Failure(infrav1.InvalidSpecReason,
 					"vCenter has no tag %q of the category %q, or the account cannot see it: create it, or set spec.createMissingTags to true", tag.name, tag.category)
 			}
 			if id, err = k.create(ctx, api, tag); err != nil {

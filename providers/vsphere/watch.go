@@ -14,6 +14,8 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Properties that are streamed. Of foreign VMs, only the UUID and the name are
@@ -214,7 +216,7 @@ func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
 	lost := false
 	for {
 		updates, _, err := s.poll(polling, s.pollTime)
-		if err != nil && isAmbiguous(err) && polling.Err() == nil && !lost {
+		if err != nil && vcenter.IsAmbiguous(err) && polling.Err() == nil && !lost {
 			lost = true
 			continue
 		}
@@ -310,7 +312,7 @@ func (s *stream) addToView(ctx context.Context) error {
 		return nil
 	}
 	res, err := methods.ModifyListView(ctx, s.client, req)
-	if isAmbiguous(err) && ctx.Err() == nil {
+	if vcenter.IsAmbiguous(err) && ctx.Err() == nil {
 		res, err = methods.ModifyListView(ctx, s.client, req) // adding a VM twice has no effect
 	}
 	s.mu.Lock()

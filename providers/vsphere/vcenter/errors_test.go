@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -43,9 +43,9 @@ func TestClassify(t *testing.T) {
 		{"disk", soapError(types.NoDiskSpace{}, "No space."), infrav1.InsufficientResourcesReason, "No space (NoDiskSpace)"},
 		{"storage", soapError(&types.InsufficientStorageSpace{}, ""), infrav1.InsufficientResourcesReason, "InsufficientStorageSpace"},
 		{"memory", soapError(types.InsufficientMemoryResourcesFault{}, ""), infrav1.InsufficientResourcesReason, "InsufficientMemoryResourcesFault"},
-		{"template", soapError(types.ManagedObjectNotFound{Obj: ref{Type: "VirtualMachine"}}, "Gone"), infrav1.TemplateNotFoundReason, "Gone (ManagedObjectNotFound)"},
-		{"pool", soapError(types.ManagedObjectNotFound{Obj: ref{Type: "ResourcePool"}}, "Gone"), infrav1.PlacementNotFoundReason, "Gone"},
-		{"privilege", soapError(types.NoPermission{Object: &ref{Type: "Folder", Value: "group-v3"}, PrivilegeId: "VirtualMachine.Inventory.Create"}, "Denied."), infrav1.PermissionDeniedReason,
+		{"template", soapError(types.ManagedObjectNotFound{Obj: types.ManagedObjectReference{Type: "VirtualMachine"}}, "Gone"), infrav1.TemplateNotFoundReason, "Gone (ManagedObjectNotFound)"},
+		{"pool", soapError(types.ManagedObjectNotFound{Obj: types.ManagedObjectReference{Type: "ResourcePool"}}, "Gone"), infrav1.PlacementNotFoundReason, "Gone"},
+		{"privilege", soapError(types.NoPermission{Object: &types.ManagedObjectReference{Type: "Folder", Value: "group-v3"}, PrivilegeId: "VirtualMachine.Inventory.Create"}, "Denied."), infrav1.PermissionDeniedReason,
 			"Denied: the account lacks the privilege VirtualMachine.Inventory.Create on group-v3"},
 		{"host", soapError(types.NoCompatibleHost{}, "No host is compatible."), infrav1.InsufficientResourcesReason, "No host is compatible (NoCompatibleHost)"},
 		{"name", soapError(types.DuplicateName{Name: "m"}, "The name 'm' already exists."), infrav1.NameConflictReason, "The name 'm' already exists (DuplicateName)"},
@@ -65,11 +65,11 @@ func TestClassify(t *testing.T) {
 			{Key: "vob.x", Message: "Failed to lock the file."}, {Key: "y"},
 		}}}, Reason: "vmodl"}, "A general system error occurred."), infrav1.HypervisorErrorReason, "A general system error occurred: Failed to lock the file (SystemError)"},
 		{"other", soapError(types.VimFault{}, "Odd."), infrav1.HypervisorErrorReason, "Odd (VimFault)"},
-		{"typed", fmt.Errorf("x: %w", failure("Mine", "mine")), "Mine", "mine"},
+		{"typed", fmt.Errorf("x: %w", Failure("Mine", "mine")), "Mine", "mine"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := classify("vc", tt.err)
+			err := Classify("vc", tt.err)
 			if got := hypervisor.ReasonFor(err, ""); got != tt.reason {
 				t.Errorf("reason %q, want %q", got, tt.reason)
 			}
@@ -85,46 +85,13 @@ func TestClassify(t *testing.T) {
 
 func TestUnresolved(t *testing.T) {
 	plain := errors.New("plain")
-	if got := finderError("R", "template", "t", plain); !errors.Is(got, plain) {
+	if got := FinderError("R", "template", "t", plain); !errors.Is(got, plain) {
 		t.Errorf("%v is no finder's error and must stay", got)
 	}
 	for _, err := range []error{&find.NotFoundError{}, &find.MultipleFoundError{}, &find.DefaultNotFoundError{}, &find.DefaultMultipleFoundError{}} {
-		got := finderError("R", "template", "t", err)
+		got := FinderError("R", "template", "t", err)
 		if hypervisor.ReasonFor(got, "") != "R" || !strings.HasPrefix(got.Error(), "template ") {
 			t.Errorf("%T became %v", err, got)
-		}
-	}
-}
-
-// fakeNetwork is a network with a property that cannot be read.
-type fakeNetwork struct{ err error }
-
-func (fakeNetwork) Reference() ref {
-	return ref{Type: "DistributedVirtualPortgroup", Value: "dvportgroup-1"}
-}
-
-func (fakeNetwork) GetInventoryPath() string { return "" }
-
-func (n fakeNetwork) EthernetCardBackingInfo(context.Context) (types.BaseVirtualDeviceBackingInfo, error) {
-	return nil, n.err
-}
-
-// If the account cannot read the switch of a port group, the error names that
-// cause. Other failures are not changed.
-func TestBackingOf(t *testing.T) {
-	tests := []struct {
-		name   string
-		err    error
-		reason string
-	}{
-		{"govmomi's own", errors.New("System.Read privilege required for config.distributedVirtualSwitch"), infrav1.PermissionDeniedReason},
-		{"a fault", soapError(types.ManagedObjectNotFound{Obj: ref{Type: "DistributedVirtualPortgroup"}}, "Gone"), infrav1.PlacementNotFoundReason},
-		{"the network", &url.Error{Op: "Post", URL: "https://vc/sdk", Err: io.EOF}, infrav1.EndpointUnreachableReason},
-	}
-	for _, tt := range tests {
-		_, err := backingOf(t.Context(), fakeNetwork{tt.err})
-		if got := hypervisor.ReasonFor(classify("vc", err), ""); got != tt.reason {
-			t.Errorf("%s: got %s, want %s", tt.name, got, tt.reason)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -20,48 +20,48 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// failure returns an Error with a reason and a message.
-func failure(reason, format string, args ...any) *hypervisor.Error {
+// Failure returns an Error with a reason and a message.
+func Failure(reason, format string, args ...any) *hypervisor.Error {
 	return &hypervisor.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// classify converts err, which a request to server returned, to an Error. An
+// Classify converts err, which a request to server returned, to an Error. An
 // Error is returned unchanged.
-func classify(server string, err error) error {
+func Classify(server string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*hypervisor.Error](err); ok {
 		return e
 	}
-	cause := rootCause(err)
+	cause := RootCause(err)
 	if soap.IsSoapFault(cause) {
-		return faultError(faultOf(cause), soap.ToSoapFault(cause).String)
+		return FaultError(FaultOf(cause), soap.ToSoapFault(cause).String)
 	}
-	if f := faultOf(cause); f != nil {
-		return faultError(f, "")
+	if f := FaultOf(cause); f != nil {
+		return FaultError(f, "")
 	}
-	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
+	return Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
 }
 
-// isUnreachable reports whether a request failed on the network, before or
+// IsUnreachable reports whether a request failed on the network, before or
 // after vCenter handled it.
-func isUnreachable(err error) bool {
+func IsUnreachable(err error) bool {
 	var (
 		request *url.Error
 		network net.Error
 	)
-	return errors.As(err, &request) || errors.As(err, &network) || isTimeout(err) ||
+	return errors.As(err, &request) || errors.As(err, &network) || IsTimeout(err) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// asError returns the Error in the chain of err, or nil.
-func asError(err error) *hypervisor.Error {
+// AsError returns the Error in the chain of err, or nil.
+func AsError(err error) *hypervisor.Error {
 	e, _ := errors.AsType[*hypervisor.Error](err)
 	return e
 }
 
-func rootCause(err error) error {
+func RootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)
 		if next == nil {
@@ -71,30 +71,30 @@ func rootCause(err error) error {
 	}
 }
 
-// faultOf returns the vCenter fault of err, or nil.
-func faultOf(err error) types.BaseMethodFault {
+// FaultOf returns the vCenter fault of err, or nil.
+func FaultOf(err error) types.BaseMethodFault {
 	if f, ok := err.(interface{ Fault() types.BaseMethodFault }); ok {
 		return f.Fault()
 	}
 	return nil
 }
 
-func isTimeout(err error) bool {
+func IsTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isAmbiguous reports whether vCenter may have executed a request although it
+// IsAmbiguous reports whether vCenter may have executed a request although it
 // failed: vCenter did not return a fault.
-func isAmbiguous(err error) bool {
-	if asError(err) != nil {
+func IsAmbiguous(err error) bool {
+	if AsError(err) != nil {
 		return false // the request was not sent, or vCenter rejected it
 	}
-	return err != nil && faultOf(rootCause(err)) == nil && !soap.IsSoapFault(rootCause(err))
+	return err != nil && FaultOf(RootCause(err)) == nil && !soap.IsSoapFault(RootCause(err))
 }
 
-// faultError converts a vCenter fault to an Error with vCenter's message.
-func faultError(f types.BaseMethodFault, message string) *hypervisor.Error {
+// FaultError converts a vCenter fault to an Error with vCenter's message.
+func FaultError(f types.BaseMethodFault, message string) *hypervisor.Error {
 	name := "unknown fault"
 	if f != nil {
 		name = reflect.TypeOf(f).Elem().Name()
@@ -179,8 +179,8 @@ func reasonOfState(f types.BaseMethodFault) string {
 	}
 }
 
-// finderError converts an error of a finder to an Error that names the field.
-func finderError(reason, field, name string, err error) error {
+// FinderError converts an error of a finder to an Error that names the field.
+func FinderError(reason, field, name string, err error) error {
 	var (
 		none        *find.NotFoundError
 		many        *find.MultipleFoundError
@@ -189,22 +189,22 @@ func finderError(reason, field, name string, err error) error {
 	)
 	switch {
 	case errors.As(err, &none):
-		return failure(reason, "%s %q does not exist in vCenter, or the account cannot see it", field, name)
+		return Failure(reason, "%s %q does not exist in vCenter, or the account cannot see it", field, name)
 	case errors.As(err, &many):
-		return failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
+		return Failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
 	case errors.As(err, &defaultNone):
-		return failure(reason, "%s is not set and vCenter has none", field)
+		return Failure(reason, "%s is not set and vCenter has none", field)
 	case errors.As(err, &defaultMany):
-		return failure(reason, "%s is not set and vCenter has several: set it", field)
+		return Failure(reason, "%s is not set and vCenter has several: set it", field)
 	default:
 		return err
 	}
 }
 
-// explainLoginFailure adds to the error of a rejected login the causes that
+// ExplainLoginFailure adds to the error of a rejected login the causes that
 // vCenter does not distinguish, or the next step for the user.
-func explainLoginFailure(err error) error {
-	f := faultOf(rootCause(err))
+func ExplainLoginFailure(err error) error {
+	f := FaultOf(RootCause(err))
 	var hint string
 	switch f.(type) {
 	case *types.PasswordExpired:
@@ -216,39 +216,39 @@ func explainLoginFailure(err error) error {
 	default:
 		return err
 	}
-	e := classify("", err)
-	return failure(asError(e).Reason, "%w: %s", asError(e).Err, hint)
+	e := Classify("", err)
+	return Failure(AsError(e).Reason, "%w: %s", AsError(e).Err, hint)
 }
 
-// isInvalidVersion reports whether the property collector cannot continue from
+// IsInvalidVersion reports whether the property collector cannot continue from
 // the requested version: the response before was truncated, and was lost.
-func isInvalidVersion(err error) bool {
+func IsInvalidVersion(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
 }
 
-func isNotAuthenticated(err error) bool {
+func IsNotAuthenticated(err error) bool {
 	return err != nil && fault.Is(err, &types.NotAuthenticated{})
 }
 
-// isNotFound reports whether an object that a request names does not exist any
+// IsNotFound reports whether an object that a request names does not exist any
 // more.
-func isNotFound(err error) bool {
+func IsNotFound(err error) bool {
 	return err != nil && fault.Is(err, &types.ManagedObjectNotFound{})
 }
 
-// isNoPermission reports whether the account has no permission for a request.
-func isNoPermission(err error) bool {
+// IsNoPermission reports whether the account has no permission for a request.
+func IsNoPermission(err error) bool {
 	return err != nil && fault.Is(err, &types.NoPermission{})
 }
 
-// isNotFoundFault is isNotFound for the fault of a task.
-func isNotFoundFault(f types.BaseMethodFault) bool {
+// IsNotFoundFault is IsNotFound for the fault of a task.
+func IsNotFoundFault(f types.BaseMethodFault) bool {
 	_, gone := f.(*types.ManagedObjectNotFound)
 	return gone
 }
 
-// isInvalidPowerState reports whether the VM already is in the requested power
+// IsInvalidPowerState reports whether the VM already is in the requested power
 // state.
-func isInvalidPowerState(err error) bool {
+func IsInvalidPowerState(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidPowerState{})
 }
