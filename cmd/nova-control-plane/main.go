@@ -20,6 +20,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
@@ -79,7 +80,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 			return err
 		}
 	}
-	return controlplane.New(controlplane.Config{
+	return controlplane.New(scope.Config{
 		Client:           mgr.GetClient(),
 		APIReader:        mgr.GetAPIReader(),
 		Authority:        authority,

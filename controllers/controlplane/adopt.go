@@ -9,16 +9,17 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // adoptLock makes the Cluster the owner of a lock without owner, as a backup
 // restores it. Secrets are adopted where they are read.
-func (r *Reconciler) adoptLock(ctx context.Context, s *scope) error {
-	if !s.lock.Lost {
+func (r *Reconciler) adoptLock(ctx context.Context, s *scope.Scope) error {
+	if !s.Lock.Lost {
 		return nil
 	}
-	if err := initlock.Adopt(ctx, r.Client, s.cluster); err != nil {
+	if err := initlock.Adopt(ctx, r.Client, s.Cluster); err != nil {
 		return fmt.Errorf("owning init lock: %w", err)
 	}
 	return nil

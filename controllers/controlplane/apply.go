@@ -5,6 +5,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 const (
@@ -24,13 +26,13 @@ func (r *maker) apply(ctx context.Context, manager string, desired, observed cli
 // forget deletes the state of a machine that is being deleted: the applied
 // configuration of it and its objects, and the nodes that its endpoint address
 // was moved to.
-func (r *maker) forget(s *scope, machine *clusterv1.Machine) {
+func (r *maker) forget(s *scope.Scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
 	r.endpointMoves.forget(machine.UID)
-	if infra := s.infra[machine.Name]; infra != nil {
+	if infra := s.Infra[machine.Name]; infra != nil {
 		r.applied.Forget(infra.UID)
 	}
-	if config := s.configs[machine.Name]; config != nil {
+	if config := s.Configs[machine.Name]; config != nil {
 		r.applied.Forget(config.UID)
 	}
 }

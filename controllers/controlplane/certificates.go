@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -16,7 +17,7 @@ import (
 // certificateKeeper keeps the certificate authorities, the kubeconfig and the
 // connection to external etcd.
 type certificateKeeper struct {
-	*Config
+	*scope.Config
 
 	// externals are the states of external etcds.
 	externals externalEtcds
@@ -25,41 +26,41 @@ type certificateKeeper struct {
 // certificates creates the cluster's certificate authorities once. After the
 // initialization it only checks that they exist: the nodes would not trust new
 // ones.
-func (r *certificateKeeper) certificates(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) certificates(ctx context.Context, s *scope.Scope) error {
 	var err error
-	if s.initialized {
-		err = r.Authority.Check(ctx, s.key(), s.owner())
+	if s.Initialized {
+		err = r.Authority.Check(ctx, s.Key(), s.Owner())
 	} else {
-		err = r.Authority.Ensure(ctx, s.key(), s.owner(), s.controlPlane.Spec.Platform.GetCACertificateValidity())
+		err = r.Authority.Ensure(ctx, s.Key(), s.Owner(), s.ControlPlane.Spec.Platform.GetCACertificateValidity())
 	}
-	s.certificates = certificatesState{known: true, err: err}
+	s.Certificates = scope.CertificatesState{Known: true, Err: err}
 	var invalid *pki.InvalidCertificateError
 	switch {
 	case err == nil:
-		if !s.initialized && !conditions.IsTrue(s.controlPlane, controlplanev1.CertificatesAvailableCondition) {
-			r.event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are available")
+		if !s.Initialized && !conditions.IsTrue(s.ControlPlane, controlplanev1.CertificatesAvailableCondition) {
+			r.Event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are available")
 		}
 		return nil
-	case s.initialized && externalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
-		s.certificates.blocksJoinsOnly, s.joinBlocked = true, loop.Sentence(err)
-		s.requeueAfter(externalRequeue)
-		r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", err)
+	case s.Initialized && scope.ExternalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
+		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, loop.Sentence(err)
+		s.RequeueAfter(externalRequeue)
+		r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", err)
 		return nil
-	case s.initialized:
+	case s.Initialized:
 		// The nodes have their certificates. Only machines that have not joined
 		// yet need these Secrets.
-		s.certificates.blocksJoinsOnly, s.joinBlocked = true, certificatesMessage(err)
-		s.failures = append(s.failures, fmt.Errorf("checking certificates: %w", err))
+		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, certificatesMessage(err)
+		s.Failures = append(s.Failures, fmt.Errorf("checking certificates: %w", err))
 		switch {
 		case errors.As(err, &invalid):
-			r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
+			r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
 		case errors.Is(err, pki.ErrNotFound):
-			r.event(s, corev1.EventTypeWarning, controlplanev1.CertificatesLostEventReason, "Certificates",
+			r.Event(s, corev1.EventTypeWarning, controlplanev1.CertificatesLostEventReason, "Certificates",
 				"A certificate Secret of a running cluster is missing, restore it from a backup")
 		}
 		return nil
 	case errors.As(err, &invalid):
-		r.warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
+		r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
 		return fmt.Errorf("checking certificates: %w", err)
 	default:
 		return fmt.Errorf("ensuring certificates: %w", err)

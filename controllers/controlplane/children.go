@@ -13,21 +13,22 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // identity returns the labels that associate an object with the control plane.
-func identity(s *scope) map[string]string {
+func identity(s *scope.Scope) map[string]string {
 	return map[string]string{
-		clusterv1.ClusterNameLabel:             s.clusterName,
+		clusterv1.ClusterNameLabel:             s.ClusterName,
 		clusterv1.MachineControlPlaneLabel:     "",
-		clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.controlPlane.Name),
+		clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.ControlPlane.Name),
 	}
 }
 
 // labelsFor returns the template's labels; the labels of identity take
 // precedence.
-func labelsFor(s *scope) map[string]string {
-	labels := maps.Clone(s.controlPlane.Spec.MachineTemplate.ObjectMeta.Labels)
+func labelsFor(s *scope.Scope) map[string]string {
+	labels := maps.Clone(s.ControlPlane.Spec.MachineTemplate.ObjectMeta.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -36,8 +37,8 @@ func labelsFor(s *scope) map[string]string {
 }
 
 // annotationsFor returns the template's annotations.
-func annotationsFor(s *scope) map[string]string {
-	annotations := maps.Clone(s.controlPlane.Spec.MachineTemplate.ObjectMeta.Annotations)
+func annotationsFor(s *scope.Scope) map[string]string {
+	annotations := maps.Clone(s.ControlPlane.Spec.MachineTemplate.ObjectMeta.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
@@ -55,8 +56,8 @@ func createdAt(machine *clusterv1.Machine) time.Time {
 
 // desiredMachine returns the desired Machine. Fields that were decided at its
 // creation do not change.
-func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
-	template := s.controlPlane.Spec.MachineTemplate.Spec
+func desiredMachine(s *scope.Scope, machine *clusterv1.Machine) *clusterv1.Machine {
+	template := s.ControlPlane.Spec.MachineTemplate.Spec
 	annotations := annotationsFor(s)
 	for _, name := range []string{controlplanev1.SettingsAnnotation, controlplanev1.ReplacesAnnotation} {
 		if value, ok := machine.Annotations[name]; ok {
@@ -74,7 +75,7 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 			Name:            machine.Name,
 			Labels:          labelsFor(s),
 			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{s.owner()},
+			OwnerReferences: []metav1.OwnerReference{s.Owner()},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       machine.Spec.ClusterName,
@@ -97,10 +98,10 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 
 // readinessGates returns the mandatory readiness gates and those of the
 // template.
-func readinessGates(s *scope) []clusterv1.MachineReadinessGate {
-	gates := controlplanev1.ReadinessGates(externalEtcd(s))
+func readinessGates(s *scope.Scope) []clusterv1.MachineReadinessGate {
+	gates := controlplanev1.ReadinessGates(scope.ExternalEtcd(s))
 	mandatory := len(gates)
-	for _, gate := range s.controlPlane.Spec.MachineTemplate.Spec.ReadinessGates {
+	for _, gate := range s.ControlPlane.Spec.MachineTemplate.Spec.ReadinessGates {
 		if !slices.ContainsFunc(gates[:mandatory], func(g clusterv1.MachineReadinessGate) bool { return g.ConditionType == gate.ConditionType }) {
 			gates = append(gates, gate)
 		}
@@ -110,7 +111,7 @@ func readinessGates(s *scope) []clusterv1.MachineReadinessGate {
 
 // desiredMetadata returns the desired labels and annotations of an object of a
 // machine.
-func desiredMetadata(s *scope, o *metav1.PartialObjectMetadata) client.Object {
+func desiredMetadata(s *scope.Scope, o *metav1.PartialObjectMetadata) client.Object {
 	meta := &metav1.PartialObjectMetadata{
 		TypeMeta: o.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
@@ -121,15 +122,15 @@ func desiredMetadata(s *scope, o *metav1.PartialObjectMetadata) client.Object {
 }
 
 // desiredConfig returns the NovaConfig of a new machine.
-func desiredConfig(s *scope, name string) *bootstrapv1.NovaConfig {
+func desiredConfig(s *scope.Scope, name string) *bootstrapv1.NovaConfig {
 	return &bootstrapv1.NovaConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "NovaConfig"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       s.controlPlane.Namespace,
+			Namespace:       s.ControlPlane.Namespace,
 			Name:            name,
 			Labels:          identity(s),
-			OwnerReferences: []metav1.OwnerReference{s.parent()},
+			OwnerReferences: []metav1.OwnerReference{s.Parent()},
 		},
-		Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *s.controlPlane.Spec.Config.DeepCopy()},
+		Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *s.ControlPlane.Spec.Config.DeepCopy()},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // componentGroup are machines with the same message.
@@ -22,9 +23,9 @@ type componentGroup struct {
 
 // componentGroups returns the machines on which not all components are known to
 // run, first those with a failed component.
-func componentGroups(s *scope) []componentGroup {
+func componentGroups(s *scope.Scope) []componentGroup {
 	var groups []componentGroup
-	for _, machine := range s.sorted() {
+	for _, machine := range s.Sorted() {
 		message, failed := componentTrouble(healthOf(s, machine))
 		if message == "" {
 			continue
@@ -79,28 +80,28 @@ func describe(groups []componentGroup) string {
 		if len(g.machines) > 1 {
 			what = "Machines"
 		}
-		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, shorten(g.machines), g.message))
+		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, scope.Shorten(g.machines), g.message))
 	}
 	return strings.Join(lines, "\n")
 }
 
 // componentsCondition summarizes the components on the machines' nodes.
-func componentsCondition(s *scope) metav1.Condition {
+func componentsCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{
 		Type:   controlplanev1.ControlPlaneComponentsHealthyCondition,
 		Status: metav1.ConditionUnknown, Reason: controlplanev1.ControlPlaneComponentsHealthUnknownReason,
 	}
 	switch {
-	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+	case !ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false):
 		c.Message = "Waiting for the first machine to initialize the cluster"
 		return c
-	case !s.controlPlane.DeletionTimestamp.IsZero():
+	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 		return c
-	case s.pending(c.Type):
+	case s.Pending(c.Type):
 		return metav1.Condition{}
-	case !s.workload.Answers:
-		c.Message = s.workload.Problem
+	case !s.Workload.Answers:
+		c.Message = s.Workload.Problem
 		return c
 	}
 	groups := componentGroups(s)
@@ -116,29 +117,29 @@ func componentsCondition(s *scope) metav1.Condition {
 
 // endpointCondition reports whether an API server answers at the Cluster's
 // endpoint.
-func endpointCondition(s *scope) metav1.Condition {
+func endpointCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.EndpointHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EndpointUnknownReason,
 	}
 	switch {
-	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+	case !ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false):
 		c.Message = "Waiting for the first machine to initialize the cluster"
-	case !s.controlPlane.DeletionTimestamp.IsZero():
+	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case !s.workload.Endpoint.Probed:
-		if conditions.Has(s.controlPlane, c.Type) {
+	case !s.Workload.Endpoint.Probed:
+		if conditions.Has(s.ControlPlane, c.Type) {
 			return metav1.Condition{}
 		}
 		c.Message = "The endpoint has not been probed yet"
-	case !s.workload.Endpoint.Answers:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.workload.Endpoint.Problem
-		if s.workload.Endpoint.Holder != "" {
-			c.Message += ". The last known holder of the address is node " + s.workload.Endpoint.Holder
+	case !s.Workload.Endpoint.Answers:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.Workload.Endpoint.Problem
+		if s.Workload.Endpoint.Holder != "" {
+			c.Message += ". The last known holder of the address is node " + s.Workload.Endpoint.Holder
 		}
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EndpointHealthyReason
-		if s.workload.Endpoint.Holder != "" {
-			c.Message = "Node " + s.workload.Endpoint.Holder + " holds the address"
+		if s.Workload.Endpoint.Holder != "" {
+			c.Message = "Node " + s.Workload.Endpoint.Holder + " holds the address"
 		}
 	}
 	return c

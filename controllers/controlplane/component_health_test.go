@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
@@ -26,72 +27,72 @@ func TestComponentsCondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		machines int
-		change   func(*scope)
+		change   func(*scope.Scope)
 		status   metav1.ConditionStatus
 		want     string
 	}{
 		"Healthy": {reason: "nothing to say", machines: 3, status: metav1.ConditionTrue},
 		"One": {
 			reason: "a failure is listed below its machine", machines: 3, status: metav1.ConditionFalse,
-			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler = failed },
+			change: func(s *scope.Scope) { s.Workload.Nodes[1].Components.Scheduler = failed },
 			want:   "* Machine m1:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Several": {
 			reason: "a line for each component", machines: 1, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.workload.Nodes[0].Components.APIServer = starts
-				s.workload.Nodes[0].Components.Scheduler = failed
-				s.workload.Nodes[0].Components.Etcd = facts.Component{}
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[0].Components.APIServer = starts
+				s.Workload.Nodes[0].Components.Scheduler = failed
+				s.Workload.Nodes[0].Components.Etcd = facts.Component{}
 			},
 			want: "* Machine m0:\n  * APIServerPodHealthy: Waiting for it to be ready\n" +
 				"  * SchedulerPodHealthy: It is not ready and was restarted\n  * EtcdPodHealthy: The pod does not exist",
 		},
 		"KubeVIP": {
 			reason: "kube-vip is listed like any other component", machines: 3, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.workload.Nodes[2].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "Its image cannot be pulled"}
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[2].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "Its image cannot be pulled"}
 			},
 			want: "* Machine m2:\n  * KubeVIPPodHealthy: Its image cannot be pulled",
 		},
 		"KubeVIPUnlabeled": {
 			reason: "a pod without the label may run", machines: 1, status: metav1.ConditionTrue,
-			change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP = facts.Component{} },
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.KubeVIP = facts.Component{} },
 		},
 		"KubeVIPGone": {
 			reason: "a pod that existed is missed", machines: 1, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.workload.Nodes[0].Components.KubeVIP = facts.Component{}
-				conditions.Set(s.machines["m0"], metav1.Condition{Type: controlplanev1.MachineKubeVIPPodHealthyCondition, Status: metav1.ConditionTrue, Reason: "Running"})
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[0].Components.KubeVIP = facts.Component{}
+				conditions.Set(s.Machines["m0"], metav1.Condition{Type: controlplanev1.MachineKubeVIPPodHealthyCondition, Status: metav1.ConditionTrue, Reason: "Running"})
 			},
 			want: "* Machine m0:\n  * KubeVIPPodHealthy: The pod does not exist",
 		},
 		"Balancer": {
 			reason: "with a load balancer it is not needed", machines: 1, status: metav1.ConditionTrue,
-			change: func(s *scope) {
-				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
-				s.workload.Nodes[0].Components.KubeVIP = failed
+			change: func(s *scope.Scope) {
+				s.ControlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
+				s.Workload.Nodes[0].Components.KubeVIP = failed
 			},
 		},
 		"Alike": {
 			reason: "the same message appears once for all machines", machines: 3, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.workload.Nodes[0].Components.Scheduler = failed
-				s.workload.Nodes[2].Components.Scheduler = failed
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[0].Components.Scheduler = failed
+				s.Workload.Nodes[2].Components.Scheduler = failed
 			},
 			want: "* Machines m0, m2:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Joining": {
 			reason: "a message about all components appears once", machines: 3, status: metav1.ConditionUnknown,
-			change: func(s *scope) { s.workload.Nodes = s.workload.Nodes[:1] },
+			change: func(s *scope.Scope) { s.Workload.Nodes = s.Workload.Nodes[:1] },
 			want:   "* Machines m1, m2:\n  * Control plane components: " + waits,
 		},
 		"FailedFirst": {
 			reason: "failures are listed before unknown states", machines: 5, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.workload.Nodes[3].Components.Scheduler = failed
-				s.workload.Nodes[4].Components.ControllerManager = failed
-				s.workload.Nodes[0].Unreachable = true
-				s.workload.Nodes = slices.Delete(s.workload.Nodes, 1, 3)
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[3].Components.Scheduler = failed
+				s.Workload.Nodes[4].Components.ControllerManager = failed
+				s.Workload.Nodes[0].Unreachable = true
+				s.Workload.Nodes = slices.Delete(s.Workload.Nodes, 1, 3)
 			},
 			want: "* Machine m3:\n  * SchedulerPodHealthy: It is not ready and was restarted\n" +
 				"* Machine m4:\n  * ControllerManagerPodHealthy: It is not ready and was restarted\n" +
@@ -100,18 +101,18 @@ func TestComponentsCondition(t *testing.T) {
 		},
 		"ExternalEtcd": {
 			reason: "external etcd is not included", machines: 1, status: metav1.ConditionFalse,
-			change: func(s *scope) {
-				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
-				s.workload.Nodes[0].Components = facts.Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}
+			change: func(s *scope.Scope) {
+				s.ControlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
+				s.Workload.Nodes[0].Components = facts.Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}
 			},
 			want: "* Machine m0:\n  * Control plane components: Waiting for it to be ready",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
-			s.machines, s.workload.Nodes = machinesIn(make([]string, tc.machines)...), nil
+			s.Machines, s.Workload.Nodes = machinesIn(make([]string, tc.machines)...), nil
 			for i := range tc.machines {
-				s.workload.Nodes = append(s.workload.Nodes, facts.Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
+				s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
 			}
 			if tc.change != nil {
 				tc.change(s)

@@ -22,13 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-const (
-	kind           = "NovaControlPlane"
-	controllerName = "novacontrolplane"
-)
+const controllerName = "novacontrolplane"
 
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novacontrolplanes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novacontrolplanes/status,verbs=patch
@@ -48,7 +46,7 @@ const (
 // Reconciler reconciles NovaControlPlanes. It is put together from parts: each
 // has a few steps of a reconcile, and the state that these steps keep.
 type Reconciler struct {
-	*Config
+	*scope.Config
 	*observer
 	*certificateKeeper
 	*restorer
@@ -61,7 +59,7 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler.
-func New(config Config) *Reconciler {
+func New(config scope.Config) *Reconciler {
 	c := &config
 	o, e := &observer{Config: c}, &endpointMover{Config: c}
 	m := &maker{Config: c, observer: o, endpointMover: e}
@@ -105,8 +103,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // Reconcile brings one control plane a step closer to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	s := &scope{controlPlane: &controlplanev1.NovaControlPlane{}}
-	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
+	s := &scope.Scope{ControlPlane: &controlplanev1.NovaControlPlane{}}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.ControlPlane); err != nil {
 		if apierrors.IsNotFound(err) {
 			deleteMetrics(req.NamespacedName)
 			r.externals.forget(req.NamespacedName)
@@ -114,76 +112,74 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Events of owned objects bypass the filter of the watch.
-	if !loop.Watched(s.controlPlane, r.WatchFilterValue) {
+	if !loop.Watched(s.ControlPlane, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if found, err := r.findCluster(ctx, s); err != nil || !found {
 		return ctrl.Result{}, err
 	}
-	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.controlPlane, controlplanev1.Finalizer); err != nil || added {
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.ControlPlane, controlplanev1.Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.controlPlane); err != nil || isPaused || requeue {
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.Cluster, s.ControlPlane); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
 	if err := r.checkFence(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	p, err := patch.NewHelper(s.controlPlane, r.Client)
+	p, err := patch.NewHelper(s.ControlPlane, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
 	defer func() {
 		report(s, reterr)
 		measure(s)
-		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
-		if !s.controlPlane.DeletionTimestamp.IsZero() {
+		err := p.Patch(ctx, s.ControlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
+		if !s.ControlPlane.DeletionTimestamp.IsZero() {
 			// The finalizer was the last one.
-			err = withoutGone(err)
+			err = scope.WithoutGone(err)
 		}
 		reterr = errors.Join(reterr, err)
 	}()
 	if err := r.step(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: s.again}, nil
+	return ctrl.Result{RequeueAfter: s.Again}, nil
 }
 
 // findCluster finds the Cluster. Without it only a deletion continues.
-func (r *Reconciler) findCluster(ctx context.Context, s *scope) (bool, error) {
-	deleting := !s.controlPlane.DeletionTimestamp.IsZero()
-	s.clusterName = s.controlPlane.Labels[clusterv1.ClusterNameLabel]
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, s.controlPlane.ObjectMeta)
+func (r *Reconciler) findCluster(ctx context.Context, s *scope.Scope) (bool, error) {
+	deleting := !s.ControlPlane.DeletionTimestamp.IsZero()
+	s.ClusterName = s.ControlPlane.Labels[clusterv1.ClusterNameLabel]
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, s.ControlPlane.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading Cluster: %w", err)
 	}
 	if err != nil || cluster == nil {
-		for _, ref := range s.controlPlane.OwnerReferences {
-			if ref.Kind == clusterKind {
-				s.clusterName = ref.Name
+		for _, ref := range s.ControlPlane.OwnerReferences {
+			if ref.Kind == scope.ClusterKind {
+				s.ClusterName = ref.Name
 			}
 		}
 		return deleting, nil
 	}
-	s.cluster, s.clusterName = cluster, cluster.Name
+	s.Cluster, s.ClusterName = cluster, cluster.Name
 	return true, nil
 }
 
-const clusterKind = "Cluster"
-
 // step observes the state and runs the steps until one of them waits.
-func (r *Reconciler) step(ctx context.Context, s *scope) error {
+func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 	if err := r.observe(ctx, s); err != nil {
 		return err
 	}
-	if s.fenced != nil {
+	if s.Fenced != nil {
 		return r.readOnly(ctx, s)
 	}
-	if !s.controlPlane.DeletionTimestamp.IsZero() {
+	if !s.ControlPlane.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
-	for _, step := range []func(context.Context, *scope) error{
+	for _, step := range []func(context.Context, *scope.Scope) error{
 		// First: until the initialization is recorded, a second kubeadm init is
 		// possible.
 		r.initialization,
@@ -212,24 +208,24 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.spreadCoreDNS,
 	} {
 		if err := step(ctx, s); err != nil {
-			return errors.Join(append(s.failures, err)...)
+			return errors.Join(append(s.Failures, err)...)
 		}
-		if s.waiting != "" {
+		if s.Waiting != "" {
 			break
 		}
 	}
-	return errors.Join(s.failures...)
+	return errors.Join(s.Failures...)
 }
 
 // infrastructure waits for the cluster's infrastructure.
-func (r *Reconciler) infrastructure(_ context.Context, s *scope) error {
-	if s.initialized {
+func (r *Reconciler) infrastructure(_ context.Context, s *scope.Scope) error {
+	if s.Initialized {
 		// After a move to another management cluster the status is set later,
 		// while the machines keep running.
 		return nil
 	}
-	if ready := s.cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {
-		s.waiting = "Waiting for the cluster's infrastructure to be provisioned"
+	if ready := s.Cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {
+		s.Waiting = "Waiting for the cluster's infrastructure to be provisioned"
 	}
 	return nil
 }

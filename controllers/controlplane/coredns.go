@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -18,39 +19,39 @@ import (
 // kubeadm starts them while there is only one node, and nothing moves them
 // later, so a failure of that node would end name resolution. It is done once,
 // so that later changes by the user are respected.
-func (r *upgrader) spreadCoreDNS(ctx context.Context, s *scope) error {
-	if _, done := s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
+func (r *upgrader) spreadCoreDNS(ctx context.Context, s *scope.Scope) error {
+	if _, done := s.ControlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
 		return nil
 	}
-	if !s.initialized || !s.workload.Answers || ready(s.workload.Nodes) < 2 {
+	if !s.Initialized || !s.Workload.Answers || ready(s.Workload.Nodes) < 2 {
 		return nil
 	}
-	pods, err := r.WorkloadClusters.CoreDNS(ctx, s.key())
+	pods, err := r.WorkloadClusters.CoreDNS(ctx, s.Key())
 	if err != nil {
 		return err
 	}
-	move, done := spread(pods, s.workload.Nodes)
+	move, done := spread(pods, s.Workload.Nodes)
 	if move != nil {
-		err := r.WorkloadClusters.Evict(ctx, s.key(), move)
+		err := r.WorkloadClusters.Evict(ctx, s.Key(), move)
 		if apierrors.IsTooManyRequests(err) {
 			// A disruption budget does not allow it now.
-			s.requeueAfter(access.UnhealthyRequeue)
+			s.RequeueAfter(access.UnhealthyRequeue)
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("spreading CoreDNS: %w", err)
 		}
-		r.event(s, corev1.EventTypeNormal, "CoreDNSSpread", "SpreadCoreDNS",
+		r.Event(s, corev1.EventTypeNormal, "CoreDNSSpread", "SpreadCoreDNS",
 			fmt.Sprintf("Moved CoreDNS pod %s off node %s, where all of them ran", move.Name, move.Spec.NodeName))
 	}
 	if !done {
-		s.requeueAfter(access.UnhealthyRequeue)
+		s.RequeueAfter(access.UnhealthyRequeue)
 		return nil
 	}
-	if s.controlPlane.Annotations == nil {
-		s.controlPlane.Annotations = map[string]string{}
+	if s.ControlPlane.Annotations == nil {
+		s.ControlPlane.Annotations = map[string]string{}
 	}
-	s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation] = "true"
+	s.ControlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation] = "true"
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -41,7 +42,7 @@ var _ = Describe("Creating machines", func() {
 		var domains []string
 		for _, m := range r.expectMachines(ctx, 3) {
 			domains = append(domains, m.Spec.FailureDomain)
-			Expect(metav1.GetControllerOf(&m)).To(HaveField("Kind", kind))
+			Expect(metav1.GetControllerOf(&m)).To(HaveField("Kind", scope.Kind))
 			Expect(m.Labels).To(And(HaveKeyWithValue(clusterv1.MachineControlPlaneLabel, ""), HaveKeyWithValue("team", "a"),
 				HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName), HaveKeyWithValue(clusterv1.MachineControlPlaneNameLabel, controlPlaneName)))
 			Expect(m.Spec).To(And(
@@ -270,7 +271,7 @@ var _ = Describe("Orphans", func() {
 		r.adopt(ctx, &machines[0])
 		controlPlane, err := r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		s := &scope{controlPlane: controlPlane, clusterName: clusterName}
+		s := &scope.Scope{ControlPlane: controlPlane, ClusterName: clusterName}
 		orphan := desiredConfig(s, "orphan")
 		other := desiredConfig(s, "other")
 		other.OwnerReferences = nil

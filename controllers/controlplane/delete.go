@@ -13,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // remover deletes control planes, and nodes without a machine.
 type remover struct {
-	*Config
+	*scope.Config
 	*observer
 	*maker
 }
@@ -34,14 +35,14 @@ const (
 // has deleted the workers, which need the API server for their own deletion. It
 // sends no requests to the workload cluster, which may have failed or never
 // have been initialized.
-func (r *remover) delete(ctx context.Context, s *scope) error {
+func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 	workers, err := r.workers(ctx, s)
 	if err != nil {
 		return err
 	}
 	if len(workers) > 0 {
-		s.deleting = "Waiting for workers to be deleted first: " + shorten(workers)
-		s.requeueAfter(deletionRequeue)
+		s.Deleting = "Waiting for workers to be deleted first: " + scope.Shorten(workers)
+		s.RequeueAfter(deletionRequeue)
 		return nil
 	}
 	// The cache may not contain the last created machines.
@@ -49,26 +50,26 @@ func (r *remover) delete(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	r.leaderTransfers.forget(s.controlPlane.UID, 0)
-	r.observedNodes.forget(s.controlPlane.UID)
+	r.leaderTransfers.forget(s.ControlPlane.UID, 0)
+	r.observedNodes.forget(s.ControlPlane.UID)
 	if len(machines) == 0 {
-		if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
+		if s.Cluster != nil && s.Cluster.DeletionTimestamp.IsZero() {
 			// Another control plane of this Cluster is initialized again.
-			if err := initlock.Reset(ctx, r.Client, s.cluster); err != nil {
+			if err := initlock.Reset(ctx, r.Client, s.Cluster); err != nil {
 				return fmt.Errorf("resetting the init lock: %w", err)
 			}
 		}
-		controllerutil.RemoveFinalizer(s.controlPlane, controlplanev1.Finalizer)
-		s.deleting = "Deletion completed"
+		controllerutil.RemoveFinalizer(s.ControlPlane, controlplanev1.Finalizer)
+		s.Deleting = "Deletion completed"
 		return nil
 	}
 	var names []string
 	var errs []error
-	for _, machine := range sortedMachines(machines) {
+	for _, machine := range scope.SortedMachines(machines) {
 		names = append(names, machine.Name)
 		r.forget(s, machine)
 		// etcd is not needed any more.
-		if err := r.releaseHook(ctx, machine); err != nil {
+		if err := r.ReleaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -79,19 +80,19 @@ func (r *remover) delete(ctx context.Context, s *scope) error {
 			errs = append(errs, fmt.Errorf("deleting machine %s: %w", machine.Name, err))
 		}
 	}
-	s.deleting = "Waiting for machines to be deleted: " + shorten(names)
+	s.Deleting = "Waiting for machines to be deleted: " + scope.Shorten(names)
 	return errors.Join(errs...)
 }
 
 // workers returns the objects that are or create worker machines. Without a
 // Cluster no other controller deletes them, so the deletion does not wait for
 // them.
-func (r *remover) workers(ctx context.Context, s *scope) ([]string, error) {
-	if s.cluster == nil {
+func (r *remover) workers(ctx context.Context, s *scope.Scope) ([]string, error) {
+	if s.Cluster == nil {
 		return nil, nil
 	}
 	where := []client.ListOption{
-		client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName},
+		client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName},
 	}
 	var names []string
 	deployments := &clusterv1.MachineDeploymentList{}
@@ -121,7 +122,7 @@ func (r *remover) workers(ctx context.Context, s *scope) ([]string, error) {
 	}
 	for i := range machines.Items {
 		// Machines of this control plane that a backup restored have no owner.
-		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.controlPlane) && !ownerless(machine, s.controlPlane) {
+		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.ControlPlane) && !ownerless(machine, s.ControlPlane) {
 			names = append(names, "Machine "+machine.Name)
 		}
 	}

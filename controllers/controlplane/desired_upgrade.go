@@ -6,18 +6,19 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // upgrade returns the desired version and configuration of the workload
 // cluster.
-func upgrade(s *scope) (kubeadm.Upgrade, error) {
-	spec := &s.controlPlane.Spec
-	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
+func upgrade(s *scope.Scope) (kubeadm.Upgrade, error) {
+	spec := &s.ControlPlane.Spec
+	network, endpoint := s.Cluster.Spec.ClusterNetwork, s.Cluster.Spec.ControlPlaneEndpoint
 	in := &bootstrap.Input{
 		Mode:             bootstrap.Init,
-		ClusterNamespace: s.cluster.Namespace,
-		ClusterName:      s.cluster.Name,
+		ClusterNamespace: s.Cluster.Namespace,
+		ClusterName:      s.Cluster.Name,
 		Version:          spec.Version,
 		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},
 		Network: bootstrap.Network{
@@ -37,8 +38,8 @@ func upgrade(s *scope) (kubeadm.Upgrade, error) {
 	if err != nil {
 		return kubeadm.Upgrade{}, fmt.Errorf("rendering KubeProxyConfiguration: %w", err)
 	}
-	_, skipKubeProxy := s.controlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
-	_, skipCoreDNS := s.controlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
+	_, skipKubeProxy := s.ControlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
+	_, skipCoreDNS := s.ControlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
 	return kubeadm.Upgrade{
 		Version: spec.Version, Configuration: configuration, KubeProxy: kubeProxy, ImageRepository: spec.Platform.GetImageRepository(),
 		SkipKubeProxy: skipKubeProxy || spec.Platform.GetKubeProxyMode() == bootstrapv1.KubeProxyModeNone,

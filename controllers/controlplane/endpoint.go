@@ -11,20 +11,21 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // endpointMover moves the endpoint's address off machines to be deleted.
 type endpointMover struct {
-	*Config
+	*scope.Config
 
 	endpointMoves endpointMoves
 }
 
 // endpoint waits for the address of the API server.
-func (r *endpointMover) endpoint(_ context.Context, s *scope) error {
-	if !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
-		s.waiting = "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster"
+func (r *endpointMover) endpoint(_ context.Context, s *scope.Scope) error {
+	if !s.Cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		s.Waiting = "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster"
 	}
 	return nil
 }
@@ -51,30 +52,30 @@ func (e *endpointMoveError) Error() string { return e.waits }
 // expires. If the address cannot be moved, it moves by itself a few seconds
 // later to another kube-vip. If no other kube-vip runs, the machine waits for a
 // limited time: its own kube-vip is the last way to reach the cluster.
-func (r *endpointMover) moveEndpoint(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node := facts.NodeOf(machine, s.workload.Nodes)
-	if node == nil || !hostResponds(s, machine, node) || s.workload.Endpoint.Holder == "" || !s.workload.Answers {
+func (r *endpointMover) moveEndpoint(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
+	node := facts.NodeOf(machine, s.Workload.Nodes)
+	if node == nil || !hostResponds(s, machine, node) || s.Workload.Endpoint.Holder == "" || !s.Workload.Answers {
 		return nil
 	}
 	is := nextEndpointStep(s, node.Name, r.endpointMoves.tried(machine.UID))
 	switch {
 	case is.waits == "":
 		return nil
-	case r.now().Sub(r.endpointMoves.begin(machine.UID, r.now())) >= endpointMoveTimeout:
-		r.warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint",
+	case r.CurrentTime().Sub(r.endpointMoves.begin(machine.UID, r.CurrentTime())) >= endpointMoveTimeout:
+		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint",
 			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", machine.Name, endpointMoveTimeout.Minutes()))
 		return nil
 	case is.to == "":
 		return &endpointMoveError{is.waits}
 	}
-	if err := r.WorkloadClusters.MoveEndpoint(ctx, s.key(), s.workload.Endpoint.Holder, is.to); apierrors.IsConflict(err) {
+	if err := r.WorkloadClusters.MoveEndpoint(ctx, s.Key(), s.Workload.Endpoint.Holder, is.to); apierrors.IsConflict(err) {
 		return &endpointMoveError{is.waits}
 	} else if err != nil {
-		r.warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint", err)
+		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, "MoveEndpoint", err)
 		return nil
 	}
 	r.endpointMoves.note(machine.UID, is.to)
-	r.event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",
+	r.Event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",
 		fmt.Sprintf("Moved the endpoint's address from node %s to node %s", node.Name, is.to))
 	return &endpointMoveError{is.waits}
 }
@@ -90,8 +91,8 @@ type endpointStep struct {
 
 // nextEndpointStep decides the next step before the machine of a node is deleted.
 // tried are the nodes that the address was moved to meanwhile.
-func nextEndpointStep(s *scope, node string, tried sets.Set[string]) endpointStep {
-	at := s.workload.Endpoint
+func nextEndpointStep(s *scope.Scope, node string, tried sets.Set[string]) endpointStep {
+	at := s.Workload.Endpoint
 	if at.Holder != node {
 		switch {
 		case at.Confirmed:
@@ -109,11 +110,11 @@ func nextEndpointStep(s *scope, node string, tried sets.Set[string]) endpointSte
 	switch {
 	case to != "":
 		return endpointStep{to: to, waits: holderMessage(to)}
-	case len(without) == 0 || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP:
+	case len(without) == 0 || s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP:
 		return endpointStep{}
 	}
 	return endpointStep{waits: fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: kube-vip does not run on %s. "+
-		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, shorten(without), endpointMoveTimeout.Minutes())}
+		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, scope.Shorten(without), endpointMoveTimeout.Minutes())}
 }
 
 // holderMessage returns the message for a node that has to take the address.
@@ -123,8 +124,8 @@ func holderMessage(node string) string {
 
 // hostResponds reports whether a machine's host responds: its kubelet, or its API
 // server while the kubelet does not.
-func hostResponds(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
-	return node.Ready || s.workload.Serving.Has(machine.Name)
+func hostResponds(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) bool {
+	return node.Ready || s.Workload.Serving.Has(machine.Name)
 }
 
 // nextHolder returns a node to move the address to, of a machine that is not being
@@ -132,10 +133,10 @@ func hostResponds(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
 // does not respond and whose API server is ready. If there is none, without are
 // the nodes on which kube-vip does not run or did not take the address, unless
 // another node may take it by itself.
-func nextHolder(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
+func nextHolder(s *scope.Scope, but string, tried sets.Set[string]) (to string, without []string) {
 	byItself := false
-	for _, machine := range s.sorted() {
-		node := facts.NodeOf(machine, s.workload.Nodes)
+	for _, machine := range s.Sorted() {
+		node := facts.NodeOf(machine, s.Workload.Nodes)
 		if !machine.DeletionTimestamp.IsZero() || node == nil || node.Name == but || !hostResponds(s, machine, node) {
 			continue
 		}

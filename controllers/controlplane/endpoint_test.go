@@ -17,6 +17,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
@@ -24,62 +25,65 @@ import (
 
 // three is a healthy control plane of three machines. The first one holds the
 // address and is to be deleted.
-func three() *scope {
+func three() *scope.Scope {
 	s := running()
-	s.machines = machinesIn("", "", "")
-	s.workload.Nodes = nil
+	s.Machines = machinesIn("", "", "")
+	s.Workload.Nodes = nil
 	for _, machine := range []string{"m0", "m1", "m2"} {
-		s.machines[machine].UID = "uid-of-" + s.machines[machine].UID
-		s.workload.Nodes = append(s.workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+		s.Machines[machine].UID = "uid-of-" + s.Machines[machine].UID
+		s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
 	}
-	s.workload.Etcd = &etcd.Health{}
+	s.Workload.Etcd = &etcd.Health{}
 	return s
 }
 
 func TestNextEndpointStep(t *testing.T) {
-	kubeVIPFails := func(s *scope, nodes ...int) {
+	kubeVIPFails := func(s *scope.Scope, nodes ...int) {
 		for _, i := range nodes {
-			s.workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "Its image cannot be pulled"}
+			s.Workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "Its image cannot be pulled"}
 		}
 	}
-	notReady := func(s *scope, nodes ...int) {
+	notReady := func(s *scope.Scope, nodes ...int) {
 		for _, i := range nodes {
-			s.workload.Nodes[i].Ready, s.workload.Nodes[i].Unreachable = false, true
-			s.workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "The node does not report"}
+			s.Workload.Nodes[i].Ready, s.Workload.Nodes[i].Unreachable = false, true
+			s.Workload.Nodes[i].Components.KubeVIP = facts.Component{State: facts.Failed, Message: "The node does not report"}
 		}
 	}
-	held := func(holder, before string, confirmed, unconfirmed bool) func(*scope) {
-		return func(s *scope) {
-			s.workload.Endpoint = facts.Endpoint{Probed: true, Answers: true, Holder: holder, Before: before, Confirmed: confirmed, Unconfirmed: unconfirmed}
+	held := func(holder, before string, confirmed, unconfirmed bool) func(*scope.Scope) {
+		return func(s *scope.Scope) {
+			s.Workload.Endpoint = facts.Endpoint{Probed: true, Answers: true, Holder: holder, Before: before, Confirmed: confirmed, Unconfirmed: unconfirmed}
 		}
 	}
 	const noKubeVIP = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: kube-vip does not run on m1, m2. "
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*scope)
+		change func(*scope.Scope)
 		tried  sets.Set[string]
 		to     string
 		waits  string
 	}{
 		"Holder": {
 			reason: "the address is moved before the machine is deleted", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler.State = facts.Failed },
+			change: func(s *scope.Scope) { s.Workload.Nodes[1].Components.Scheduler.State = facts.Failed },
 		},
 		"KubeVIPFails": {
 			reason: "a node without kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { kubeVIPFails(s, 1) },
+			change: func(s *scope.Scope) { kubeVIPFails(s, 1) },
 		},
 		"KubeVIPUnlabeled": {
 			reason: "a node whose pod lacks the label can take it", to: "m1", waits: "Waiting for node m1 to take",
-			change: func(s *scope) { s.workload.Nodes[1].Components.KubeVIP = facts.Component{}; kubeVIPFails(s, 2) },
+			change: func(s *scope.Scope) { s.Workload.Nodes[1].Components.KubeVIP = facts.Component{}; kubeVIPFails(s, 2) },
 		},
 		"LastKubeVIP": {
 			reason: "the last kube-vip is the last holder of the endpoint", waits: noKubeVIP,
-			change: func(s *scope) { kubeVIPFails(s, 1, 2) },
+			change: func(s *scope.Scope) { kubeVIPFails(s, 1, 2) },
 		},
 		"ByItself": {
 			reason: "a node that lacks something else takes it when it is free",
-			change: func(s *scope) { kubeVIPFails(s, 1); s.workload.Nodes[2].Components.Scheduler.State = facts.Failed },
+			change: func(s *scope.Scope) {
+				kubeVIPFails(s, 1)
+				s.Workload.Nodes[2].Components.Scheduler.State = facts.Failed
+			},
 		},
 		"TakenBack": {
 			reason: "a node that did not take it is not tried again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
@@ -102,27 +106,27 @@ func TestNextEndpointStep(t *testing.T) {
 		"Stale": {reason: "an old lease proves nothing about this machine", change: held("gone", "", false, true)},
 		"Balancer": {
 			reason: "with a load balancer kube-vip is not needed", tried: sets.New("m1", "m2"),
-			change: func(s *scope) {
+			change: func(s *scope.Scope) {
 				held("m0", "m2", true, false)(s)
-				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
+				s.ControlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
 			},
 		},
 		"KubeletsSilent": {
 			reason: "a node without kubelet whose API server answers can take it", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { notReady(s, 1, 2); s.workload.Serving = sets.New("m0", "m2") },
+			change: func(s *scope.Scope) { notReady(s, 1, 2); s.Workload.Serving = sets.New("m0", "m2") },
 		},
 		"KubeletSilent": {
 			reason: "but a ready node is preferred", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { notReady(s, 1); s.workload.Serving = sets.New("m0", "m1", "m2") },
+			change: func(s *scope.Scope) { notReady(s, 1); s.Workload.Serving = sets.New("m0", "m1", "m2") },
 		},
 		"HostsGone": {
-			reason: "no node answers", change: func(s *scope) { notReady(s, 1, 2) },
+			reason: "no node answers", change: func(s *scope.Scope) { notReady(s, 1, 2) },
 		},
-		"Alone": {reason: "no node can take it", change: func(s *scope) { s.workload.Nodes = s.workload.Nodes[:1] }},
+		"Alone": {reason: "no node can take it", change: func(s *scope.Scope) { s.Workload.Nodes = s.Workload.Nodes[:1] }},
 		"AllGo": {
 			reason: "a machine that is deleted too cannot take it",
-			change: func(s *scope) {
-				s.machines["m1"].DeletionTimestamp, s.machines["m2"].DeletionTimestamp = ptr.To(metav1.Now()), ptr.To(metav1.Now())
+			change: func(s *scope.Scope) {
+				s.Machines["m1"].DeletionTimestamp, s.Machines["m2"].DeletionTimestamp = ptr.To(metav1.Now()), ptr.To(metav1.Now())
 			},
 		},
 	} {
@@ -140,28 +144,28 @@ func TestNextEndpointStep(t *testing.T) {
 func TestMoveEndpoint(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*scope)
+		change func(*scope.Scope)
 		// refuses is the error of the move.
 		refuses error
 		moved   []string
 		waits   bool
 	}{
-		"Holder":    {reason: "the address is moved before the machine is deleted", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
-		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.workload.Endpoint.Holder, s.workload.Endpoint.Confirmed = "m1", false }},
-		"External":  {reason: "no node holds it", change: func(s *scope) { s.workload.Endpoint.Holder = "" }},
-		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.workload.Nodes[0].Ready = false }},
+		"Holder":    {reason: "the address is moved before the machine is deleted", change: func(*scope.Scope) {}, moved: []string{"m0 to m1"}, waits: true},
+		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope.Scope) { s.Workload.Endpoint.Holder, s.Workload.Endpoint.Confirmed = "m1", false }},
+		"External":  {reason: "no node holds it", change: func(s *scope.Scope) { s.Workload.Endpoint.Holder = "" }},
+		"NodeDead":  {reason: "it moves by itself", change: func(s *scope.Scope) { s.Workload.Nodes[0].Ready = false }},
 		"Renewed": {
-			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
+			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope.Scope) {},
 			refuses: fmt.Errorf("transferring kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, probe.KubeVIPLease, errors.New("modified"))),
 		},
-		"Refused": {reason: "it cannot be moved, and moves by itself", change: func(*scope) {}, refuses: errors.New("not allowed")},
+		"Refused": {reason: "it cannot be moved, and moves by itself", change: func(*scope.Scope) {}, refuses: errors.New("not allowed")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := three()
 			tc.change(s)
 			workloadCluster := &fakeClusters{movesNot: tc.refuses}
-			r := New(Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}})
-			err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
+			r := New(scope.Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}})
+			err := r.moveEndpoint(t.Context(), s, s.Machines["m0"])
 			if moving := (*endpointMoveError)(nil); errors.As(err, &moving) != tc.waits {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
@@ -174,10 +178,10 @@ func TestMoveEndpoint(t *testing.T) {
 
 func TestMoveEndpointIsBounded(t *testing.T) {
 	s, workloadCluster, now := three(), &fakeClusters{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := New(Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }})
+	r := New(scope.Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }})
 	moveEndpoint := func() error {
-		s.decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
-		err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
+		s.Decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
+		err := r.moveEndpoint(t.Context(), s, s.Machines["m0"])
 		if err != nil && r.failed(s, err) != nil {
 			t.Errorf("to wait is no failure: %v", err)
 		}
@@ -201,7 +205,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if err := moveEndpoint(); err != nil {
 		t.Errorf("the machine is deleted in the end: %v", err)
 	}
-	r.endpointMoves.forget(s.machines["m0"].UID)
+	r.endpointMoves.forget(s.Machines["m0"].UID)
 	if moveEndpoint() == nil {
 		t.Error("a new machine starts a new wait")
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
@@ -46,16 +47,16 @@ func (e *externalEtcds) forget(of client.ObjectKey) {
 // external waits until the Secrets that connect to an external etcd exist:
 // without them the controller would create its own CA, which that etcd does not
 // trust.
-func (r *certificateKeeper) external(ctx context.Context, s *scope) error {
-	if !externalEtcd(s) || s.initialized {
+func (r *certificateKeeper) external(ctx context.Context, s *scope.Scope) error {
+	if !scope.ExternalEtcd(s) || s.Initialized {
 		return nil
 	}
 	for _, purpose := range []secret.Purpose{secret.EtcdCA, secret.APIServerEtcdClient} {
-		key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, purpose)}
+		key := client.ObjectKey{Namespace: s.ControlPlane.Namespace, Name: secret.Name(s.ClusterName, purpose)}
 		err := r.Client.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
-			s.waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
-			s.requeueAfter(externalRequeue)
+			s.Waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
+			s.RequeueAfter(externalRequeue)
 			return nil
 		}
 		if err != nil {
@@ -67,12 +68,12 @@ func (r *certificateKeeper) external(ctx context.Context, s *scope) error {
 
 // queryExternal queries the state of external etcd, unless the cached state is
 // recent. A failed query does not block other steps.
-func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope) error {
-	if !externalEtcd(s) {
+func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope.Scope) error {
+	if !scope.ExternalEtcd(s) {
 		return nil
 	}
-	endpoints := s.controlPlane.Spec.Etcd.External.Endpoints
-	of := client.ObjectKeyFromObject(s.controlPlane)
+	endpoints := s.ControlPlane.Spec.Etcd.External.Endpoints
+	of := client.ObjectKeyFromObject(s.ControlPlane)
 	r.externals.mu.Lock()
 	last, known := r.externals.answers[of]
 	r.externals.mu.Unlock()
@@ -80,14 +81,14 @@ func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope) error {
 	if len(last.problems) > 0 {
 		fresh = externalRequeue
 	}
-	if !known || !slices.Equal(last.endpoints, endpoints) || r.now().Sub(last.at) >= fresh {
-		config, err := pki.EtcdTLS(ctx, r.Authority, s.key(), managerUser)
+	if !known || !slices.Equal(last.endpoints, endpoints) || r.CurrentTime().Sub(last.at) >= fresh {
+		config, err := pki.EtcdTLS(ctx, r.Authority, s.Key(), managerUser)
 		if err != nil {
-			s.externalProblems = []string{loop.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
-			s.requeueAfter(externalRequeue)
+			s.ExternalProblems = []string{loop.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
+			s.RequeueAfter(externalRequeue)
 			return nil
 		}
-		last = externalAnswer{at: r.now(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
+		last = externalAnswer{at: r.CurrentTime(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
 		r.externals.mu.Lock()
 		if r.externals.answers == nil {
 			r.externals.answers = map[client.ObjectKey]externalAnswer{}
@@ -95,11 +96,11 @@ func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope) error {
 		r.externals.answers[of] = last
 		r.externals.mu.Unlock()
 	}
-	s.externalProblems = last.problems
+	s.ExternalProblems = last.problems
 	if len(last.problems) > 0 {
-		s.requeueAfter(externalRequeue)
+		s.RequeueAfter(externalRequeue)
 	} else {
-		s.requeueAfter(externalFresh)
+		s.RequeueAfter(externalFresh)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // orphanGrace is how long a control plane node without a Machine may be down
@@ -35,29 +35,29 @@ type nodeRecord struct {
 
 // note records the observed state, and returns the nodes without a Machine that
 // are not removed yet although they do not respond.
-func (k *observedNodes) note(s *scope, now time.Time) sets.Set[string] {
+func (k *observedNodes) note(s *scope.Scope, now time.Time) sets.Set[string] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.of == nil {
 		k.of = map[types.UID]*nodeRecord{}
 	}
-	seen := k.of[s.controlPlane.UID]
+	seen := k.of[s.ControlPlane.UID]
 	if seen == nil {
 		seen = &nodeRecord{machines: sets.New[string](), well: map[string]time.Time{}}
-		k.of[s.controlPlane.UID] = seen
+		k.of[s.ControlPlane.UID] = seen
 	}
-	for name := range s.machines {
+	for name := range s.Machines {
 		seen.machines.Insert(name)
 	}
 	there := seen.look(s, now)
 	machineOfNode := map[string]string{}
-	for _, node := range s.workload.Nodes {
+	for _, node := range s.Workload.Nodes {
 		machineOfNode[node.Name] = node.Machine
 	}
 	inGrace := sets.New[string]()
 	for name, at := range seen.well {
 		if !there.Has(name) {
-			if s.workload.Answers && s.workload.Etcd != nil {
+			if s.Workload.Answers && s.Workload.Etcd != nil {
 				delete(seen.well, name)
 			}
 			continue
@@ -71,7 +71,7 @@ func (k *observedNodes) note(s *scope, now time.Time) sets.Set[string] {
 
 // look records which control plane nodes are healthy now, and returns those
 // that exist.
-func (k *nodeRecord) look(s *scope, now time.Time) sets.Set[string] {
+func (k *nodeRecord) look(s *scope.Scope, now time.Time) sets.Set[string] {
 	there := sets.New[string]()
 	add := func(name string, well bool) {
 		there.Insert(name)
@@ -79,13 +79,13 @@ func (k *nodeRecord) look(s *scope, now time.Time) sets.Set[string] {
 			k.well[name] = now
 		}
 	}
-	for _, node := range s.workload.Nodes {
+	for _, node := range s.Workload.Nodes {
 		if node.ControlPlane {
 			add(node.Name, node.Ready)
 		}
 	}
-	if s.workload.Etcd != nil {
-		for _, m := range s.workload.Etcd.Members {
+	if s.Workload.Etcd != nil {
+		for _, m := range s.Workload.Etcd.Members {
 			if m.Name != "" {
 				add(m.Name, m.Answers)
 			}
@@ -101,75 +101,21 @@ func (k *observedNodes) forget(of types.UID) {
 	delete(k.of, of)
 }
 
-// isForeign reports whether a member of etcd belongs to no machine and is not
-// removed: it answers, its node exists, or it has not been down for long.
-func isForeign(s *scope, m etcd.Member) bool {
-	if m.Name == "" || machineOf(s, m) != "" || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] == controlplanev1.ForeignMembersRemove {
-		return false
-	}
-	return m.Answers || ownNode(s, m.Name) || s.inGrace.Has(m.Name)
-}
-
-// foreignMembers returns the members of etcd without a Machine in the cluster.
-// Members on machines of another control plane provider are not foreign.
-func foreignMembers(s *scope) []string {
-	if s.workload.Etcd == nil || externalEtcd(s) {
-		return nil
-	}
-	var names []string
-	for _, m := range s.workload.Etcd.Members {
-		if m.Name == "" || machineOf(s, m) != "" || onOtherMachine(s, m.Name) {
-			continue
-		}
-		if m.Answers || ownNode(s, m.Name) || s.inGrace.Has(m.Name) {
-			names = append(names, fmt.Sprintf("%s (%x)", m.Name, m.ID))
-		}
-	}
-	return names
-}
-
-// onOtherMachine reports whether a node runs on a control plane machine that
-// another controller owns.
-func onOtherMachine(s *scope, name string) bool {
-	if s.otherMachines.Has(name) {
-		return true
-	}
-	for _, node := range s.workload.Nodes {
-		if node.Name == name {
-			return s.otherMachines.Has(node.Machine)
-		}
-	}
-	return false
-}
-
-// foreignRefusal returns why no machine may join beside foreign members. Each
-// new member increases the majority that etcd needs, and no controller keeps
-// the foreign members running. It is empty if there are none or if the
-// administrator has decided.
-func foreignRefusal(s *scope) string {
-	names := foreignMembers(s)
-	if len(names) == 0 || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] != "" {
-		return ""
-	}
-	return fmt.Sprintf("etcd has members without a Machine: %s; set the annotation %s to %s or to %s",
-		strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, controlplanev1.ForeignMembersRemove, controlplanev1.ForeignMembersKeep)
-}
-
 // membersKnownCondition reports foreign members. It is empty while etcd does
 // not answer, which leaves the condition unchanged.
-func membersKnownCondition(s *scope) metav1.Condition {
-	if s.workload.Etcd == nil || externalEtcd(s) {
+func membersKnownCondition(s *scope.Scope) metav1.Condition {
+	if s.Workload.Etcd == nil || scope.ExternalEtcd(s) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.EtcdMembersKnownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdMembersKnownReason}
-	names := foreignMembers(s)
+	names := scope.ForeignMembers(s)
 	if len(names) == 0 {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdForeignMembersReason
-	switch decided := s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation]; decided {
+	switch decided := s.ControlPlane.Annotations[controlplanev1.ForeignMembersAnnotation]; decided {
 	case "":
-		c.Message = "No machine is created: " + foreignRefusal(s)
+		c.Message = "No machine is created: " + scope.ForeignRefusal(s)
 	default:
 		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s is %s",
 			strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, decided)

@@ -14,17 +14,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // withOrphan is a control plane with the machine m0 and the node of another
 // machine, which the management cluster does not have.
-func withOrphan(answers bool) *scope {
-	return &scope{
-		controlPlane: &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{UID: "u"}},
-		machines:     collections.FromMachines(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}),
-		workload: facts.Cluster{
+func withOrphan(answers bool) *scope.Scope {
+	return &scope.Scope{
+		ControlPlane: &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{UID: "u"}},
+		Machines:     collections.FromMachines(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}),
+		Workload: facts.Cluster{
 			Answers: true,
 			Nodes:   []facts.Node{{Name: "m0", Machine: "m0", ControlPlane: true, Ready: true}, {Name: "lost", Machine: "lost", ControlPlane: true, Ready: answers}},
 			Etcd: &etcd.Health{Members: []etcd.Member{
@@ -36,9 +37,9 @@ func withOrphan(answers bool) *scope {
 
 func TestOrphanThatReboots(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	kept := func(k *observedNodes, s *scope, at time.Time) bool {
-		s.inGrace = k.note(s, at)
-		return isForeign(s, s.workload.Etcd.Members[1]) && (len(orphanedNodes(s)) == 0)
+	kept := func(k *observedNodes, s *scope.Scope, at time.Time) bool {
+		s.InGrace = k.note(s, at)
+		return scope.IsForeign(s, s.Workload.Etcd.Members[1]) && (len(orphanedNodes(s)) == 0)
 	}
 	t.Run("keeps its member", func(t *testing.T) {
 		k := &observedNodes{}
@@ -62,7 +63,7 @@ func TestOrphanThatReboots(t *testing.T) {
 	t.Run("is not the node of a deleted Machine", func(t *testing.T) {
 		k := &observedNodes{}
 		before := withOrphan(true)
-		before.machines.Insert(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
+		before.Machines.Insert(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
 		k.note(before, now)
 		if kept(k, withOrphan(false), now.Add(time.Second)) {
 			t.Error("the member of a deleted Machine is in the way of the next one")
@@ -71,12 +72,12 @@ func TestOrphanThatReboots(t *testing.T) {
 	t.Run("loses its Node late too, with etcd elsewhere", func(t *testing.T) {
 		k := &observedNodes{}
 		s := withOrphan(false)
-		s.workload.Etcd = nil
+		s.Workload.Etcd = nil
 		elsewhere(s)
-		if s.inGrace = k.note(s, now); len(orphanedNodes(s)) != 0 {
+		if s.InGrace = k.note(s, now); len(orphanedNodes(s)) != 0 {
 			t.Error("deleted at once")
 		}
-		if s.inGrace = k.note(s, now.Add(orphanGrace)); len(orphanedNodes(s)) != 1 {
+		if s.InGrace = k.note(s, now.Add(orphanGrace)); len(orphanedNodes(s)) != 1 {
 			t.Error("never deleted")
 		}
 	})
@@ -84,34 +85,34 @@ func TestOrphanThatReboots(t *testing.T) {
 
 func TestForeignRefusal(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change  func(*scope)
+		change  func(*scope.Scope)
 		refused bool
 		foreign bool
 		reason  string
 	}{
 		"not decided": {refused: true, foreign: true, reason: controlplanev1.EtcdForeignMembersReason},
-		"Keep": {foreign: true, reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope) {
-			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersKeep}
+		"Keep": {foreign: true, reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope.Scope) {
+			s.ControlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersKeep}
 		}},
-		"Remove": {reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope) {
-			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersRemove}
+		"Remove": {reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope.Scope) {
+			s.ControlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersRemove}
 		}},
-		"a machine of another provider": {foreign: true, reason: controlplanev1.EtcdMembersKnownReason, change: func(s *scope) {
-			s.otherMachines = sets.New("lost")
+		"a machine of another provider": {foreign: true, reason: controlplanev1.EtcdMembersKnownReason, change: func(s *scope.Scope) {
+			s.OtherMachines = sets.New("lost")
 		}},
-		"etcd runs elsewhere": {change: func(s *scope) { s.workload.Etcd = nil; elsewhere(s) }},
-		"etcd is unreachable": {change: func(s *scope) { s.workload.Etcd = nil }},
+		"etcd runs elsewhere": {change: func(s *scope.Scope) { s.Workload.Etcd = nil; elsewhere(s) }},
+		"etcd is unreachable": {change: func(s *scope.Scope) { s.Workload.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withOrphan(true)
-			members := s.workload.Etcd.Members
+			members := s.Workload.Etcd.Members
 			if tc.change != nil {
 				tc.change(s)
 			}
-			if refused := foreignRefusal(s); (refused != "") != tc.refused {
+			if refused := scope.ForeignRefusal(s); (refused != "") != tc.refused {
 				t.Errorf("refused: %q", refused)
 			}
-			if foreign := isForeign(s, members[1]); s.workload.Etcd != nil && foreign != tc.foreign {
+			if foreign := scope.IsForeign(s, members[1]); s.Workload.Etcd != nil && foreign != tc.foreign {
 				t.Errorf("foreign: %t", foreign)
 			}
 			if c := membersKnownCondition(s); c.Reason != tc.reason {

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // formerRequeue is the requeue interval while the garbage collector deletes
@@ -19,15 +21,15 @@ const formerRequeue = 2 * time.Second
 // formerSecrets waits until Secrets of a deleted control plane or Cluster with the
 // same names are deleted. They are garbage-collected shortly after their owner;
 // adopting one would leave the new cluster without it.
-func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope) error {
-	if s.initialized || len(s.machines) > 0 {
+func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope.Scope) error {
+	if s.Initialized || len(s.Machines) > 0 {
 		return nil
 	}
 	for _, purpose := range []secret.Purpose{
 		secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.ServiceAccount, secret.Kubeconfig,
 	} {
-		key := s.key()
-		key.Name = secret.Name(s.clusterName, purpose)
+		key := s.Key()
+		key.Name = secret.Name(s.ClusterName, purpose)
 		found := &corev1.Secret{}
 		err := r.Client.Get(ctx, key, found)
 		if apierrors.IsNotFound(err) {
@@ -37,8 +39,8 @@ func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope) error {
 			return fmt.Errorf("reading Secret %s: %w", key.Name, err)
 		}
 		if ownedByFormer(s, found.OwnerReferences) {
-			s.waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
-			s.requeueAfter(formerRequeue)
+			s.Waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
+			s.RequeueAfter(formerRequeue)
 			return nil
 		}
 	}
@@ -47,13 +49,13 @@ func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope) error {
 
 // ownedByFormer reports whether an owner has the name of the control plane or of
 // the Cluster and another UID.
-func ownedByFormer(s *scope, owners []metav1.OwnerReference) bool {
+func ownedByFormer(s *scope.Scope, owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
 		switch ref.Kind {
-		case kind:
-			return ref.UID != s.controlPlane.UID
-		case clusterKind:
-			return ref.UID != s.cluster.UID
+		case scope.Kind:
+			return ref.UID != s.ControlPlane.UID
+		case scope.ClusterKind:
+			return ref.UID != s.Cluster.UID
 		default:
 			return false
 		}

@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // machineReporter reports on the machines of a control plane.
-type machineReporter struct{ *Config }
+type machineReporter struct{ *scope.Config }
 
 // machineHealth are the conditions of a machine about the components on its
 // node.
@@ -31,33 +32,33 @@ var machineHealth = patch.WithOwnedConditions{Conditions: []string{
 
 // reportHealth sets the health conditions and the certificate expiry of each
 // machine.
-func (r *machineReporter) reportHealth(ctx context.Context, s *scope) error {
-	if !s.initialized || s.workload.Pending {
+func (r *machineReporter) reportHealth(ctx context.Context, s *scope.Scope) error {
+	if !s.Initialized || s.Workload.Pending {
 		return nil
 	}
 	var errs []error
-	for _, machine := range s.sorted() {
+	for _, machine := range s.Sorted() {
 		errs = append(errs, r.reportMachineHealth(ctx, s, machine), r.recordExpiry(ctx, s, machine))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *machineReporter) reportMachineHealth(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *machineReporter) reportMachineHealth(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
 	before := machine.DeepCopy()
 	for _, c := range healthOf(s, machine) {
 		conditions.Set(machine, c)
 	}
-	if s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+	if s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
 		conditions.Delete(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
 	}
-	if sameConditions(before, machine) {
+	if scope.SameConditions(before, machine) {
 		return nil
 	}
 	p, err := patch.NewHelper(before, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
 	}
-	if err := withoutGone(p.Patch(ctx, machine, machineHealth)); err != nil {
+	if err := scope.WithoutGone(p.Patch(ctx, machine, machineHealth)); err != nil {
 		return fmt.Errorf("reporting on machine %s: %w", machine.Name, err)
 	}
 	return nil
@@ -65,8 +66,8 @@ func (r *machineReporter) reportMachineHealth(ctx context.Context, s *scope, mac
 
 // recordExpiry records when the machine's certificates expire, in the annotation
 // that Cluster API reads.
-func (r *machineReporter) recordExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node, config := facts.NodeOf(machine, s.workload.Nodes), s.configs[machine.Name]
+func (r *machineReporter) recordExpiry(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
+	node, config := facts.NodeOf(machine, s.Workload.Nodes), s.Configs[machine.Name]
 	if node == nil || node.CertificatesExpire.IsZero() || config == nil || !config.DeletionTimestamp.IsZero() {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -48,15 +49,15 @@ func TestHealthWhileJoining(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{
-				controlPlane: newControlPlane("ns"), machines: machinesIn(""),
-				workload: facts.Cluster{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
+			s := &scope.Scope{
+				ControlPlane: newControlPlane("ns"), Machines: machinesIn(""),
+				Workload: facts.Cluster{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
 			}
 			if tc.external {
-				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
+				s.ControlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 			}
 			got := map[string]string{}
-			for _, c := range healthOf(s, s.machines["m0"]) {
+			for _, c := range healthOf(s, s.Machines["m0"]) {
 				if c.Status != metav1.ConditionUnknown {
 					t.Errorf("%s: nothing is known yet, got %+v", tc.reason, c)
 				}

@@ -8,26 +8,27 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/collections"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // initialization records that kubeadm init has succeeded. After that no machine
 // initializes the cluster again, and Cluster API relies on the API server.
-func (r *observer) initialization(ctx context.Context, s *scope) error {
-	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
+func (r *observer) initialization(ctx context.Context, s *scope.Scope) error {
+	if done := s.ControlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return nil
 	}
 	if !initializedNow(s) {
 		return nil
 	}
-	if err := initlock.MarkInitialized(ctx, r.Client, s.cluster); err != nil {
+	if err := initlock.MarkInitialized(ctx, r.Client, s.Cluster); err != nil {
 		return fmt.Errorf("recording initialization: %w", err)
 	}
-	if !s.initialized {
-		r.event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialized")
+	if !s.Initialized {
+		r.Event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialized")
 	}
-	s.initialized = true
-	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	s.Initialized = true
+	s.ControlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	return nil
 }
 
@@ -36,10 +37,10 @@ func (r *observer) initialization(ctx context.Context, s *scope) error {
 // cluster. While every machine is being deleted, the answer of the workload
 // cluster does not count: its data is deleted with them, and the next machine
 // must initialize it again.
-func initializedNow(s *scope) bool {
-	if s.initialized {
+func initializedNow(s *scope.Scope) bool {
+	if s.Initialized {
 		return true
 	}
-	staying := s.machines.Filter(collections.Not(collections.HasDeletionTimestamp))
-	return s.workload.Answers && s.workload.KubeadmConfig && len(staying) > 0
+	staying := s.Machines.Filter(collections.Not(collections.HasDeletionTimestamp))
+	return s.Workload.Answers && s.Workload.KubeadmConfig && len(staying) > 0
 }

@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -29,29 +30,29 @@ const (
 
 // input returns the observed and the desired state for plan. It only uses the
 // scope.
-func input(s *scope, now time.Time) plan.Input {
-	spec := &s.controlPlane.Spec
+func input(s *scope.Scope, now time.Time) plan.Input {
+	spec := &s.ControlPlane.Spec
 	in := plan.Input{
 		Now:                 now,
-		Replicas:            int(s.controlPlane.GetReplicas()),
+		Replicas:            int(s.ControlPlane.GetReplicas()),
 		Version:             spec.Version,
 		Strategy:            plan.Strategy(spec.Rollout.Strategy.GetType()),
 		MaxSurge:            int(spec.Rollout.Strategy.RollingUpdate.GetMaxSurge()),
 		RolloutAfter:        spec.Rollout.GetAfter(),
 		ExpiryWindow:        spec.Rollout.Before.GetWindow(),
-		CertificateLifetime: s.lifetime,
+		CertificateLifetime: s.Lifetime,
 		Limits:              limits(spec),
-		Initialized:         s.initialized,
-		InitUnknown:         initUnknown(&s.workload, now),
-		ExternalEtcd:        externalEtcd(s),
-		LockHolder:          s.lock.Holder,
-		LockSince:           s.lock.Since,
-		KubeadmVersion:      s.workload.KubeadmVersion,
-		JoinBlocked:         cmp.Or(s.joinBlocked, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
-		OldestKubelet:       s.workload.OldestKubelet,
-		LastRemediation:     lastRemediation(s.controlPlane),
+		Initialized:         s.Initialized,
+		InitUnknown:         initUnknown(&s.Workload, now),
+		ExternalEtcd:        scope.ExternalEtcd(s),
+		LockHolder:          s.Lock.Holder,
+		LockSince:           s.Lock.Since,
+		KubeadmVersion:      s.Workload.KubeadmVersion,
+		JoinBlocked:         cmp.Or(s.JoinBlocked, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
+		OldestKubelet:       s.Workload.OldestKubelet,
+		LastRemediation:     lastRemediation(s.ControlPlane),
 	}
-	for _, machine := range s.sorted() {
+	for _, machine := range s.Sorted() {
 		in.Machines = append(in.Machines, inputMachine(s, machine))
 	}
 	in.Etcd, in.EtcdProblem = inputEtcd(s, now)
@@ -83,8 +84,8 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 	}
 }
 
-func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
-	node := facts.NodeOf(machine, s.workload.Nodes)
+func inputMachine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
+	node := facts.NodeOf(machine, s.Workload.Nodes)
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
 	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
 	_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
@@ -101,14 +102,14 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		Role:               role(s, machine, booted),
 		Booted:             booted,
 		Joined:             joined,
-		Node:               node != nil || !s.workload.Answers && machine.Status.NodeRef.IsDefined(),
+		Node:               node != nil || !s.Workload.Answers && machine.Status.NodeRef.IsDefined(),
 		APIServer:          apiServer(s, machine, node),
 		SkipRedundancy:     skipRedundancy,
 		Ready:              node != nil && serves(s, machine, node),
-		Differs:            s.differs[machine.Name],
+		Differs:            s.Differs[machine.Name],
 		CertificatesExpire: certificatesExpire(s, machine, node),
 		DeleteFirst:        deleteFirst,
-		Remediate:          remediationReason(machine, s.initialized && node != nil),
+		Remediate:          remediationReason(machine, s.Initialized && node != nil),
 		Replaces:           machine.Annotations[controlplanev1.ReplacesAnnotation],
 		Deleting:           deleting,
 		AtHook:             deleting && hooked && atHook(machine),
@@ -119,9 +120,9 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 // startedAt returns when the infrastructure of a machine became ready, which is
 // when its time to become a node begins. The time of a machine that still waits
 // for its hypervisor has not begun.
-func startedAt(s *scope, machine *clusterv1.Machine) time.Time {
+func startedAt(s *scope.Scope, machine *clusterv1.Machine) time.Time {
 	if machine.Spec.ProviderID == "" {
-		return s.at
+		return s.At
 	}
 	if c := conditions.Get(machine, clusterv1.MachineInfrastructureReadyCondition); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -132,15 +133,15 @@ func startedAt(s *scope, machine *clusterv1.Machine) time.Time {
 // joinBy returns until when a machine may join. Its bootstrap token is renewed
 // until it starts; the recorded expiry is used only if it is later than the
 // minimum.
-func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
-	timeout := s.controlPlane.Spec.Platform.GetJoinTimeout()
+func joinBy(s *scope.Scope, machine *clusterv1.Machine) time.Time {
+	timeout := s.ControlPlane.Spec.Platform.GetJoinTimeout()
 	by := machine.CreationTimestamp.Add(timeout)
-	if config := s.configs[machine.Name]; config != nil {
+	if config := s.Configs[machine.Name]; config != nil {
 		if noted, err := time.Parse(time.RFC3339, config.Annotations[bootstrapv1.JoinByAnnotation]); err == nil && noted.After(by) {
 			by = noted
 		}
 	}
-	if next := s.at.Add(timeout); machine.Spec.ProviderID == "" && next.After(by) {
+	if next := s.At.Add(timeout); machine.Spec.ProviderID == "" && next.After(by) {
 		return next
 	}
 	return by
@@ -150,21 +151,21 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 // own address takes precedence over its pod, whose status may be a minute old:
 // a kubelet may report through that same API server. If no API server answers
 // at its own address, managers have no route to the nodes' network.
-func apiServer(s *scope, machine *clusterv1.Machine, node *facts.Node) plan.APIServer {
+func apiServer(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) plan.APIServer {
 	switch {
-	case s.workload.Serving.Has(machine.Name):
+	case s.Workload.Serving.Has(machine.Name):
 		return plan.APIServerServes
-	case s.workload.Serving.Len() > 0 && s.workload.Failing.Has(machine.Name):
+	case s.Workload.Serving.Len() > 0 && s.Workload.Failing.Has(machine.Name):
 		return plan.APIServerFails
-	case node == nil || !s.workload.Answers:
+	case node == nil || !s.Workload.Answers:
 		return plan.APIServerUnknown
-	case node.Unreachable && s.workload.Serving.Len() > 0:
+	case node.Unreachable && s.Workload.Serving.Len() > 0:
 		return plan.APIServerFails
 	case node.Unreachable:
 		return plan.APIServerUnknown
 	case node.Components.APIServer.State != facts.Running:
 		return plan.APIServerFails
-	case s.workload.Serving.Len() > 0:
+	case s.Workload.Serving.Len() > 0:
 		return plan.APIServerUnknown
 	default:
 		return plan.APIServerServes
@@ -173,12 +174,12 @@ func apiServer(s *scope, machine *clusterv1.Machine, node *facts.Node) plan.APIS
 
 // role returns how a machine becomes a node. The lock holder initializes,
 // unless its bootstrap data has another mode.
-func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
-	if recorded := s.roles[machine.Name]; recorded != plan.Undecided {
+func role(s *scope.Scope, machine *clusterv1.Machine, booted bool) plan.Role {
+	if recorded := s.Roles[machine.Name]; recorded != plan.Undecided {
 		return recorded
 	}
 	switch {
-	case machine.Name == s.lock.Holder:
+	case machine.Name == s.Lock.Holder:
 		return plan.Init
 	case booted:
 		return plan.Join
@@ -241,23 +242,23 @@ func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
 // inputEtcd returns the state of etcd, or why it is unknown. If the API server
 // is unreachable it only reports a lost quorum, because nothing may be changed
 // then.
-func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
+func inputEtcd(s *scope.Scope, now time.Time) (*plan.Etcd, string) {
 	switch {
-	case s.unreachable():
-		return nil, s.workload.Problem
-	case externalEtcd(s):
+	case s.Unreachable():
+		return nil, s.Workload.Problem
+	case scope.ExternalEtcd(s):
 		// The API server answers, so its etcd works.
 		return &plan.Etcd{}, ""
-	case s.workload.Etcd == nil:
-		return nil, s.workload.EtcdProblem
+	case s.Workload.Etcd == nil:
+		return nil, s.Workload.EtcdProblem
 	}
-	found := &plan.Etcd{Alarms: s.workload.Etcd.Alarms, OrphanedAlarms: s.workload.Etcd.Orphans}
-	for _, m := range s.workload.Etcd.Members {
+	found := &plan.Etcd{Alarms: s.Workload.Etcd.Alarms, OrphanedAlarms: s.Workload.Etcd.Orphans}
+	for _, m := range s.Workload.Etcd.Members {
 		member := plan.Member{
-			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
-			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, LeaderTransferFailed: s.transferFailed[m.ID],
+			ID: m.ID, Name: m.Name, Machine: scope.MachineOf(s, m), Since: since(s, m, now),
+			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, LeaderTransferFailed: s.TransferFailed[m.ID],
 		}
-		member.Foreign = isForeign(s, m)
+		member.Foreign = scope.IsForeign(s, m)
 		found.Members = append(found.Members, member)
 	}
 	return found, ""
@@ -266,8 +267,8 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 // since returns when a member was first observed. It is kept in memory only:
 // after a restart, a member that has not started gets its full time again,
 // which only costs time.
-func since(s *scope, m etcd.Member, now time.Time) time.Time {
-	if seen := s.workload.MemberSince[m.ID]; !seen.IsZero() {
+func since(s *scope.Scope, m etcd.Member, now time.Time) time.Time {
+	if seen := s.Workload.MemberSince[m.ID]; !seen.IsZero() {
 		return seen
 	}
 	return now

@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -24,11 +25,11 @@ func TestMachineOf(t *testing.T) {
 		}
 		return m
 	}
-	s := &scope{
-		controlPlane: &controlplanev1.NovaControlPlane{},
-		machines: collections.FromMachines(
+	s := &scope.Scope{
+		ControlPlane: &controlplanev1.NovaControlPlane{},
+		Machines: collections.FromMachines(
 			machine("m1", "n1", "10.0.0.1"), machine("m2", "", "10.0.0.2"), machine("m3", "n3", ""), machine("m4", "", "2001:db8::4")),
-		workload: facts.Cluster{Nodes: []facts.Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
+		Workload: facts.Cluster{Nodes: []facts.Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -47,7 +48,7 @@ func TestMachineOf(t *testing.T) {
 		"NoURL":           {reason: "an unreadable URL names no machine", member: etcd.Member{Peers: []string{"%"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := machineOf(s, tc.member); got != tc.want {
+			if got := scope.MachineOf(s, tc.member); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 			}
 		})
@@ -80,22 +81,22 @@ func TestInputEtcd(t *testing.T) {
 	lost := &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: false}}}
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*scope)
+		change func(*scope.Scope)
 		known  bool
 		since  time.Time
 	}{
 		"Known":       {reason: "the member is known", known: true, since: now},
-		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope) { s.workload.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
-		"Silent":      {reason: "no server answers", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil }},
-		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.workload.Answers = false }},
-		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, lost }},
-		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope) { s.workload.Etcd = nil }},
-		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope) { s.workload.Etcd = nil; elsewhere(s) }},
-		"ExternalOff": {reason: "it does not", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil; elsewhere(s) }},
+		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope.Scope) { s.Workload.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
+		"Silent":      {reason: "no server answers", change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, nil }},
+		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope.Scope) { s.Workload.Answers = false }},
+		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, lost }},
+		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope.Scope) { s.Workload.Etcd = nil }},
+		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope.Scope) { s.Workload.Etcd = nil; elsewhere(s) }},
+		"ExternalOff": {reason: "it does not", change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, nil; elsewhere(s) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
-			s.workload.Etcd = whole
+			s.Workload.Etcd = whole
 			if tc.change != nil {
 				tc.change(s)
 			}
@@ -110,34 +111,34 @@ func TestInputEtcd(t *testing.T) {
 	}
 }
 
-func elsewhere(s *scope) {
-	s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd.example.org:2379"}
+func elsewhere(s *scope.Scope) {
+	s.ControlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd.example.org:2379"}
 }
 
 func TestInputMachine(t *testing.T) {
 	expires := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		reason  string
-		change  func(*scope)
+		change  func(*scope.Scope)
 		ready   bool
 		expires time.Time
 	}{
 		"Well":        {reason: "all components run", ready: true},
-		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.workload.Nodes[0].Components.Scheduler.State = facts.Failed }},
-		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP.State = facts.Failed }},
-		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = facts.Component{} }},
+		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.Scheduler.State = facts.Failed }},
+		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.KubeVIP.State = facts.Failed }},
+		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.Etcd = facts.Component{} }},
 		"ExternalEtcd": {
 			reason: "unless etcd runs elsewhere", ready: true,
-			change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = facts.Component{}; elsewhere(s) },
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.Etcd = facts.Component{}; elsewhere(s) },
 		},
 		"Seen": {
 			reason: "the certificate of the API server counts", ready: true, expires: expires,
-			change: func(s *scope) { s.workload.Nodes[0].CertificatesExpire = expires },
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].CertificatesExpire = expires },
 		},
 		"Noted": {
 			reason: "the recorded expiry survives a restart of this process", ready: true, expires: expires,
-			change: func(s *scope) {
-				s.configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
+			change: func(s *scope.Scope) {
+				s.Configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
 					Annotations: map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: expires.Format(time.RFC3339)},
 				}}}
 			},
@@ -148,7 +149,7 @@ func TestInputMachine(t *testing.T) {
 			if tc.change != nil {
 				tc.change(s)
 			}
-			got := inputMachine(s, s.sorted()[0])
+			got := inputMachine(s, s.Sorted()[0])
 			if got.Ready != tc.ready || !got.CertificatesExpire.Equal(tc.expires) {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -194,7 +195,7 @@ func TestTimesOfAMachine(t *testing.T) {
 			if tc.change != nil {
 				tc.change(m, c)
 			}
-			s := &scope{at: at, controlPlane: newControlPlane("ns"), configs: map[string]*bootstrapv1.NovaConfig{"m": c}}
+			s := &scope.Scope{At: at, ControlPlane: newControlPlane("ns"), Configs: map[string]*bootstrapv1.NovaConfig{"m": c}}
 			if got := startedAt(s, m); !got.Equal(tc.started) {
 				t.Errorf("%s: started %s, want %s", tc.reason, got, tc.started)
 			}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
@@ -34,10 +35,10 @@ const (
 
 // keepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
 // failure is reported and the current kubeconfig stays in use.
-func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope) error {
+func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope.Scope) error {
 	err := r.kubeconfig(ctx, s)
-	if err != nil && s.initialized {
-		s.failures = append(s.failures, err)
+	if err != nil && s.Initialized {
+		s.Failures = append(s.Failures, err)
 		return nil
 	}
 	return err
@@ -45,44 +46,44 @@ func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope) error 
 
 // kubeconfig maintains the Secret that Cluster API and this provider use to
 // connect to the workload cluster. A Secret that a user created is not changed.
-func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope) error {
-	ca, err := r.Authority.ClusterCA(ctx, s.key())
+func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
+	ca, err := r.Authority.ClusterCA(ctx, s.Key())
 	if err != nil {
 		return fmt.Errorf("reading cluster CA: %w", err)
 	}
-	server, err := workload.Server("https://" + s.cluster.Spec.ControlPlaneEndpoint.String())
+	server, err := workload.Server("https://" + s.Cluster.Spec.ControlPlaneEndpoint.String())
 	if err != nil {
 		return fmt.Errorf("using the control plane endpoint: %w", err)
 	}
 	current := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, secret.Kubeconfig)}
+	key := client.ObjectKey{Namespace: s.ControlPlane.Namespace, Name: secret.Name(s.ClusterName, secret.Kubeconfig)}
 	if err := r.Client.Get(ctx, key, current); apierrors.IsNotFound(err) {
 		current = nil
 	} else if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
-	} else if err := pki.Adopt(ctx, r.Client, current, s.clusterName, s.owner()); err != nil {
+	} else if err := pki.Adopt(ctx, r.Client, current, s.ClusterName, s.Owner()); err != nil {
 		return err
 	}
 	expires(s, ofClusterCA, pemExpires(ca))
 	expires(s, ofKubeconfig, kubeconfigExpires(current))
-	if current != nil && !metav1.IsControlledBy(current, s.controlPlane) {
+	if current != nil && !metav1.IsControlledBy(current, s.ControlPlane) {
 		if _, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName]); err != nil {
 			return fmt.Errorf("using Secret %s: %w", key.Name, err)
 		}
 		return nil
 	}
-	reason, renewIn := kubeconfigDue(current, server, ca, r.now())
+	reason, renewIn := kubeconfigDue(current, server, ca, r.CurrentTime())
 	if reason == "" {
-		s.requeueAfter(renewIn)
+		s.RequeueAfter(renewIn)
 		return nil
 	}
-	pair, err := r.Authority.Client(ctx, s.key(), pki.ClientRequest{
+	pair, err := r.Authority.Client(ctx, s.Key(), pki.ClientRequest{
 		CommonName: kubeconfigUser, Organizations: []string{adminsGroup}, TTL: kubeconfigTTL,
 	})
 	if err != nil {
 		return fmt.Errorf("issuing kubeconfig's certificate: %w", err)
 	}
-	data, err := clientcmd.Write(*newKubeconfig(s.clusterName, server, ca, pair))
+	data, err := clientcmd.Write(*newKubeconfig(s.ClusterName, server, ca, pair))
 	if err != nil {
 		return fmt.Errorf("writing kubeconfig: %w", err)
 	}
@@ -90,13 +91,13 @@ func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope) error {
 		return fmt.Errorf("saving kubeconfig: %w", err)
 	}
 	kubeconfigsIssued.Inc()
-	r.event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
-	s.requeueAfter(kubeconfigTTL - kubeconfigRenewAt)
+	r.Event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
+	s.RequeueAfter(kubeconfigTTL - kubeconfigRenewAt)
 	return nil
 }
 
 // saveKubeconfig writes the kubeconfig into current, or into a new Secret.
-func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
+func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope.Scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
 	if current == nil {
 		// Not applied: a Secret that a user creates at the same moment must
 		// win.
@@ -104,8 +105,8 @@ func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope, curren
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:       key.Namespace,
 				Name:            key.Name,
-				Labels:          map[string]string{clusterv1.ClusterNameLabel: s.clusterName},
-				OwnerReferences: []metav1.OwnerReference{s.owner()},
+				Labels:          map[string]string{clusterv1.ClusterNameLabel: s.ClusterName},
+				OwnerReferences: []metav1.OwnerReference{s.Owner()},
 			},
 			Type: clusterv1.ClusterSecretType,
 			Data: map[string][]byte{secret.KubeconfigDataName: data},
@@ -115,7 +116,7 @@ func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope, curren
 	if renewed.Labels == nil {
 		renewed.Labels = map[string]string{}
 	}
-	renewed.Labels[clusterv1.ClusterNameLabel] = s.clusterName
+	renewed.Labels[clusterv1.ClusterNameLabel] = s.ClusterName
 	renewed.Data = map[string][]byte{secret.KubeconfigDataName: data}
 	return r.Client.Update(ctx, renewed)
 }

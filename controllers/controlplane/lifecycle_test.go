@@ -21,6 +21,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
@@ -49,7 +50,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Eventually(func() (err error) { s, err = kubeconfig(ctx, r)(); return err }).Should(Succeed())
 		Expect(s.Type).To(Equal(clusterv1.ClusterSecretType))
 		Expect(s.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName))
-		Expect(metav1.GetControllerOf(s)).To(HaveField("Kind", kind))
+		Expect(metav1.GetControllerOf(s)).To(HaveField("Kind", scope.Kind))
 		config, err := clientcmd.RESTConfigFromKubeConfig(s.Data[secret.KubeconfigDataName])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.Host).To(Equal("https://127.0.0.1:1"))
@@ -405,7 +406,7 @@ var _ = Describe("The life of a control plane", func() {
 
 	It("ignores that a machine is deleted during a reconcile", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		s := &scope{machines: collections.New()}
+		s := &scope.Scope{Machines: collections.New()}
 		gone := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "gone"}}
 		Expect(direct(testEnv.Config, &fakeClusters{}).reportUpToDate(ctx, s, gone)).To(Succeed())
 	})

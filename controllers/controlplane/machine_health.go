@@ -9,13 +9,14 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // healthOf returns the health conditions of one machine.
-func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
-	node := facts.NodeOf(machine, s.workload.Nodes)
+func healthOf(s *scope.Scope, machine *clusterv1.Machine) []metav1.Condition {
+	node := facts.NodeOf(machine, s.Workload.Nodes)
 	parts := []struct {
 		condition string
 		of        func(c *facts.Components) facts.Component
@@ -25,7 +26,7 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 		{controlplanev1.MachineSchedulerPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Scheduler }},
 		{controlplanev1.MachineEtcdPodHealthyCondition, func(c *facts.Components) facts.Component { return c.Etcd }},
 	}
-	if externalEtcd(s) {
+	if scope.ExternalEtcd(s) {
 		parts = parts[:3]
 	}
 	var all []metav1.Condition
@@ -36,7 +37,7 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 		}
 		all = append(all, c)
 	}
-	if !externalEtcd(s) {
+	if !scope.ExternalEtcd(s) {
 		all = append(all, memberCondition(s, machine, node))
 	}
 	if kubeVIP, known := kubeVIPOf(s, machine, node); known {
@@ -50,8 +51,8 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 }
 
 // joinTime returns the part of a message about the join timeout.
-func joinTime(s *scope) string {
-	if externalEtcd(s) {
+func joinTime(s *scope.Scope) string {
+	if scope.ExternalEtcd(s) {
 		// It blocks no other machine, and only a MachineHealthCheck replaces
 		// it.
 		return ""
@@ -60,11 +61,11 @@ func joinTime(s *scope) string {
 }
 
 // unknownHealth returns the condition while the state of a node is unknown.
-func unknownHealth(s *scope, machine *clusterv1.Machine, node *facts.Node, condition string) (c metav1.Condition, known bool) {
+func unknownHealth(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node, condition string) (c metav1.Condition, known bool) {
 	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
 	switch {
-	case !s.workload.Answers:
-		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
+	case !s.Workload.Answers:
+		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.Workload.Problem
 	case node == nil && !machine.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = controlplanev1.MachinePodDeletingReason, "The machine is being deleted and has no node"
 	case node == nil:
@@ -93,19 +94,19 @@ func podCondition(condition string, component facts.Component) metav1.Condition 
 
 // memberCondition returns the health of the machine's etcd member. etcd may
 // answer while the API server does not.
-func memberCondition(s *scope, machine *clusterv1.Machine, node *facts.Node) metav1.Condition {
+func memberCondition(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) metav1.Condition {
 	c := metav1.Condition{
 		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
 		Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason,
 	}
-	if s.workload.Etcd == nil {
-		c.Message = s.workload.EtcdProblem
-		if !s.workload.Answers {
-			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
+	if s.Workload.Etcd == nil {
+		c.Message = s.Workload.EtcdProblem
+		if !s.Workload.Answers {
+			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.Workload.Problem
 		}
 		return c
 	}
-	at := slices.IndexFunc(s.workload.Etcd.Members, func(m etcd.Member) bool { return machineOf(s, m) == machine.Name })
+	at := slices.IndexFunc(s.Workload.Etcd.Members, func(m etcd.Member) bool { return scope.MachineOf(s, m) == machine.Name })
 	if at < 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason, "etcd has no member of this machine"
 		if node == nil && machine.DeletionTimestamp.IsZero() {
@@ -113,7 +114,7 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *facts.Node) met
 		}
 		return c
 	}
-	member := s.workload.Etcd.Members[at]
+	member := s.Workload.Etcd.Members[at]
 	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason
 	switch {
 	case member.Name == "":
@@ -133,8 +134,8 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *facts.Node) met
 // kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
 // of older machines lack the component label, and with a load balancer there is
 // no kube-vip.
-func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
-	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+func kubeVIPOf(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
+	if node == nil || s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
 		return facts.Component{}, false
 	}
 	c = node.Components.KubeVIP
@@ -142,7 +143,7 @@ func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *facts.Node) (c facts.
 }
 
 // serves reports whether all required components run on a machine's node.
-func serves(s *scope, machine *clusterv1.Machine, node *facts.Node) bool {
+func serves(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) bool {
 	kubeVIP, known := kubeVIPOf(s, machine, node)
-	return node.Ready && node.Components.Running(!externalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
+	return node.Ready && node.Components.Running(!scope.ExternalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
 }

@@ -10,26 +10,27 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // reportMachines reports the decision on each machine: why its deletion waits,
 // and the progress of its remediation.
-func (r *machineReporter) reportMachines(ctx context.Context, s *scope) error {
-	if s.initialized && s.workload.Pending {
+func (r *machineReporter) reportMachines(ctx context.Context, s *scope.Scope) error {
+	if s.Initialized && s.Workload.Pending {
 		// The workload cluster was not probed yet; the conditions stay
 		// unchanged.
 		return nil
 	}
-	in := input(s, r.now())
+	in := input(s, r.CurrentTime())
 	for _, seen := range in.Machines {
-		machine := s.machines[seen.Name]
+		machine := s.Machines[seen.Name]
 		before := machine.DeepCopy()
 		reportHold(s, in, seen, machine)
 		reportRemediation(s, in, seen, machine)
-		if sameConditions(before, machine) {
+		if scope.SameConditions(before, machine) {
 			continue
 		}
-		if err := r.patchConditions(ctx, before, machine); err != nil {
+		if err := r.PatchConditions(ctx, before, machine); err != nil {
 			return err
 		}
 	}
@@ -37,7 +38,7 @@ func (r *machineReporter) reportMachines(ctx context.Context, s *scope) error {
 }
 
 // reportHold reports on a machine that is being deleted why it is held.
-func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+func reportHold(s *scope.Scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
 	c := metav1.Condition{Type: controlplanev1.MachineSafeToDeleteCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineNotSafeToDeleteReason}
 	if !seen.Deleting {
 		conditions.Delete(machine, c.Type)
@@ -51,8 +52,8 @@ func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.M
 		c.Message = "Waiting for the node to be drained and its volumes to be detached"
 	case why != "":
 		c.Message = fmt.Sprintf("Waiting for other machines to replace it: %s. The annotation %s removes it before", why, controlplanev1.SkipRedundancyAnnotation)
-	case s.decision.Reason != "":
-		c.Message = s.decision.Reason
+	case s.Decision.Reason != "":
+		c.Message = s.Decision.Reason
 	default:
 		c.Message = "Waiting for its member of etcd to be removed"
 	}
@@ -61,7 +62,7 @@ func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.M
 
 // reportRemediation reports the remediation on a machine with a failed
 // MachineHealthCheck, as the contract requires.
-func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+func reportRemediation(s *scope.Scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
 	if !conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return
 	}
@@ -75,7 +76,7 @@ func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clus
 	}
 	c := metav1.Condition{
 		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
-		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: s.decision.Reason,
+		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: s.Decision.Reason,
 	}
 	if seen.Deleting {
 		c.Reason, c.Message = controlplanev1.RemediatingReason, "The machine is being replaced"

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -25,24 +26,24 @@ const (
 
 // measure sets the metrics of one control plane that its conditions do not
 // contain.
-func measure(s *scope) {
-	if s.machines == nil {
+func measure(s *scope.Scope) {
+	if s.Machines == nil {
 		return
 	}
-	of := client.ObjectKeyFromObject(s.controlPlane)
+	of := client.ObjectKeyFromObject(s.ControlPlane)
 	for state, n := range map[string]int32{
-		"Desired":   s.controlPlane.GetReplicas(),
-		"Current":   ptr.Deref(s.controlPlane.Status.Replicas, 0),
-		"Ready":     ptr.Deref(s.controlPlane.Status.ReadyReplicas, 0),
-		"Available": ptr.Deref(s.controlPlane.Status.AvailableReplicas, 0),
-		"UpToDate":  ptr.Deref(s.controlPlane.Status.UpToDateReplicas, 0),
+		"Desired":   s.ControlPlane.GetReplicas(),
+		"Current":   ptr.Deref(s.ControlPlane.Status.Replicas, 0),
+		"Ready":     ptr.Deref(s.ControlPlane.Status.ReadyReplicas, 0),
+		"Available": ptr.Deref(s.ControlPlane.Status.AvailableReplicas, 0),
+		"UpToDate":  ptr.Deref(s.ControlPlane.Status.UpToDateReplicas, 0),
 	} {
 		replicas.WithLabelValues(of.Namespace, of.Name, state).Set(float64(n))
 	}
-	if !s.workload.Pending {
-		counts := membersByState(s.workload.Etcd)
+	if !s.Workload.Pending {
+		counts := membersByState(s.Workload.Etcd)
 		if counts != nil {
-			counts["Foreign"] = len(foreignMembers(s))
+			counts["Foreign"] = len(scope.ForeignMembers(s))
 		}
 		for _, state := range []string{"Voting", "Answering", "Learner", "Foreign"} {
 			if n, known := counts[state]; known {
@@ -78,10 +79,10 @@ func membersByState(health *etcd.Health) map[string]int {
 
 // firstExpiry returns when the first certificate of a machine expires; zero if
 // unknown for all of them.
-func firstExpiry(s *scope) time.Time {
+func firstExpiry(s *scope.Scope) time.Time {
 	var first time.Time
-	for _, machine := range s.machines {
-		expires := certificatesExpire(s, machine, facts.NodeOf(machine, s.workload.Nodes))
+	for _, machine := range s.Machines {
+		expires := certificatesExpire(s, machine, facts.NodeOf(machine, s.Workload.Nodes))
 		if !expires.IsZero() && (first.IsZero() || expires.Before(first)) {
 			first = expires
 		}
@@ -90,8 +91,8 @@ func firstExpiry(s *scope) time.Time {
 }
 
 // expires sets the metric of when certificates of a kind expire.
-func expires(s *scope, kind string, at time.Time) {
-	labels := []string{s.controlPlane.Namespace, s.controlPlane.Name, kind}
+func expires(s *scope.Scope, kind string, at time.Time) {
+	labels := []string{s.ControlPlane.Namespace, s.ControlPlane.Name, kind}
 	if at.IsZero() {
 		certificatesExpireAt.DeleteLabelValues(labels...)
 		return

@@ -39,11 +39,11 @@ func TestMeasure(t *testing.T) {
 	g := NewWithT(t)
 	replicasBefore, certificatesBefore := testutil.CollectAndCount(replicas), testutil.CollectAndCount(certificatesExpireAt)
 	s := running()
-	s.controlPlane.Namespace, s.controlPlane.Name = "measured", "cp"
+	s.ControlPlane.Namespace, s.ControlPlane.Name = "measured", "cp"
 	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
-	s.machines = machinesIn("", "")
-	s.workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
-	s.workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
+	s.Machines = machinesIn("", "")
+	s.Workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
+	s.Workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
 	report(s, nil)
 	measure(s)
 	members := func(state string) float64 {
@@ -57,11 +57,11 @@ func TestMeasure(t *testing.T) {
 	g.Expect(testutil.ToFloat64(certificatesExpireAt.WithLabelValues("measured", "cp", ofMachines))).To(Equal(1.8e9), "the first")
 
 	all := testutil.CollectAndCount(etcdMembers)
-	s.workload.Etcd = nil
+	s.Workload.Etcd = nil
 	measure(s)
 	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-4), "nothing is known of etcd, and so nothing told")
 
-	deleteMetrics(client.ObjectKeyFromObject(s.controlPlane))
+	deleteMetrics(client.ObjectKeyFromObject(s.ControlPlane))
 	g.Expect(testutil.CollectAndCount(replicas)).To(Equal(replicasBefore))
 	g.Expect(testutil.CollectAndCount(certificatesExpireAt)).To(Equal(certificatesBefore))
 }

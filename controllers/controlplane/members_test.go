@@ -13,6 +13,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -24,7 +25,7 @@ func TestLostMembers(t *testing.T) {
 	down := func(id uint64, name string) etcd.Member { return etcd.Member{ID: id, Name: name} }
 	for name, tc := range map[string]struct {
 		reason string
-		change func(s *scope)
+		change func(s *scope.Scope)
 		// The machines are m0 and m1.
 		members []etcd.Member
 		nodes   []facts.Node
@@ -50,7 +51,7 @@ func TestLostMembers(t *testing.T) {
 		},
 		"OtherControllersNode": {
 			reason: "its machine belongs to another controller", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
-			nodes: []facts.Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.otherMachines = sets.New("theirs") },
+			nodes: []facts.Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope.Scope) { s.OtherMachines = sets.New("theirs") },
 		},
 		"Running": {reason: "a running member may belong to another owner", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "foreign")}},
 		"Starting": {
@@ -62,22 +63,22 @@ func TestLostMembers(t *testing.T) {
 		},
 		"BeforeInit": {
 			reason: "nothing depends on etcd yet", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
-			change: func(s *scope) { s.initialized = false },
+			change: func(s *scope.Scope) { s.Initialized = false },
 		},
 		"Alarm": {
 			reason: "its removal was cut short, and its alarm stayed behind", members: []etcd.Member{up(1, "m0"), up(2, "m1")}, want: 9,
-			change: func(s *scope) { s.workload.Etcd.Orphans = []uint64{9} },
+			change: func(s *scope.Scope) { s.Workload.Etcd.Orphans = []uint64{9} },
 		},
 		"Silent": {
 			reason: "the earlier removal does not count any more", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
-			change: func(s *scope) { s.workload.Answers = false },
+			change: func(s *scope.Scope) { s.Workload.Answers = false },
 		},
-		"NotAsked": {reason: "the state is unknown", change: func(s *scope) { s.workload.Etcd = nil }},
+		"NotAsked": {reason: "the state is unknown", change: func(s *scope.Scope) { s.Workload.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{
-				controlPlane: newControlPlane("ns"), initialized: true, machines: machinesIn("", ""),
-				workload: facts.Cluster{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
+			s := &scope.Scope{
+				ControlPlane: newControlPlane("ns"), Initialized: true, Machines: machinesIn("", ""),
+				Workload: facts.Cluster{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
 			}
 			if tc.change != nil {
 				tc.change(s)

@@ -5,13 +5,15 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // deleteOrphanedNodes deletes nodes of the control plane whose machines are deleted.
 // Cluster API deletes a node with its machine, except after its timeout for the
 // workload cluster or if a user bypassed Cluster API.
-func (r *remover) deleteOrphanedNodes(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.workload.Answers || len(orphanedNodes(s)) == 0 {
+func (r *remover) deleteOrphanedNodes(ctx context.Context, s *scope.Scope) error {
+	if !s.Initialized || !s.Workload.Answers || len(orphanedNodes(s)) == 0 {
 		return nil
 	}
 	// The cache may not contain the newest machines yet.
@@ -20,22 +22,22 @@ func (r *remover) deleteOrphanedNodes(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	seen.machines = live
+	seen.Machines = live
 	for _, name := range orphanedNodes(&seen) {
-		if err := r.WorkloadClusters.DeleteNode(ctx, s.key(), name); err != nil {
+		if err := r.WorkloadClusters.DeleteNode(ctx, s.Key(), name); err != nil {
 			return fmt.Errorf("deleting node %s of a deleted machine: %w", name, err)
 		}
-		r.event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine does not exist", name))
+		r.Event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine does not exist", name))
 	}
 	return nil
 }
 
 // orphanedNodes returns the nodes to delete: nodes that do not run any more and have
 // no member of etcd.
-func orphanedNodes(s *scope) []string {
+func orphanedNodes(s *scope.Scope) []string {
 	var names []string
-	for _, node := range s.workload.Nodes {
-		if node.ControlPlane && !node.Ready && hasDeletedMachine(s, node) && !isMember(s, node.Name) && !s.inGrace.Has(node.Name) {
+	for _, node := range s.Workload.Nodes {
+		if node.ControlPlane && !node.Ready && scope.HasDeletedMachine(s, node) && !isMember(s, node.Name) && !s.InGrace.Has(node.Name) {
 			names = append(names, node.Name)
 		}
 	}
@@ -43,14 +45,14 @@ func orphanedNodes(s *scope) []string {
 }
 
 // isMember reports whether a node may have a member of etcd.
-func isMember(s *scope, node string) bool {
-	if externalEtcd(s) {
+func isMember(s *scope.Scope, node string) bool {
+	if scope.ExternalEtcd(s) {
 		return false
 	}
-	if s.workload.Etcd == nil {
+	if s.Workload.Etcd == nil {
 		return true
 	}
-	for _, m := range s.workload.Etcd.Members {
+	for _, m := range s.Workload.Etcd.Members {
 		if m.Name == node {
 			return true
 		}

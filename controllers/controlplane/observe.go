@@ -21,12 +21,13 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // observer reads the state that the other parts use.
 type observer struct {
-	*Config
+	*scope.Config
 
 	leaderTransfers leaderTransfers
 	// observedNodes are the last observations of Machines and nodes.
@@ -34,20 +35,20 @@ type observer struct {
 }
 
 // observe reads the state into the scope. It changes nothing.
-func (r *observer) observe(ctx context.Context, s *scope) error {
+func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 	var err error
-	if s.machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
+	if s.Machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
 		return err
 	}
-	s.infra = map[string]*metav1.PartialObjectMetadata{}
-	s.configs = map[string]*bootstrapv1.NovaConfig{}
-	s.differs, s.outdated, s.altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
-	s.at, s.lifetime = r.now(), certificateLifetime(s)
-	s.transferFailed = r.leaderTransfers.members(s.controlPlane.UID)
-	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
+	s.Infra = map[string]*metav1.PartialObjectMetadata{}
+	s.Configs = map[string]*bootstrapv1.NovaConfig{}
+	s.Differs, s.Outdated, s.Altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
+	s.At, s.Lifetime = r.CurrentTime(), certificateLifetime(s)
+	s.TransferFailed = r.leaderTransfers.members(s.ControlPlane.UID)
+	if s.Initialized, err = r.knownInitialized(ctx, s); err != nil {
 		return err
 	}
-	for _, machine := range s.machines {
+	for _, machine := range s.Machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {
 			return err
 		}
@@ -55,15 +56,15 @@ func (r *observer) observe(ctx context.Context, s *scope) error {
 	if err := r.observeLock(ctx, s); err != nil {
 		return err
 	}
-	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
-		s.workload = r.WorkloadClusters.Observe(ctx, s.key(), s.sorted())
-		if s.inGrace = r.observedNodes.note(s, s.at); len(s.inGrace) > 0 {
-			s.requeueAfter(time.Minute)
+	if s.Cluster != nil && s.ControlPlane.DeletionTimestamp.IsZero() {
+		s.Workload = r.WorkloadClusters.Observe(ctx, s.Key(), s.Sorted())
+		if s.InGrace = r.observedNodes.note(s, s.At); len(s.InGrace) > 0 {
+			s.RequeueAfter(time.Minute)
 		}
-		if s.initialized || booted(s) || !s.workload.Pending {
+		if s.Initialized || booted(s) || !s.Workload.Pending {
 			// Before a machine has booted nothing depends on the workload
 			// cluster.
-			s.requeueAfter(s.workload.Again)
+			s.RequeueAfter(s.Workload.Again)
 		}
 	}
 	return nil
@@ -71,19 +72,19 @@ func (r *observer) observe(ctx context.Context, s *scope) error {
 
 // booted reports whether a machine may have started with bootstrap data: the
 // workload cluster may then exist.
-func booted(s *scope) bool {
-	return slices.ContainsFunc(s.sorted(), func(m *clusterv1.Machine) bool { return m.Spec.Bootstrap.DataSecretName != nil })
+func booted(s *scope.Scope) bool {
+	return slices.ContainsFunc(s.Sorted(), func(m *clusterv1.Machine) bool { return m.Spec.Bootstrap.DataSecretName != nil })
 }
 
 // observeMachine reads the objects of one machine. A missing object is not an
 // error: a machine that is being deleted outlives its objects for a moment.
-func (r *observer) observeMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
 	infra, err := r.infraMetadata(ctx, machine)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading infrastructure machine of %s: %w", machine.Name, err)
 	}
 	if err == nil {
-		s.infra[machine.Name] = infra
+		s.Infra[machine.Name] = infra
 	}
 	config := &bootstrapv1.NovaConfig{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config)
@@ -91,17 +92,17 @@ func (r *observer) observeMachine(ctx context.Context, s *scope, machine *cluste
 		return fmt.Errorf("reading NovaConfig of %s: %w", machine.Name, err)
 	}
 	if err == nil {
-		s.configs[machine.Name] = config
+		s.Configs[machine.Name] = config
 	}
-	infra, config = s.infra[machine.Name], s.configs[machine.Name]
-	if diff := differences(s.controlPlane, machine, infra, config, s.initialized); len(diff) > 0 {
-		s.differs[machine.Name] = diff
+	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
+	if diff := differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
+		s.Differs[machine.Name] = diff
 	}
 	if altered := alterations(machine, infra, config); len(altered) > 0 {
-		s.altered[machine.Name] = altered
+		s.Altered[machine.Name] = altered
 	}
-	if why := plan.Outdated(input(s, s.at), inputMachine(s, machine)); len(why) > 0 {
-		s.outdated[machine.Name] = why
+	if why := plan.Outdated(input(s, s.At), inputMachine(s, machine)); len(why) > 0 {
+		s.Outdated[machine.Name] = why
 	}
 	return nil
 }
@@ -110,24 +111,24 @@ func (r *observer) observeMachine(ctx context.Context, s *scope, machine *cluste
 // other controllers own. A machine that a restore fences does not count once it
 // is being deleted: its VM may not be deletable for long. Only the deletion of
 // the control plane waits for it.
-func (r *observer) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
+func (r *observer) ownedMachines(ctx context.Context, c client.Reader, s *scope.Scope) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
-	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
-		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName}); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
 	fenced, err := fencedMachines(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
-	s.otherMachines = sets.Set[string]{}
+	s.OtherMachines = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
-		if fenced.Has(m.Name) && released(m) && s.controlPlane.DeletionTimestamp.IsZero() {
+		if fenced.Has(m.Name) && released(m) && s.ControlPlane.DeletionTimestamp.IsZero() {
 			return false
 		}
-		ours := metav1.IsControlledBy(m, s.controlPlane) || ownerless(m, s.controlPlane)
+		ours := metav1.IsControlledBy(m, s.ControlPlane) || ownerless(m, s.ControlPlane)
 		if !ours {
-			s.otherMachines.Insert(m.Name)
+			s.OtherMachines.Insert(m.Name)
 		}
 		return ours
 	}), nil
@@ -174,11 +175,11 @@ func (r *observer) contractKind(ctx context.Context, group, kind string) (schema
 
 // knownInitialized reports whether the initialization is recorded. The status
 // does not survive a move to another management cluster, the lock does.
-func (r *observer) knownInitialized(ctx context.Context, s *scope) (bool, error) {
-	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
+func (r *observer) knownInitialized(ctx context.Context, s *scope.Scope) (bool, error) {
+	if done := s.ControlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return true, nil
 	}
-	done, err := initlock.Initialized(ctx, r.Client, s.key())
+	done, err := initlock.Initialized(ctx, r.Client, s.Key())
 	if err != nil {
 		return false, fmt.Errorf("reading whether the cluster was initialized: %w", err)
 	}
@@ -191,11 +192,11 @@ func ownedBy(o client.Object, controlPlane *controlplanev1.NovaControlPlane) boo
 }
 
 // observeLock reads which machine holds the init lock.
-func (r *observer) observeLock(ctx context.Context, s *scope) (err error) {
-	if s.cluster == nil {
+func (r *observer) observeLock(ctx context.Context, s *scope.Scope) (err error) {
+	if s.Cluster == nil {
 		return nil
 	}
-	if s.lock, err = initlock.Observe(ctx, r.Client, s.cluster); err != nil {
+	if s.Lock, err = initlock.Observe(ctx, r.Client, s.Cluster); err != nil {
 		return fmt.Errorf("reading the init lock: %w", err)
 	}
 	return nil
@@ -203,9 +204,9 @@ func (r *observer) observeLock(ctx context.Context, s *scope) (err error) {
 
 // observeRoles reads the roles of machines in their bootstrap data, which may
 // be stored before the Machine references it.
-func (r *observer) observeRoles(ctx context.Context, s *scope) error {
-	s.roles = map[string]plan.Role{}
-	for _, machine := range s.machines {
+func (r *observer) observeRoles(ctx context.Context, s *scope.Scope) error {
+	s.Roles = map[string]plan.Role{}
+	for _, machine := range s.Machines {
 		name := machine.Spec.Bootstrap.ConfigRef.Name
 		data := &corev1.Secret{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, data)
@@ -215,7 +216,7 @@ func (r *observer) observeRoles(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("reading bootstrap data of %s: %w", machine.Name, err)
 		}
-		s.roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
+		s.Roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
 	}
 	return nil
 }
@@ -223,12 +224,12 @@ func (r *observer) observeRoles(ctx context.Context, s *scope) error {
 // readUncached reads the input of the decision again from the API servers,
 // including the workload cluster's if it may be initialized without that being
 // recorded.
-func (r *observer) readUncached(ctx context.Context, s *scope) error {
+func (r *observer) readUncached(ctx context.Context, s *scope.Scope) error {
 	var err error
-	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
+	if s.Machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 		return err
 	}
-	for _, machine := range s.machines {
+	for _, machine := range s.Machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {
 			return err
 		}
@@ -236,11 +237,11 @@ func (r *observer) readUncached(ctx context.Context, s *scope) error {
 	if err := r.observeLock(ctx, s); err != nil {
 		return err
 	}
-	if s.initialized || booted(s) {
-		s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
-		s.requeueAfter(s.workload.Again)
+	if s.Initialized || booted(s) {
+		s.Workload = r.WorkloadClusters.Fresh(ctx, s.Key(), s.Sorted())
+		s.RequeueAfter(s.Workload.Again)
 	}
-	if s.initialized {
+	if s.Initialized {
 		return nil
 	}
 	// The cluster may have been initialized while the controller was down: the
@@ -253,15 +254,15 @@ func (r *observer) readUncached(ctx context.Context, s *scope) error {
 
 // fencedMachines returns the machines that restores of the control plane fence.
 // A restore that was refused fences none.
-func fencedMachines(ctx context.Context, c client.Reader, s *scope) (sets.Set[string], error) {
+func fencedMachines(ctx context.Context, c client.Reader, s *scope.Scope) (sets.Set[string], error) {
 	fenced := sets.Set[string]{}
 	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing restores: %w", err)
 	}
 	for i := range list.Items {
 		restore := &list.Items[i]
-		if restore.Spec.ControlPlaneRef.Name == s.controlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
+		if restore.Spec.ControlPlaneRef.Name == s.ControlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
 			fenced.Insert(restore.Spec.Fencing.Machines...)
 		}
 	}

@@ -11,18 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // deleteOrphans deletes objects that were created for a machine that was never
 // created. No other controller creates such objects, and a control plane is
 // never reconciled twice at a time, so none of them is about to get its
 // machine.
-func (r *maker) deleteOrphans(ctx context.Context, s *scope) error {
+func (r *maker) deleteOrphans(ctx context.Context, s *scope.Scope) error {
 	children, err := r.children(ctx, s)
 	if err != nil {
 		return err
 	}
-	suspects := orphans(s, children, s.machines)
+	suspects := orphans(s, children, s.Machines)
 	if len(suspects) == 0 {
 		return nil
 	}
@@ -43,9 +44,9 @@ func (r *maker) deleteOrphans(ctx context.Context, s *scope) error {
 
 // children lists the objects that were created for machines of the control
 // plane.
-func (r *maker) children(ctx context.Context, s *scope) ([]client.Object, error) {
-	where := []client.ListOption{client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels(identity(s))}
-	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+func (r *maker) children(ctx context.Context, s *scope.Scope) ([]client.Object, error) {
+	where := []client.ListOption{client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels(identity(s))}
+	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	gvk, err := r.contractKind(ctx, ref.APIGroup, strings.TrimSuffix(ref.Kind, clusterv1.TemplateSuffix))
 	if err != nil {
 		return nil, err
@@ -73,12 +74,12 @@ func (r *maker) children(ctx context.Context, s *scope) ([]client.Object, error)
 
 // orphans returns the children that no machine owns and that have no machine
 // with their name.
-func orphans(s *scope, children []client.Object, machines collections.Machines) []client.Object {
+func orphans(s *scope.Scope, children []client.Object, machines collections.Machines) []client.Object {
 	var found []client.Object
 	for _, child := range children {
 		_, hasMachine := machines[child.GetName()]
 		deleting := !child.GetDeletionTimestamp().IsZero()
-		if !hasMachine && !deleting && ownedBy(child, s.controlPlane) && metav1.GetControllerOf(child) == nil {
+		if !hasMachine && !deleting && ownedBy(child, s.ControlPlane) && metav1.GetControllerOf(child) == nil {
 			found = append(found, child)
 		}
 	}

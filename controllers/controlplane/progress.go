@@ -9,59 +9,60 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
-// reportRemediation copies the remediation from the annotation, which survives
+// reportLastRemediation copies the remediation from the annotation, which survives
 // a move to another management cluster, into the status.
-func (s *scope) reportRemediation() {
-	last := lastRemediation(s.controlPlane)
+func reportLastRemediation(s *scope.Scope) {
+	last := lastRemediation(s.ControlPlane)
 	if last == nil {
 		return
 	}
-	s.controlPlane.Status.LastRemediation = controlplanev1.LastRemediationStatus{
+	s.ControlPlane.Status.LastRemediation = controlplanev1.LastRemediationStatus{
 		Machine: last.Machine, Time: ptr.To(metav1.NewTime(last.At)), RetryCount: ptr.To(int32(last.Retries)),
 	}
 }
 
 // waits returns why the next change waits, for users; empty if it does not.
-func waits(s *scope) string {
+func waits(s *scope.Scope) string {
 	switch {
-	case s.waiting != "":
-		return s.waiting
-	case s.blocked != "":
-		return s.blocked
-	case s.decision.Action == plan.Wait:
-		return s.decision.Reason
+	case s.Waiting != "":
+		return s.Waiting
+	case s.Blocked != "":
+		return s.Blocked
+	case s.Decision.Action == plan.Wait:
+		return s.Decision.Reason
 	default:
 		return ""
 	}
 }
 
-func rollingOutCondition(s *scope) metav1.Condition {
-	if s.pending(controlplanev1.RollingOutCondition) {
+func rollingOutCondition(s *scope.Scope) metav1.Condition {
+	if s.Pending(controlplanev1.RollingOutCondition) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRollingOutReason}
 	var names []string
-	for _, machine := range s.sorted() {
-		if diff := s.outdated[machine.Name]; len(diff) > 0 {
+	for _, machine := range s.Sorted() {
+		if diff := s.Outdated[machine.Name]; len(diff) > 0 {
 			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
 		}
 	}
 	switch {
-	case !s.controlPlane.DeletionTimestamp.IsZero():
+	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		return c
 	case len(names) == 0:
 		c.Message = expiryWindowTooLong(s)
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RollingOutReason
-	if s.upgradeWaits != "" {
+	if s.UpgradeWaits != "" {
 		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
 	}
-	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.machines), shorten(names))
-	if s.controlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
-		c.Message = "Machines that are not up to date are replaced when they are deleted: " + shorten(names)
+	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), scope.Shorten(names))
+	if s.ControlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
+		c.Message = "Machines that are not up to date are replaced when they are deleted: " + scope.Shorten(names)
 		return c
 	}
 	if why := waits(s); why != "" {
@@ -72,20 +73,20 @@ func rollingOutCondition(s *scope) metav1.Condition {
 
 // expiryWindowTooLong returns the message that a rollout by certificate expiry would never
 // end and does not begin.
-func expiryWindowTooLong(s *scope) string {
-	if !plan.ExpiryWindowTooLong(input(s, s.at)) {
+func expiryWindowTooLong(s *scope.Scope) string {
+	if !plan.ExpiryWindowTooLong(input(s, s.At)) {
 		return ""
 	}
 	return fmt.Sprintf("spec.rollout.before.certificatesExpiryDays is ignored: certificates last %.0f days, so %d days before they expire each new machine would be replaced at once",
-		s.lifetime.Hours()/24, s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays)
+		s.Lifetime.Hours()/24, s.ControlPlane.Spec.Rollout.Before.CertificatesExpiryDays)
 }
 
-func scalingUpCondition(s *scope, err error) metav1.Condition {
-	if s.pending(controlplanev1.ScalingUpCondition) {
+func scalingUpCondition(s *scope.Scope, err error) metav1.Condition {
+	if s.Pending(controlplanev1.ScalingUpCondition) {
 		return metav1.Condition{}
 	}
-	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
-	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+	is, want := len(s.Machines), int(s.ControlPlane.GetReplicas())
+	if is >= want || !s.ControlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
 			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotScalingUpReason,
 		}
@@ -95,7 +96,7 @@ func scalingUpCondition(s *scope, err error) metav1.Condition {
 		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
 	}
 	switch why := waits(s); {
-	case why != "" && why == s.blocked:
+	case why != "" && why == s.Blocked:
 		c.Message += " is blocked: " + why
 	case why != "":
 		// Usually the wait for the previous machine, which is no problem.
@@ -106,12 +107,12 @@ func scalingUpCondition(s *scope, err error) metav1.Condition {
 	return c
 }
 
-func scalingDownCondition(s *scope) metav1.Condition {
-	if s.pending(controlplanev1.ScalingDownCondition) {
+func scalingDownCondition(s *scope.Scope) metav1.Condition {
+	if s.Pending(controlplanev1.ScalingDownCondition) {
 		return metav1.Condition{}
 	}
-	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
-	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+	is, want := len(s.Machines), int(s.ControlPlane.GetReplicas())
+	if is <= want || !s.ControlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
 			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotScalingDownReason,
 		}
@@ -126,15 +127,15 @@ func scalingDownCondition(s *scope) metav1.Condition {
 	return c
 }
 
-func remediatingCondition(s *scope) metav1.Condition {
-	if s.pending(controlplanev1.RemediatingCondition) {
+func remediatingCondition(s *scope.Scope) metav1.Condition {
+	if s.Pending(controlplanev1.RemediatingCondition) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRemediatingReason}
-	if !s.controlPlane.DeletionTimestamp.IsZero() || s.cluster == nil {
+	if !s.ControlPlane.DeletionTimestamp.IsZero() || s.Cluster == nil {
 		return c
 	}
-	in := input(s, s.at)
+	in := input(s, s.At)
 	var sick, going []string
 	for _, m := range in.Machines {
 		why := plan.UnhealthyReason(in, m)
@@ -150,17 +151,17 @@ func remediatingCondition(s *scope) metav1.Condition {
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RemediatingReason
 	switch {
-	case s.decision.LimitReached:
-		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.decision.Reason
+	case s.Decision.LimitReached:
+		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.Decision.Reason
 	case len(going) > 0:
-		c.Message = "Replacing " + shorten(going)
+		c.Message = "Replacing " + scope.Shorten(going)
 		if why := waits(s); why != "" {
 			c.Message += ". " + why
 		}
 	case waits(s) != "":
 		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, waits(s)
 	default:
-		c.Message = "Replacing " + shorten(sick)
+		c.Message = "Replacing " + scope.Shorten(sick)
 	}
 	return c
 }

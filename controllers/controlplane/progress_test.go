@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -79,9 +80,9 @@ func TestFailedBootOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
-			s.initialized = tc.initialized
-			s.machines["m0"] = machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
-			if got := inputMachine(s, s.machines["m0"]).Remediate != ""; got != tc.want {
+			s.Initialized = tc.initialized
+			s.Machines["m0"] = machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
+			if got := inputMachine(s, s.Machines["m0"]).Remediate != ""; got != tc.want {
 				t.Errorf("%s: given up = %v", tc.reason, got)
 			}
 		})
@@ -131,7 +132,7 @@ func TestReportHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machineWith(condition(controlplanev1.MachineSafeToDeleteCondition, metav1.ConditionUnknown, "Before"))
-			reportHold(&scope{decision: tc.decision}, plan.Input{}, tc.seen, m)
+			reportHold(&scope.Scope{Decision: tc.decision}, plan.Input{}, tc.seen, m)
 			got := ptr.Deref(conditions.Get(m, controlplanev1.MachineSafeToDeleteCondition), metav1.Condition{})
 			if got.Status != tc.want.Status || !strings.Contains(got.Message, tc.want.Message) {
 				t.Errorf("%s: got %+v", tc.reason, got)
@@ -141,57 +142,57 @@ func TestReportHold(t *testing.T) {
 }
 
 func TestRemediatingCondition(t *testing.T) {
-	given := func(s *scope) {
-		conditions.Set(s.machines["m0"], condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"))
-		conditions.Set(s.machines["m0"], condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
+	given := func(s *scope.Scope) {
+		conditions.Set(s.Machines["m0"], condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"))
+		conditions.Set(s.Machines["m0"], condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
 	}
 	for name, tc := range map[string]struct {
 		reason          string
-		change          func(*scope)
+		change          func(*scope.Scope)
 		status          metav1.ConditionStatus
 		because, saying string
 	}{
-		"Well":   {reason: "nothing is to be done", change: func(*scope) {}, status: "False", because: controlplanev1.NotRemediatingReason},
+		"Well":   {reason: "nothing is to be done", change: func(*scope.Scope) {}, status: "False", because: controlplanev1.NotRemediatingReason},
 		"Begins": {reason: "one is to be replaced", change: given, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0"},
 		"Waits": {
-			reason: "something has to come first", change: func(s *scope) {
+			reason: "something has to come first", change: func(s *scope.Scope) {
 				given(s)
-				s.decision = plan.Decision{Action: plan.Wait, Reason: "etcd lost its quorum. " + plan.Recovery}
+				s.Decision = plan.Decision{Action: plan.Wait, Reason: "etcd lost its quorum. " + plan.Recovery}
 			}, status: "True", because: controlplanev1.RemediationDeferredReason, saying: "restore etcd",
 		},
 		"Limit": {
-			reason: "people have to look", change: func(s *scope) {
+			reason: "people have to look", change: func(s *scope.Scope) {
 				given(s)
-				s.decision = plan.Decision{Action: plan.Wait, Reason: "3 replacements failed", LimitReached: true}
+				s.Decision = plan.Decision{Action: plan.Wait, Reason: "3 replacements failed", LimitReached: true}
 			}, status: "True", because: controlplanev1.RemediationLimitReachedReason, saying: "3 replacements",
 		},
 		"Going": {
-			reason: "it is on its way out", change: func(s *scope) {
-				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			reason: "it is on its way out", change: func(s *scope.Scope) {
+				s.Machines["m0"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
 				encoded, err := encodeRemediation(&plan.Remediation{Machine: "m0", At: time.Now()})
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.controlPlane.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
+				s.ControlPlane.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0",
 		},
 		"GoingLate": {
-			reason: "a machine that exceeded its time is reported while it exists", change: func(s *scope) {
-				s.machines["m0"].Spec.ProviderID = "x://m0"
-				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
-				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.at}
-				s.workload.Etcd.Members[0].Name = "m1"
+			reason: "a machine that exceeded its time is reported while it exists", change: func(s *scope.Scope) {
+				s.Machines["m0"].Spec.ProviderID = "x://m0"
+				s.Machines["m0"].CreationTimestamp.Time = s.At.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
+				s.Machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.At}
+				s.Workload.Etcd.Members[0].Name = "m1"
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",
 		},
 		"SilentEtcd": {
-			reason: "an unreachable machine is not unhealthy", change: func(s *scope) { s.workload.Etcd = nil }, status: "False",
+			reason: "an unreachable machine is not unhealthy", change: func(s *scope.Scope) { s.Workload.Etcd = nil }, status: "False",
 			because: controlplanev1.NotRemediatingReason,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{
-				at: time.Now(), controlPlane: newControlPlane("ns"), cluster: &clusterv1.Cluster{}, machines: machinesIn(""), initialized: true,
-				workload: facts.Cluster{
+			s := &scope.Scope{
+				At: time.Now(), ControlPlane: newControlPlane("ns"), Cluster: &clusterv1.Cluster{}, Machines: machinesIn(""), Initialized: true,
+				Workload: facts.Cluster{
 					Answers: true, Nodes: []facts.Node{{Name: "m0", Ready: true}},
 					Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}},
 				},

@@ -12,12 +12,13 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // remediate stores a remediation and then deletes the machine. After a crash in
 // between the same remediation continues.
-func (r *actor) remediate(ctx context.Context, s *scope, d plan.Decision) error {
-	machine, ok := s.machines[d.Machine]
+func (r *actor) remediate(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	machine, ok := s.Machines[d.Machine]
 	if !ok || d.Remediation == nil {
 		return nil
 	}
@@ -30,36 +31,36 @@ func (r *actor) remediate(ctx context.Context, s *scope, d plan.Decision) error 
 			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
 			Reason: controlplanev1.RemediatingReason, Message: "The machine is being replaced",
 		})
-		if err := r.patchConditions(ctx, before, machine); err != nil {
+		if err := r.PatchConditions(ctx, before, machine); err != nil {
 			return err
 		}
 	}
-	if err := r.Client.Delete(ctx, machine, uid(machine)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Delete(ctx, machine, scope.UID(machine)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting machine %s: %w", d.Machine, err)
 	}
 	remediations.Inc()
-	r.event(s, corev1.EventTypeWarning, controlplanev1.RemediatingReason, string(d.Action), d.Reason)
+	r.Event(s, corev1.EventTypeWarning, controlplanev1.RemediatingReason, string(d.Action), d.Reason)
 	return nil
 }
 
 // storeRemediation stores a remediation on the observed version of the control
 // plane: based on an older version, a retry could be counted never or twice.
-func (r *actor) storeRemediation(ctx context.Context, s *scope, begun *plan.Remediation) error {
+func (r *actor) storeRemediation(ctx context.Context, s *scope.Scope, begun *plan.Remediation) error {
 	encoded, err := encodeRemediation(begun)
 	if err != nil {
 		return err
 	}
-	if s.controlPlane.Annotations[controlplanev1.RemediationAnnotation] == encoded {
+	if s.ControlPlane.Annotations[controlplanev1.RemediationAnnotation] == encoded {
 		return nil
 	}
-	stored := s.controlPlane.DeepCopy()
+	stored := s.ControlPlane.DeepCopy()
 	if stored.Annotations == nil {
 		stored.Annotations = map[string]string{}
 	}
 	stored.Annotations[controlplanev1.RemediationAnnotation] = encoded
-	if err := r.Client.Patch(ctx, stored, client.MergeFromWithOptions(s.controlPlane, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, stored, client.MergeFromWithOptions(s.ControlPlane, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("storing remediation of machine %s: %w", begun.Machine, err)
 	}
-	s.controlPlane.Annotations = stored.Annotations
+	s.ControlPlane.Annotations = stored.Annotations
 	return nil
 }

@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 // restorer carries out restores of etcd.
 type restorer struct {
-	*Config
+	*scope.Config
 	*observer
 	*maker
 }
@@ -38,7 +39,7 @@ const (
 
 // restore blocks all other steps while etcd is restored, deletes the machines
 // and creates the one that restores.
-func (r *restorer) restore(ctx context.Context, s *scope) error {
+func (r *restorer) restore(ctx context.Context, s *scope.Scope) error {
 	facts, err := r.observeRestore(ctx, s, r.Client)
 	if err != nil {
 		return err
@@ -47,21 +48,21 @@ func (r *restorer) restore(ctx context.Context, s *scope) error {
 	if decision.action == restoreNone {
 		return nil
 	}
-	s.requeueAfter(restoreRequeue)
+	s.RequeueAfter(restoreRequeue)
 	if decision.action != restoreHold {
 		// The caches may be old, and the action cannot be undone.
-		if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
+		if s.Machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 			return err
 		}
 		if decision.action == restoreCreate {
-			s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
+			s.Workload = r.WorkloadClusters.Fresh(ctx, s.Key(), s.Sorted())
 		}
 		if facts, err = r.observeRestore(ctx, s, r.APIReader); err != nil {
 			return err
 		}
 		decision = decideRestore(facts)
 	}
-	s.waiting = decision.reason
+	s.Waiting = decision.reason
 	switch decision.action {
 	case restoreBegin:
 		return r.beginRestore(ctx, s, facts, decision)
@@ -77,23 +78,23 @@ func (r *restorer) restore(ctx context.Context, s *scope) error {
 }
 
 // observeRestore reads the restore in progress and its state.
-func (r *restorer) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
-	facts := restoreFacts{now: r.now(), alive: s.workload.Answers || s.workload.Alive}
-	facts.unreachable = !facts.alive && !initUnknown(&s.workload, facts.now)
-	for _, node := range s.workload.Nodes {
+func (r *restorer) observeRestore(ctx context.Context, s *scope.Scope, c client.Reader) (restoreFacts, error) {
+	facts := restoreFacts{now: r.CurrentTime(), alive: s.Workload.Answers || s.Workload.Alive}
+	facts.unreachable = !facts.alive && !initUnknown(&s.Workload, facts.now)
+	for _, node := range s.Workload.Nodes {
 		if facts.alive && node.APIServer != "" {
 			facts.servers = append(facts.servers, node.Name)
 		}
 	}
 	var err error
-	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
+	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.Cluster); err != nil {
 		return facts, err
 	}
 	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
 		return facts, fmt.Errorf("listing restores: %w", err)
 	}
-	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.controlPlane.Name); ok {
+	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.ControlPlane.Name); ok {
 		facts.next, facts.restored = next.Name, next.Restored()
 		secret := &corev1.Secret{}
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)
@@ -107,14 +108,14 @@ func (r *restorer) observeRestore(ctx context.Context, s *scope, c client.Reader
 	}
 	facts.abandoned = facts.lock.Name != "" && !underWay(list.Items, facts.lock.Name)
 	facts.up = restoredAlone(s, facts.lock.Machine)
-	for _, m := range s.sorted() {
+	for _, m := range s.Sorted() {
 		facts.machines = append(facts.machines, newRestoreMachine(s, m))
 	}
 	return facts, nil
 }
 
-func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
-	isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.workload.Nodes) != nil
+func newRestoreMachine(s *scope.Scope, m *clusterv1.Machine) restoreMachine {
+	isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.Workload.Nodes) != nil
 	return restoreMachine{
 		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
 		// Before it is a node a MachineHealthCheck only fails by its startup
@@ -134,45 +135,45 @@ func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
 // restoredAlone reports whether a machine is a node of the control plane, and
 // its member of etcd is the only one and works. With external etcd it has no
 // member.
-func restoredAlone(s *scope, name string) bool {
-	machine := s.machines[name]
-	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.workload.Answers {
+func restoredAlone(s *scope.Scope, name string) bool {
+	machine := s.Machines[name]
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.Workload.Answers {
 		return false
 	}
-	node := facts.NodeOf(machine, s.workload.Nodes)
+	node := facts.NodeOf(machine, s.Workload.Nodes)
 	if node == nil || !node.ControlPlane {
 		return false
 	}
-	return externalEtcd(s) || s.workload.Etcd != nil && len(s.workload.Etcd.Problems([]string{node.Name})) == 0
+	return scope.ExternalEtcd(s) || s.Workload.Etcd != nil && len(s.Workload.Etcd.Problems([]string{node.Name})) == 0
 }
 
 // endRestore resumes the other steps. Nodes of workers without machines stay:
 // their deletion was part of the restore.
-func (r *restorer) endRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {
-	if err := initlock.EndRestore(ctx, r.Client, s.cluster, facts.lock.Name); err != nil {
+func (r *restorer) endRestore(ctx context.Context, s *scope.Scope, facts restoreFacts, decision restoreDecision) error {
+	if err := initlock.EndRestore(ctx, r.Client, s.Cluster, facts.lock.Name); err != nil {
 		return ignoreConflict(err)
 	}
-	r.event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", decision.reason)
+	r.Event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", decision.reason)
 	return nil
 }
 
-func (r *restorer) beginRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {
-	if err := initlock.BeginRestore(ctx, r.Client, s.cluster, facts.next, "", r.now()); err != nil {
+func (r *restorer) beginRestore(ctx context.Context, s *scope.Scope, facts restoreFacts, decision restoreDecision) error {
+	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, facts.next, "", r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
-	r.event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", decision.reason)
+	r.Event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", decision.reason)
 	return nil
 }
 
 // removeForRestore deletes machines without a drain and without our hook: the
 // API server that a drain needs is deleted too.
-func (r *restorer) removeForRestore(ctx context.Context, s *scope, decision restoreDecision) error {
+func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, decision restoreDecision) error {
 	for _, name := range decision.machines {
-		machine := s.machines[name]
+		machine := s.Machines[name]
 		_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
 		_, excluded := machine.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
 		if hooked || !excluded {
-			err := r.annotate(ctx, machine, func(annotations map[string]string) {
+			err := r.Annotate(ctx, machine, func(annotations map[string]string) {
 				delete(annotations, controlplanev1.MachineHookAnnotation)
 				annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
 				annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation] = ""
@@ -185,31 +186,31 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope, decision rest
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.Client.Delete(ctx, machine, uid(machine)); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Delete(ctx, machine, scope.UID(machine)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting machine %s: %w", name, err)
 		}
-		r.event(s, corev1.EventTypeNormal, "MachineDeleted", "Restore", "Deleted Machine "+name+" to restore etcd")
+		r.Event(s, corev1.EventTypeNormal, "MachineDeleted", "Restore", "Deleted Machine "+name+" to restore etcd")
 	}
 	return nil
 }
 
 // createForRestore creates a machine and assigns the init lock to it. A machine
 // that was created and not assigned, after a crash, is deleted like the others.
-func (r *restorer) createForRestore(ctx context.Context, s *scope, facts restoreFacts) error {
+func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope, facts restoreFacts) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
 	}
 	machine, err := r.create(ctx, s, pickDomain(ctx, s), "")
 	if err != nil {
-		r.warn(s, controlplanev1.MachineCreationFailedEventReason, "Restore", err)
+		r.Warn(s, controlplanev1.MachineCreationFailedEventReason, "Restore", err)
 		return fmt.Errorf("creating machine that restores etcd: %w", err)
 	}
-	s.machines.Insert(machine)
+	s.Machines.Insert(machine)
 	machinesCreated.Inc()
-	if err := initlock.BeginRestore(ctx, r.Client, s.cluster, facts.next, machine.Name, r.now()); err != nil {
+	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, facts.next, machine.Name, r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
-	r.event(s, corev1.EventTypeNormal, "MachineCreated", "Restore", "Created Machine "+machine.Name+" to restore etcd")
+	r.Event(s, corev1.EventTypeNormal, "MachineCreated", "Restore", "Created Machine "+machine.Name+" to restore etcd")
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
@@ -117,7 +118,7 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 	}
 	switch {
 	case len(others) > 0:
-		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be deleted before etcd is restored: " + shorten(others)}
+		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be deleted before etcd is restored: " + scope.Shorten(others)}
 	case restorer == nil:
 		return mayCreateRestorer(f)
 	case restorer.deleting:
@@ -136,7 +137,7 @@ func mayCreateRestorer(f restoreFacts) restoreDecision {
 	case f.alive:
 		reason := "The API server still answers although all known control plane Machines are deleted"
 		if len(f.servers) > 0 {
-			reason += ". It runs on: " + shorten(f.servers)
+			reason += ". It runs on: " + scope.Shorten(f.servers)
 		}
 		return restoreDecision{action: restoreHold, reason: reason + ". Power off these machines, or delete the NovaEtcdRestore"}
 	case !f.unreachable:

@@ -22,13 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 )
 
 // maker creates the objects of machines, keeps their metadata in sync and deletes
 // orphans.
 type maker struct {
-	*Config
+	*scope.Config
 	*observer
 	*endpointMover
 
@@ -41,27 +42,27 @@ const cleanUpTimeout = 10 * time.Second
 
 // pickDomain returns the failure domain of the next machine: the one with
 // fewest machines. Outdated machines do not count.
-func pickDomain(ctx context.Context, s *scope) string {
+func pickDomain(ctx context.Context, s *scope.Scope) string {
 	var usable []clusterv1.FailureDomain
-	for _, domain := range s.cluster.Status.FailureDomains {
+	for _, domain := range s.Cluster.Status.FailureDomains {
 		if domain.ControlPlane != nil && *domain.ControlPlane {
 			usable = append(usable, domain)
 		}
 	}
-	current := s.machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool {
-		return len(s.outdated[m.Name]) == 0
+	current := s.Machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool {
+		return len(s.Outdated[m.Name]) == 0
 	})
-	return failuredomains.PickFewest(ctx, usable, s.machines, current)
+	return failuredomains.PickFewest(ctx, usable, s.Machines, current)
 }
 
 // create creates a machine: first the objects that it references, then the
 // Machine. A crash in between leaves orphans, which deleteOrphans deletes.
-func (r *maker) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
-	name := machineName(s.controlPlane.Spec.MachineNaming.GetTemplate(), s.clusterName, s.controlPlane.Name)
+func (r *maker) create(ctx context.Context, s *scope.Scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
+	name := machineName(s.ControlPlane.Spec.MachineNaming.GetTemplate(), s.ClusterName, s.ControlPlane.Name)
 	var made []client.Object
 	defer func() {
 		if reterr != nil {
-			reterr = &creationError{err: errors.Join(reterr, r.deleteCreated(ctx, made)), name: name, controlPlane: s.controlPlane.Name}
+			reterr = &creationError{err: errors.Join(reterr, r.deleteCreated(ctx, made)), name: name, controlPlane: s.ControlPlane.Name}
 		}
 	}()
 	infra, err := r.desiredInfra(ctx, s, name)
@@ -69,7 +70,7 @@ func (r *maker) create(ctx context.Context, s *scope, domain, replaces string) (
 		return nil, err
 	}
 	config := desiredConfig(s, name)
-	settings, err := encodeSettings(s.controlPlane)
+	settings, err := encodeSettings(s.ControlPlane)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +80,14 @@ func (r *maker) create(ctx context.Context, s *scope, domain, replaces string) (
 	}
 	machine := desiredMachine(s, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.controlPlane.Namespace, Name: name, Annotations: annotations,
-			CreationTimestamp: metav1.NewTime(r.now()),
+			Namespace: s.ControlPlane.Namespace, Name: name, Annotations: annotations,
+			CreationTimestamp: metav1.NewTime(r.CurrentTime()),
 		},
 		Spec: clusterv1.MachineSpec{
-			ClusterName:       s.clusterName,
+			ClusterName:       s.ClusterName,
 			Bootstrap:         clusterv1.Bootstrap{ConfigRef: reference(config)},
 			InfrastructureRef: reference(infra),
-			Version:           s.controlPlane.Spec.Version,
+			Version:           s.ControlPlane.Spec.Version,
 			FailureDomain:     domain,
 		},
 	})
@@ -98,7 +99,7 @@ func (r *maker) create(ctx context.Context, s *scope, domain, replaces string) (
 		}
 	}
 	// The response of an apply is not read.
-	machine.CreationTimestamp = metav1.NewTime(r.now())
+	machine.CreationTimestamp = metav1.NewTime(r.CurrentTime())
 	ctrl.LoggerFrom(ctx).Info("Created machine", "Machine", name, "failureDomain", domain)
 	return machine, nil
 }
@@ -138,24 +139,24 @@ func (e *creationError) Error() string {
 func (e *creationError) Unwrap() error { return e.err }
 
 // desiredInfra returns the infrastructure machine of a new machine.
-func (r *maker) desiredInfra(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {
-	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
-	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, s.controlPlane.Namespace)
+func (r *maker) desiredInfra(ctx context.Context, s *scope.Scope, name string) (*unstructured.Unstructured, error) {
+	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, s.ControlPlane.Namespace)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			s.blocked = fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)
+			s.Blocked = fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)
 		}
 		return nil, fmt.Errorf("reading infrastructure template: %w", err)
 	}
-	parent := s.parent()
+	parent := s.Parent()
 	infra, err := external.GenerateTemplate(&external.GenerateTemplateInput{
 		Template: template,
 		TemplateRef: &corev1.ObjectReference{
-			APIVersion: template.GetAPIVersion(), Kind: ref.Kind, Namespace: s.controlPlane.Namespace, Name: ref.Name,
+			APIVersion: template.GetAPIVersion(), Kind: ref.Kind, Namespace: s.ControlPlane.Namespace, Name: ref.Name,
 		},
-		Namespace:   s.controlPlane.Namespace,
+		Namespace:   s.ControlPlane.Namespace,
 		Name:        name,
-		ClusterName: s.clusterName,
+		ClusterName: s.ClusterName,
 		OwnerRef:    &parent,
 		Labels:      identity(s),
 	})

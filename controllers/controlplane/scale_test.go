@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // machinesIn creates a machine in each failure domain.
@@ -51,9 +52,9 @@ func TestPickDomain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{
-				cluster:  &clusterv1.Cluster{Status: clusterv1.ClusterStatus{FailureDomains: tc.domains}},
-				machines: tc.machines, outdated: tc.outdated,
+			s := &scope.Scope{
+				Cluster:  &clusterv1.Cluster{Status: clusterv1.ClusterStatus{FailureDomains: tc.domains}},
+				Machines: tc.machines, Outdated: tc.outdated,
 			}
 			if got := pickDomain(t.Context(), s); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)

@@ -13,38 +13,39 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestAPIServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		change func(s *scope)
+		change func(s *scope.Scope)
 		want   plan.APIServer
 	}{
 		"Pod":         {reason: "the pod's status counts where no API server can be reached", want: plan.APIServerServes},
-		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.workload.Nodes[0].Components.APIServer.State = facts.Failed }, want: plan.APIServerFails},
-		"Silent":      {reason: "a kubelet that does not report proves nothing", change: func(s *scope) { s.workload.Nodes[0].Unreachable = true }},
-		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope) { s.workload.Nodes = nil }},
-		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope) { s.workload.Answers = false }},
+		"PodFails":    {reason: "in both directions", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.APIServer.State = facts.Failed }, want: plan.APIServerFails},
+		"Silent":      {reason: "a kubelet that does not report proves nothing", change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable = true }},
+		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope.Scope) { s.Workload.Nodes = nil }},
+		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope.Scope) { s.Workload.Answers = false }},
 		"Answers": {
 			reason: "an answer at its own address counts more", want: plan.APIServerServes,
-			change: func(s *scope) { s.workload.Nodes[0].Unreachable, s.workload.Serving = true, sets.New("m0") },
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable, s.Workload.Serving = true, sets.New("m0") },
 		},
 		"OnlyOthers": {
-			reason: "a pod's status may be old", change: func(s *scope) { s.workload.Serving = sets.New("m1") },
+			reason: "a pod's status may be old", change: func(s *scope.Scope) { s.Workload.Serving = sets.New("m1") },
 		},
 		"Refused": {
 			reason: "a host that refuses connections has no API server, whatever the pod's status was", want: plan.APIServerFails,
-			change: func(s *scope) { s.workload.Serving, s.workload.Failing = sets.New("m1"), sets.New("m0") },
+			change: func(s *scope.Scope) { s.Workload.Serving, s.Workload.Failing = sets.New("m1"), sets.New("m0") },
 		},
 		"AllRefused": {
 			reason: "unless all do: it is the network then", want: plan.APIServerServes,
-			change: func(s *scope) { s.workload.Failing = sets.New("m0", "m1") },
+			change: func(s *scope.Scope) { s.Workload.Failing = sets.New("m0", "m1") },
 		},
 		"SilentOnlyOthers": {
 			reason: "neither kubelet nor API server answers, and others do", want: plan.APIServerFails,
-			change: func(s *scope) { s.workload.Nodes[0].Unreachable, s.workload.Serving = true, sets.New("m1") },
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable, s.Workload.Serving = true, sets.New("m1") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +53,8 @@ func TestAPIServer(t *testing.T) {
 			if tc.change != nil {
 				tc.change(s)
 			}
-			machine := s.sorted()[0]
-			if got := apiServer(s, machine, facts.NodeOf(machine, s.workload.Nodes)); got != tc.want {
+			machine := s.Sorted()[0]
+			if got := apiServer(s, machine, facts.NodeOf(machine, s.Workload.Nodes)); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 			}
 		})
@@ -63,7 +64,7 @@ func TestAPIServer(t *testing.T) {
 func TestReadinessGates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		change func(s *scope)
+		change func(s *scope.Scope)
 		want   []string
 	}{
 		"Stacked": {reason: "all components count, as in KubeadmControlPlane", want: []string{
@@ -72,9 +73,9 @@ func TestReadinessGates(t *testing.T) {
 		"External": {reason: "external etcd has no pod and no member there", change: elsewhere, want: []string{
 			"APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy",
 		}},
-		"Own": {reason: "those of the template come after them, and none twice", change: func(s *scope) {
+		"Own": {reason: "those of the template come after them, and none twice", change: func(s *scope.Scope) {
 			elsewhere(s)
-			s.controlPlane.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "SchedulerPodHealthy"}, {ConditionType: "Own"}}
+			s.ControlPlane.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "SchedulerPodHealthy"}, {ConditionType: "Own"}}
 		}, want: []string{"APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy", "Own"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestReadinessGates(t *testing.T) {
 				tc.change(s)
 			}
 			var got []string
-			for _, gate := range desiredMachine(s, s.sorted()[0]).Spec.ReadinessGates {
+			for _, gate := range desiredMachine(s, s.Sorted()[0]).Spec.ReadinessGates {
 				got = append(got, gate.ConditionType)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -98,10 +99,10 @@ func TestReadinessGates(t *testing.T) {
 func TestHeldForRedundancy(t *testing.T) {
 	s := running()
 	elsewhere(s)
-	machine := s.sorted()[0]
-	for i := range s.workload.Nodes {
-		if s.workload.Nodes[i].Name != machine.Name {
-			s.workload.Nodes[i].Components.APIServer.State = facts.Failed
+	machine := s.Sorted()[0]
+	for i := range s.Workload.Nodes {
+		if s.Workload.Nodes[i].Name != machine.Name {
+			s.Workload.Nodes[i].Components.APIServer.State = facts.Failed
 		}
 	}
 	machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -16,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
@@ -44,14 +45,14 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 
 // report sets the status from the result of the reconcile. Only this method
 // sets conditions of the control plane.
-func report(s *scope, err error) {
-	if s.machines == nil {
+func report(s *scope.Scope, err error) {
+	if s.Machines == nil {
 		// Nothing was observed, so the status does not change.
 		return
 	}
 	reportReplicas(s)
 	for _, condition := range []metav1.Condition{
-		fence.Condition(s.fenced),
+		fence.Condition(s.Fenced),
 		availableCondition(s, err),
 		initializedCondition(s),
 		certificatesCondition(s),
@@ -75,30 +76,30 @@ func report(s *scope, err error) {
 		deletingCondition(s, err),
 	} {
 		if condition.Type != "" {
-			conditions.Set(s.controlPlane, condition)
+			conditions.Set(s.ControlPlane, condition)
 		}
 	}
 }
 
-func reportReplicas(s *scope) {
-	status := &s.controlPlane.Status
+func reportReplicas(s *scope.Scope) {
+	status := &s.ControlPlane.Status
 	count := func(condition string) *int32 {
 		n := int32(0)
-		for _, machine := range s.machines {
+		for _, machine := range s.Machines {
 			if conditions.IsTrue(machine, condition) {
 				n++
 			}
 		}
 		return &n
 	}
-	s.reportRemediation()
-	status.Selector = collections.ControlPlaneSelectorForCluster(s.clusterName).String()
-	status.Replicas = ptr.To(int32(len(s.machines)))
+	reportLastRemediation(s)
+	status.Selector = collections.ControlPlaneSelectorForCluster(s.ClusterName).String()
+	status.Replicas = ptr.To(int32(len(s.Machines)))
 	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
 	status.AvailableReplicas = count(clusterv1.MachineAvailableCondition)
 	status.UpToDateReplicas = count(clusterv1.MachineUpToDateCondition)
-	if !s.pending(controlplanev1.AvailableCondition) {
-		status.Versions = versions(s.sorted(), s.workload.Nodes)
+	if !s.Pending(controlplanev1.AvailableCondition) {
+		status.Versions = versions(s.Sorted(), s.Workload.Nodes)
 	}
 }
 
@@ -131,28 +132,28 @@ func versions(machines []*clusterv1.Machine, nodes []facts.Node) []clusterv1.Sta
 	return found
 }
 
-func availableCondition(s *scope, err error) metav1.Condition {
+func availableCondition(s *scope.Scope, err error) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotAvailableReason}
-	initialized := ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false)
+	initialized := ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false)
 	switch {
-	case !s.controlPlane.DeletionTimestamp.IsZero():
+	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case s.certificates.blocksAll():
-		c.Message = certificatesMessage(s.certificates.err)
+	case s.Certificates.BlocksAll():
+		c.Message = certificatesMessage(s.Certificates.Err)
 	case err != nil && !initialized:
 		c.Message = loop.Sentence(err)
-	case s.waiting != "":
-		c.Message = s.waiting
-	case !initialized && s.blocked != "":
-		c.Message = "Creating machines is blocked: " + s.blocked
+	case s.Waiting != "":
+		c.Message = s.Waiting
+	case !initialized && s.Blocked != "":
+		c.Message = "Creating machines is blocked: " + s.Blocked
 	case !initialized:
-		c.Message = awaitingFirst(s.sorted())
-	case s.workload.Pending:
+		c.Message = awaitingFirst(s.Sorted())
+	case s.Workload.Pending:
 		return availablePending(s, c)
-	case s.workload.Etcd != nil && !s.workload.Etcd.Quorum() && (!s.workload.Answers || !s.workload.Etcd.Led()):
+	case s.Workload.Etcd != nil && !s.Workload.Etcd.Quorum() && (!s.Workload.Answers || !s.Workload.Etcd.Led()):
 		c.Message = quorumLost()
-	case !s.workload.Answers:
-		c.Message = s.workload.Problem
+	case !s.Workload.Answers:
+		c.Message = s.Workload.Problem
 	default:
 		// An API server that answers reads from etcd, which requires a quorum,
 		// even if its members cannot be queried one by one.
@@ -163,11 +164,11 @@ func availableCondition(s *scope, err error) metav1.Condition {
 
 // availablePending keeps the condition until the workload cluster was probed. After a
 // move to another management cluster there is none to keep.
-func availablePending(s *scope, c metav1.Condition) metav1.Condition {
-	if s.pending(c.Type) {
+func availablePending(s *scope.Scope, c metav1.Condition) metav1.Condition {
+	if s.Pending(c.Type) {
 		return metav1.Condition{}
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.AvailableUnknownReason, s.workload.Problem
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.AvailableUnknownReason, s.Workload.Problem
 	return c
 }
 
@@ -190,8 +191,8 @@ func quorumLost() string {
 	return "Fewer than a majority of etcd's voting members answer. " + plan.Recovery
 }
 
-func initializedCondition(s *scope) metav1.Condition {
-	if ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) {
+func initializedCondition(s *scope.Scope) metav1.Condition {
+	if ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false) {
 		return metav1.Condition{
 			Type: controlplanev1.InitializedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.InitializedReason,
 		}
@@ -202,23 +203,23 @@ func initializedCondition(s *scope) metav1.Condition {
 	}
 }
 
-func certificatesCondition(s *scope) metav1.Condition {
+func certificatesCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.CertificatesAvailableCondition, Status: metav1.ConditionFalse}
 	var invalid *pki.InvalidCertificateError
 	switch {
-	case !s.certificates.known:
-		if conditions.Has(s.controlPlane, c.Type) {
+	case !s.Certificates.Known:
+		if conditions.Has(s.ControlPlane, c.Type) {
 			return metav1.Condition{}
 		}
 		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, "The certificates have not been created yet"
-	case s.certificates.err == nil:
+	case s.Certificates.Err == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.CertificatesAvailableReason
-	case errors.As(s.certificates.err, &invalid):
-		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificatesMessage(s.certificates.err)
-	case errors.Is(s.certificates.err, pki.ErrNotFound):
-		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificatesMessage(s.certificates.err)
+	case errors.As(s.Certificates.Err, &invalid):
+		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificatesMessage(s.Certificates.Err)
+	case errors.Is(s.Certificates.Err, pki.ErrNotFound):
+		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificatesMessage(s.Certificates.Err)
 	default:
-		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificatesMessage(s.certificates.err)
+		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificatesMessage(s.Certificates.Err)
 	}
 	return c
 }
@@ -231,35 +232,35 @@ func certificatesMessage(err error) string {
 	return loop.Sentence(err)
 }
 
-func etcdCondition(s *scope) metav1.Condition {
+func etcdCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.EtcdClusterHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EtcdUnknownReason,
 	}
 	switch {
 	// Problems of external etcd come first: the first machine may fail because of
 	// them.
-	case len(s.externalProblems) == 0 && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+	case len(s.ExternalProblems) == 0 && !ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false):
 		c.Message = "Waiting for the first machine to initialize the cluster"
-	case !s.controlPlane.DeletionTimestamp.IsZero():
+	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case s.pending(c.Type):
+	case s.Pending(c.Type):
 		return metav1.Condition{}
-	case len(s.externalProblems) > 0:
+	case len(s.ExternalProblems) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
-		c.Message = strings.Join(s.externalProblems, ", ")
-	case externalEtcd(s) && s.workload.Answers:
+		c.Message = strings.Join(s.ExternalProblems, ", ")
+	case scope.ExternalEtcd(s) && s.Workload.Answers:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
-	case s.unreachable() && s.workload.Etcd != nil && len(s.workload.Etcd.Alarms) > 0:
+	case s.Unreachable() && s.Workload.Etcd != nil && len(s.Workload.Etcd.Alarms) > 0:
 		// That may be the cause: kube-vip releases an address whose lease it
 		// cannot renew.
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
-		c.Message = strings.Join(s.workload.Etcd.Alarms, ", ")
-	case s.unreachable():
-		c.Message = s.workload.Problem
-	case s.workload.Etcd == nil:
-		c.Message = s.workload.EtcdProblem
+		c.Message = strings.Join(s.Workload.Etcd.Alarms, ", ")
+	case s.Unreachable():
+		c.Message = s.Workload.Problem
+	case s.Workload.Etcd == nil:
+		c.Message = s.Workload.EtcdProblem
 	default:
-		problems := s.workload.Etcd.Problems(facts.ControlPlaneNodes(s.workload.Nodes))
+		problems := s.Workload.Etcd.Problems(facts.ControlPlaneNodes(s.Workload.Nodes))
 		if len(problems) == 0 {
 			c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
 			return c
@@ -273,8 +274,8 @@ func etcdCondition(s *scope) metav1.Condition {
 // reasons are the reasons of a summary condition by its status.
 type reasons map[metav1.ConditionStatus]string
 
-func machinesCondition(s *scope, target, source string, because reasons) metav1.Condition {
-	machines := s.sorted()
+func machinesCondition(s *scope.Scope, target, source string, because reasons) metav1.Condition {
+	machines := s.Sorted()
 	if len(machines) == 0 {
 		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: controlplanev1.MachinesNoReplicasReason}
 	}
@@ -289,14 +290,14 @@ func machinesCondition(s *scope, target, source string, because reasons) metav1.
 	return *c
 }
 
-func deletingCondition(s *scope, err error) metav1.Condition {
-	if s.controlPlane.DeletionTimestamp.IsZero() {
+func deletingCondition(s *scope.Scope, err error) metav1.Condition {
+	if s.ControlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
 			Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotDeletingReason,
 		}
 	}
 	c := metav1.Condition{
-		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.deleting,
+		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.Deleting,
 	}
 	if err != nil {
 		c.Message = loop.Sentence(err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -95,16 +96,16 @@ func TestAwaitingFirst(t *testing.T) {
 }
 
 // running is a healthy control plane of one machine.
-func running() *scope {
-	return &scope{
-		controlPlane: &controlplanev1.NovaControlPlane{Status: controlplanev1.NovaControlPlaneStatus{
+func running() *scope.Scope {
+	return &scope.Scope{
+		ControlPlane: &controlplanev1.NovaControlPlane{Status: controlplanev1.NovaControlPlaneStatus{
 			Initialization: controlplanev1.NovaControlPlaneInitializationStatus{ControlPlaneInitialized: ptr.To(true)},
 		}},
-		clusterName:  "c",
-		initialized:  true,
-		certificates: certificatesState{known: true},
-		machines:     machinesIn(""),
-		workload: facts.Cluster{
+		ClusterName:  "c",
+		Initialized:  true,
+		Certificates: scope.CertificatesState{Known: true},
+		Machines:     machinesIn(""),
+		Workload: facts.Cluster{
 			Answers: true, KubeadmConfig: true,
 			Nodes:    []facts.Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
 			Endpoint: facts.Endpoint{Probed: true, Answers: true, Holder: "m0", Confirmed: true},
@@ -118,7 +119,7 @@ func TestReport(t *testing.T) {
 	type expect struct{ condition, status, message string }
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*scope)
+		change func(*scope.Scope)
 		err    error
 		want   []expect
 	}{
@@ -133,7 +134,7 @@ func TestReport(t *testing.T) {
 		},
 		"APIServerSilent": {
 			reason: "a control plane that does not answer is not available, and nothing is known of etcd",
-			change: func(s *scope) { s.workload = facts.Cluster{Problem: "The API server does not answer"} },
+			change: func(s *scope.Scope) { s.Workload = facts.Cluster{Problem: "The API server does not answer"} },
 			want: []expect{
 				{"Available", "False", "The API server does not answer"}, {"Initialized", "True", ""},
 				{"EtcdClusterHealthy", "Unknown", "The API server does not answer"},
@@ -141,24 +142,24 @@ func TestReport(t *testing.T) {
 		},
 		"MemberDead": {
 			reason: "one of three members may fail",
-			change: func(s *scope) {
-				s.workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
-				s.workload.Nodes = []facts.Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
+			change: func(s *scope.Scope) {
+				s.Workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
+				s.Workload.Nodes = []facts.Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
 			},
 			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "Member m2 does not answer"}},
 		},
 		"NoQuorum": {
 			reason: "two of three may not",
-			change: func(s *scope) {
-				s.workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
+			change: func(s *scope.Scope) {
+				s.Workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
 		"NoQuorumAndSilent": {
 			reason: "the state of etcd is more specific than the API server's failure",
-			change: func(s *scope) {
-				s.workload.Answers, s.workload.Problem = false, "The API server does not answer"
-				s.workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
+			change: func(s *scope.Scope) {
+				s.Workload.Answers, s.Workload.Problem = false, "The API server does not answer"
+				s.Workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{
 				{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"},
@@ -167,9 +168,9 @@ func TestReport(t *testing.T) {
 		},
 		"AlarmAndSilent": {
 			reason: "etcd that refuses writes may be why the API server's address has no holder",
-			change: func(s *scope) {
-				s.workload.Answers, s.workload.Problem, s.workload.Nodes = false, "No API server answers at the endpoint", nil
-				s.workload.Etcd.Alarms = []string{"Alarm NOSPACE is raised for member m0"}
+			change: func(s *scope.Scope) {
+				s.Workload.Answers, s.Workload.Problem, s.Workload.Nodes = false, "No API server answers at the endpoint", nil
+				s.Workload.Etcd.Alarms = []string{"Alarm NOSPACE is raised for member m0"}
 			},
 			want: []expect{
 				{"Available", "False", "No API server answers at the endpoint"}, {"EtcdClusterHealthy", "False", "Alarm NOSPACE is raised for member m0"},
@@ -177,27 +178,27 @@ func TestReport(t *testing.T) {
 		},
 		"MembersAndSilent": {
 			reason: "members that answer say nothing of the API server",
-			change: func(s *scope) { s.workload.Answers, s.workload.Problem = false, "The API server does not answer" },
+			change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Problem = false, "The API server does not answer" },
 			want:   []expect{{"EtcdClusterHealthy", "Unknown", "The API server does not answer"}},
 		},
 		"Unreachable": {
 			reason: "unreachable members may work, and a leader proves that they do",
-			change: func(s *scope) {
-				s.workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
+			change: func(s *scope.Scope) {
+				s.Workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
 		"EndpointSilent": {
 			reason: "the last one to hold the address is where to look",
-			change: func(s *scope) {
-				s.workload = facts.Cluster{Problem: "x", Endpoint: facts.Endpoint{Probed: true, Holder: "m0", Problem: "No API server answers at the endpoint"}}
+			change: func(s *scope.Scope) {
+				s.Workload = facts.Cluster{Problem: "x", Endpoint: facts.Endpoint{Probed: true, Holder: "m0", Problem: "No API server answers at the endpoint"}}
 			},
 			want: []expect{{"EndpointHealthy", "False", "The last known holder of the address is node m0"}},
 		},
 		"SchedulerDown": {
 			reason: "a failure is listed with its machine",
-			change: func(s *scope) {
-				s.workload.Nodes[0].Components.Scheduler = facts.Component{State: facts.Failed, Message: "It is not ready and was restarted"}
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[0].Components.Scheduler = facts.Component{State: facts.Failed, Message: "It is not ready and was restarted"}
 			},
 			want: []expect{
 				{"Available", "True", ""},
@@ -206,12 +207,12 @@ func TestReport(t *testing.T) {
 		},
 		"EtcdSilent": {
 			reason: "an API server that answers does so from etcd, and of its members nothing is claimed",
-			change: func(s *scope) { s.workload.Etcd, s.workload.EtcdProblem = nil, "No member answers" },
+			change: func(s *scope.Scope) { s.Workload.Etcd, s.Workload.EtcdProblem = nil, "No member answers" },
 			want:   []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "Unknown", "No member answers"}},
 		},
 		"CertificatesInvalid": {
 			reason: "a person can act on the message",
-			change: func(s *scope) { s.certificates.err = fmt.Errorf("ensuring: %w", invalid) },
+			change: func(s *scope.Scope) { s.Certificates.Err = fmt.Errorf("ensuring: %w", invalid) },
 			err:    invalid,
 			want: []expect{
 				{"Available", "False", "Secret c-ca: tls.crt has expired"},
@@ -220,16 +221,16 @@ func TestReport(t *testing.T) {
 		},
 		"CertificatesLost": {
 			reason: "lost certificates have to come from a backup",
-			change: func(s *scope) { s.certificates.err = fmt.Errorf("reading: %w", pki.ErrNotFound) },
+			change: func(s *scope.Scope) { s.Certificates.Err = fmt.Errorf("reading: %w", pki.ErrNotFound) },
 			want:   []expect{{"CertificatesAvailable", "False", "restore it from a backup"}},
 		},
 		"Waiting": {
 			reason: "Available has the reason of the wait",
-			change: func(s *scope) {
-				s.waiting = "Waiting for X"
-				s.machines = collections.New()
-				s.controlPlane.Status.Initialization.ControlPlaneInitialized = nil
-				s.initialized = false
+			change: func(s *scope.Scope) {
+				s.Waiting = "Waiting for X"
+				s.Machines = collections.New()
+				s.ControlPlane.Status.Initialization.ControlPlaneInitialized = nil
+				s.Initialized = false
 			},
 			want: []expect{
 				{"Available", "False", "Waiting for X"}, {"Initialized", "False", "not completed"},
@@ -238,32 +239,32 @@ func TestReport(t *testing.T) {
 		},
 		"Failed": {
 			reason: "a failure is reported",
-			change: func(s *scope) { s.controlPlane.Spec.Replicas = ptr.To(int32(3)) },
+			change: func(s *scope.Scope) { s.ControlPlane.Spec.Replicas = ptr.To(int32(3)) },
 			err:    errors.New("creating machine: no room"),
 			want:   []expect{{"Available", "True", ""}, {"ScalingUp", "True", "failed: creating machine: no room"}},
 		},
 		"TooMany": {
 			reason: "the blocked step is reported with the next step",
-			change: func(s *scope) { s.machines = machinesIn("", "", "") },
+			change: func(s *scope.Scope) { s.Machines = machinesIn("", "", "") },
 			want:   []expect{{"ScalingDown", "True", "Scaling down from 3 to 1 replicas"}, {"ScalingUp", "False", ""}},
 		},
 		"Outdated": {
 			reason: "machines that are not up to date are named",
-			change: func(s *scope) { s.outdated = map[string][]string{"m0": {"version is v1 instead of v2"}} },
+			change: func(s *scope.Scope) { s.Outdated = map[string][]string{"m0": {"version is v1 instead of v2"}} },
 			want:   []expect{{"RollingOut", "True", "m0 (version is v1 instead of v2)"}},
 		},
 		"EndlessRollout": {
 			reason: "a window that each new machine would be in is reported",
-			change: func(s *scope) {
-				s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.lifetime = 365, kubeadm.DefaultLifetime
+			change: func(s *scope.Scope) {
+				s.ControlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.Lifetime = 365, kubeadm.DefaultLifetime
 			},
 			want: []expect{{"RollingOut", "False", "certificatesExpiryDays is ignored: certificates last 365 days"}},
 		},
 		"Deleting": {
 			reason: "a deletion reports why it waits",
-			change: func(s *scope) {
-				s.controlPlane.DeletionTimestamp = ptr.To(metav1.Now())
-				s.deleting = "Waiting for workers"
+			change: func(s *scope.Scope) {
+				s.ControlPlane.DeletionTimestamp = ptr.To(metav1.Now())
+				s.Deleting = "Waiting for workers"
 			},
 			want: []expect{
 				{"Deleting", "True", "Waiting for workers"}, {"Available", "False", "being deleted"}, {"ScalingDown", "False", ""},
@@ -277,7 +278,7 @@ func TestReport(t *testing.T) {
 			}
 			report(s, tc.err)
 			for _, want := range tc.want {
-				got := conditions.Get(s.controlPlane, want.condition)
+				got := conditions.Get(s.ControlPlane, want.condition)
 				if got == nil {
 					t.Errorf("%s: no condition %s", tc.reason, want.condition)
 					continue
@@ -295,17 +296,17 @@ func TestReport(t *testing.T) {
 
 func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s := running()
-	s.workload.Nodes[0].APIServer = "v1.35.4"
+	s.Workload.Nodes[0].APIServer = "v1.35.4"
 	report(s, nil)
-	before := s.controlPlane.DeepCopy()
-	s.workload = facts.Cluster{Pending: true, Problem: "The API server does not answer"}
+	before := s.ControlPlane.DeepCopy()
+	s.Workload = facts.Cluster{Pending: true, Problem: "The API server does not answer"}
 	report(s, nil)
-	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
+	if diff := cmp.Diff(before, s.ControlPlane); diff != "" {
 		t.Errorf("a restart changed the status (-before +after)\n%s", diff)
 	}
-	s.workload.Pending = false
+	s.Workload.Pending = false
 	report(s, nil)
-	if !conditions.IsFalse(s.controlPlane, controlplanev1.AvailableCondition) {
+	if !conditions.IsFalse(s.ControlPlane, controlplanev1.AvailableCondition) {
 		t.Error("a workload cluster that was probed and does not answer counts as available")
 	}
 }
@@ -313,10 +314,10 @@ func TestReportKeepsStatusWhilePending(t *testing.T) {
 func TestReportKeepsWhatWasNotSeen(t *testing.T) {
 	s := running()
 	report(s, nil)
-	before := s.controlPlane.DeepCopy()
-	s.machines = nil
+	before := s.ControlPlane.DeepCopy()
+	s.Machines = nil
 	report(s, errors.New("the API server is away"))
-	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
+	if diff := cmp.Diff(before, s.ControlPlane); diff != "" {
 		t.Errorf("a reconcile that saw nothing changed the status (-before +after)\n%s", diff)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -44,7 +45,7 @@ const managed = "managed"
 var (
 	testEnv *env.Env
 	// realClusters is the suite manager's access to workload clusters.
-	realClusters WorkloadClusters
+	realClusters scope.WorkloadClusters
 	// definitions reads CustomResourceDefinitions from the manager's cache.
 	definitions client.Reader
 )
@@ -84,7 +85,7 @@ func startManager() {
 	options := controller.Options{MaxConcurrentReconciles: 4}
 	realClusters, err = access.Setup(ctx, mgr, access.CacheOptions("test", mgr.GetClient(), managed), options, authority, NewUser(authority), probe.Interval)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(New(Config{
+	Expect(New(scope.Config{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, WorkloadClusters: realClusters,
 		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
 	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
@@ -124,7 +125,7 @@ func newRig(ctx context.Context, filter string, change func(*controlplanev1.Nova
 			// No server listens there.
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1},
 			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: controlplanev1.GroupVersion.Group, Kind: kind, Name: controlPlaneName,
+				APIGroup: controlplanev1.GroupVersion.Group, Kind: scope.Kind, Name: controlPlaneName,
 			},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: infrav1.GroupVersion.Group, Kind: "NovaVSphereCluster", Name: clusterName,
@@ -145,7 +146,7 @@ func newRig(ctx context.Context, filter string, change func(*controlplanev1.Nova
 	controlPlane := newControlPlane(ns.Name)
 	controlPlane.Labels = r.labels()
 	controlPlane.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind(clusterKind)),
+		*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind(scope.ClusterKind)),
 	}
 	if change != nil {
 		change(controlPlane)
@@ -269,12 +270,12 @@ func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 }
 
 // direct returns a reconciler over config that a test calls itself.
-func direct(config *rest.Config, workloadClusters WorkloadClusters) *Reconciler {
+func direct(config *rest.Config, workloadClusters scope.WorkloadClusters) *Reconciler {
 	GinkgoHelper()
 	direct, err := client.New(config, client.Options{Scheme: testEnv.Scheme, Mapper: testEnv.Client.RESTMapper()})
 	Expect(err).NotTo(HaveOccurred())
 	c := definitionsCached{Client: direct}
-	return New(Config{
+	return New(scope.Config{
 		Client: c, APIReader: c, Authority: pki.NewManaged(c), WorkloadClusters: workloadClusters, Recorder: events.NewFakeRecorder(1000),
 	})
 }

@@ -11,34 +11,35 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // sync applies to the machines the settings that need no rollout, and sets
 // their UpToDate conditions. A machine that rejects them blocks no other step:
 // it may have to be replaced.
-func (r *maker) sync(ctx context.Context, s *scope) error {
-	for _, machine := range s.sorted() {
+func (r *maker) sync(ctx context.Context, s *scope.Scope) error {
+	for _, machine := range s.Sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
 			r.forget(s, machine)
 			continue
 		}
 		if err := r.syncMachine(ctx, s, machine); err != nil {
-			s.failures = append(s.failures, fmt.Errorf("applying settings to machine %s: %w", machine.Name, err))
+			s.Failures = append(s.Failures, fmt.Errorf("applying settings to machine %s: %w", machine.Name, err))
 		}
 	}
 	return nil
 }
 
-func (r *maker) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *maker) syncMachine(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
 	if err := r.apply(ctx, fieldManager, desiredMachine(s, machine), machine); err != nil {
 		return err
 	}
-	if infra := s.infra[machine.Name]; infra != nil {
+	if infra := s.Infra[machine.Name]; infra != nil {
 		if err := r.apply(ctx, metadataManager, desiredMetadata(s, infra), infra); err != nil {
 			return err
 		}
 	}
-	if config := s.configs[machine.Name]; config != nil {
+	if config := s.Configs[machine.Name]; config != nil {
 		meta := &metav1.PartialObjectMetadata{ObjectMeta: config.ObjectMeta}
 		meta.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("NovaConfig"))
 		if err := r.apply(ctx, metadataManager, desiredMetadata(s, meta), config); err != nil {
@@ -49,7 +50,7 @@ func (r *maker) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Ma
 }
 
 // reportUpToDate sets the machine's UpToDate condition.
-func (r *maker) reportUpToDate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+func (r *maker) reportUpToDate(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
 	p, err := patch.NewHelper(machine, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
@@ -57,13 +58,13 @@ func (r *maker) reportUpToDate(ctx context.Context, s *scope, machine *clusterv1
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineUpToDateReason,
 	}
-	if diff := s.outdated[machine.Name]; len(diff) > 0 {
+	if diff := s.Outdated[machine.Name]; len(diff) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason
 		condition.Message = "To be replaced: " + strings.Join(diff, ", ")
 	}
 	conditions.Set(machine, condition)
 	err = p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}})
-	if err = withoutGone(err); err != nil {
+	if err = scope.WithoutGone(err); err != nil {
 		return fmt.Errorf("reporting whether it is up to date: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
@@ -18,31 +19,31 @@ import (
 
 // upgrader keeps the objects of kubeadm in the workload cluster in line with the
 // spec.
-type upgrader struct{ *Config }
+type upgrader struct{ *scope.Config }
 
 // storedConfiguration keeps kubeadm's stored configuration in sync with the
 // spec, because the next machine reads its settings from there. If that fails,
 // no machine is created that would join with other settings, and nothing else
 // is blocked. A missing configuration is not recreated: it may have had
 // settings that this controller does not know, for instance an external etcd.
-func (r *upgrader) storedConfiguration(ctx context.Context, s *scope) error {
-	if s.initialized && s.workload.Answers && !s.workload.KubeadmConfig {
-		s.joinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
+func (r *upgrader) storedConfiguration(ctx context.Context, s *scope.Scope) error {
+	if s.Initialized && s.Workload.Answers && !s.Workload.KubeadmConfig {
+		s.JoinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
 			metav1.NamespaceSystem, kubeadm.ConfigName)
 		return nil
 	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
-		r.warn(s, controlplanev1.ConfigurationNotStoredEventReason, "StoreConfiguration", err)
-		s.joinBlocked = loop.Sentence(err)
-		s.failures = append(s.failures, err)
+		r.Warn(s, controlplanev1.ConfigurationNotStoredEventReason, "StoreConfiguration", err)
+		s.JoinBlocked = loop.Sentence(err)
+		s.Failures = append(s.Failures, err)
 	}
 	return nil
 }
 
 // storeConfiguration stores changed settings. The version is updated by its own
 // action.
-func (r *upgrader) storeConfiguration(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.workload.Answers || s.workload.KubeadmVersion == "" {
+func (r *upgrader) storeConfiguration(ctx context.Context, s *scope.Scope) error {
+	if !s.Initialized || !s.Workload.Answers || s.Workload.KubeadmVersion == "" {
 		return nil
 	}
 	want, err := upgrade(s)
@@ -52,24 +53,24 @@ func (r *upgrader) storeConfiguration(ctx context.Context, s *scope) error {
 	if unknown := kubeadm.UnknownCoreDNS(want); unknown != "" {
 		r.notApplied(s, controlplanev1.SettingsVersionUnknownReason, unknown)
 	}
-	want.Version = s.workload.KubeadmVersion
-	next, err := kubeadm.NextConfiguration(s.workload.KubeadmStored, want.Configuration, want.Version)
+	want.Version = s.Workload.KubeadmVersion
+	next, err := kubeadm.NextConfiguration(s.Workload.KubeadmStored, want.Configuration, want.Version)
 	if err != nil {
 		return err
 	}
 	r.refuseNetwork(s, want.Configuration)
-	if next == s.workload.KubeadmStored {
+	if next == s.Workload.KubeadmStored {
 		return nil
 	}
-	if err := r.WorkloadClusters.SetVersion(ctx, s.key(), want); err != nil {
+	if err := r.WorkloadClusters.SetVersion(ctx, s.Key(), want); err != nil {
 		return fmt.Errorf("storing kubeadm's configuration: %w", err)
 	}
-	was := s.workload.KubeadmStored.Content
-	s.workload.KubeadmStored = next
+	was := s.Workload.KubeadmStored.Content
+	s.Workload.KubeadmStored = next
 	if next.Content == was {
 		return nil
 	}
-	r.event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
+	r.Event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
 		"Stored the changed settings in kubeadm's configuration, which new machines use")
 	return nil
 }
@@ -77,13 +78,13 @@ func (r *upgrader) storeConfiguration(ctx context.Context, s *scope) error {
 // refuseNetwork reports a network of the Cluster that differs from the network
 // that the workload cluster was initialized with. No machine is created whose
 // API server would listen on another port than the endpoint's.
-func (r *upgrader) refuseNetwork(s *scope, rendered []byte) {
-	changed := kubeadm.ChangedNetworking(s.workload.KubeadmStored.Content, rendered)
-	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
-		for _, node := range s.workload.Nodes {
+func (r *upgrader) refuseNetwork(s *scope.Scope, rendered []byte) {
+	changed := kubeadm.ChangedNetworking(s.Workload.KubeadmStored.Content, rendered)
+	if port := s.Cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
+		for _, node := range s.Workload.Nodes {
 			if node.APIServerPort != "" && node.APIServerPort != strconv.Itoa(int(port)) {
-				s.joinBlocked = fmt.Sprintf("apiServerPort is %d in the Cluster, and API servers listen on port %s", port, node.APIServerPort)
-				changed = append(changed, s.joinBlocked)
+				s.JoinBlocked = fmt.Sprintf("apiServerPort is %d in the Cluster, and API servers listen on port %s", port, node.APIServerPort)
+				changed = append(changed, s.JoinBlocked)
 				break
 			}
 		}
@@ -96,44 +97,44 @@ func (r *upgrader) refuseNetwork(s *scope, rendered []byte) {
 
 // syncAddons updates kube-proxy and CoreDNS once every API server has the
 // desired version: neither may be newer than an API server that it connects to.
-func (r *upgrader) syncAddons(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.workload.Answers || !allAt(s, s.controlPlane.Spec.Version) {
+func (r *upgrader) syncAddons(ctx context.Context, s *scope.Scope) error {
+	if !s.Initialized || !s.Workload.Answers || !allAt(s, s.ControlPlane.Spec.Version) {
 		return nil
 	}
 	want, err := upgrade(s)
 	if err != nil {
 		return nil //nolint:nilerr // storedConfiguration has reported it, and later steps do not depend on it
 	}
-	changed, err := r.WorkloadClusters.SyncAddons(ctx, s.key(), want)
+	changed, err := r.WorkloadClusters.SyncAddons(ctx, s.Key(), want)
 	if len(changed) > 0 {
-		r.event(s, corev1.EventTypeNormal, "AddonsUpgraded", "SyncAddons", "Upgraded "+strings.Join(changed, " and "))
+		r.Event(s, corev1.EventTypeNormal, "AddonsUpgraded", "SyncAddons", "Upgraded "+strings.Join(changed, " and "))
 	}
 	if err != nil {
-		r.warn(s, controlplanev1.AddonsUpgradeFailedEventReason, "SyncAddons", err)
+		r.Warn(s, controlplanev1.AddonsUpgradeFailedEventReason, "SyncAddons", err)
 		return err
 	}
 	return nil
 }
 
 // allAt reports whether all machines and their API servers have a version.
-func allAt(s *scope, version string) bool {
-	for _, machine := range s.sorted() {
-		node := facts.NodeOf(machine, s.workload.Nodes)
+func allAt(s *scope.Scope, version string) bool {
+	for _, machine := range s.Sorted() {
+		node := facts.NodeOf(machine, s.Workload.Nodes)
 		if machine.Spec.Version != version || node == nil || node.APIServer != version {
 			return false
 		}
 	}
-	return len(s.machines) > 0 && s.workload.KubeadmVersion == version && !foreignAPIServer(s)
+	return len(s.Machines) > 0 && s.Workload.KubeadmVersion == version && !foreignAPIServer(s)
 }
 
 // foreignAPIServer reports whether an API server runs on a node without a machine.
-func foreignAPIServer(s *scope) bool {
-	machines := s.sorted()
-	for _, node := range s.workload.Nodes {
+func foreignAPIServer(s *scope.Scope) bool {
+	machines := s.Sorted()
+	for _, node := range s.Workload.Nodes {
 		if node.APIServer == "" {
 			continue
 		}
-		if !hasMachine(machines, s.workload.Nodes, node.Name) {
+		if !hasMachine(machines, s.Workload.Nodes, node.Name) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // upgradeSnapshotRequeue is the requeue interval until the snapshot is stored.
@@ -18,29 +19,29 @@ const upgradeSnapshotRequeue = 10 * time.Second
 
 // upgradeSnapshot requests a snapshot before an upgrade to another minor
 // version and blocks joins until it is stored, if the spec requires that.
-func (r *upgrader) upgradeSnapshot(_ context.Context, s *scope) error {
-	if s.workload.KubeadmVersion == "" {
+func (r *upgrader) upgradeSnapshot(_ context.Context, s *scope.Scope) error {
+	if s.Workload.KubeadmVersion == "" {
 		// Nothing is upgraded while the version is unknown.
 		return nil
 	}
-	controlPlane := s.controlPlane
-	if !controlPlane.Spec.Etcd.Snapshots.GatesUpgrades() || !minorUpgrade(s.workload.KubeadmVersion, controlPlane.Spec.Version) {
+	controlPlane := s.ControlPlane
+	if !controlPlane.Spec.Etcd.Snapshots.GatesUpgrades() || !minorUpgrade(s.Workload.KubeadmVersion, controlPlane.Spec.Version) {
 		delete(controlPlane.Annotations, controlplanev1.UpgradeSnapshotAnnotation)
 		return nil
 	}
 	requested, ok := snapshotRequested(controlPlane)
 	if !ok {
 		// The request and its time are stored by one patch.
-		requested = r.now().UTC().Truncate(time.Second)
+		requested = r.CurrentTime().UTC().Truncate(time.Second)
 		if controlPlane.Annotations == nil {
 			controlPlane.Annotations = map[string]string{}
 		}
 		controlPlane.Annotations[controlplanev1.UpgradeSnapshotAnnotation] = controlPlane.Spec.Version + " " + requested.Format(time.RFC3339)
 		controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation] = controlPlane.Spec.Version
 	}
-	if s.upgradeWaits = missingSnapshot(controlPlane, requested); s.upgradeWaits != "" {
-		s.joinBlocked = cmp.Or(s.joinBlocked, s.upgradeWaits)
-		s.requeueAfter(upgradeSnapshotRequeue)
+	if s.UpgradeWaits = missingSnapshot(controlPlane, requested); s.UpgradeWaits != "" {
+		s.JoinBlocked = cmp.Or(s.JoinBlocked, s.UpgradeWaits)
+		s.RequeueAfter(upgradeSnapshotRequeue)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 // controlPlaneOf returns the control plane that a Cluster references.
@@ -18,7 +19,7 @@ func controlPlaneOf(_ context.Context, o client.Object) []ctrl.Request {
 		return nil
 	}
 	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != controlplanev1.GroupVersion.Group || ref.Kind != kind {
+	if ref.APIGroup != controlplanev1.GroupVersion.Group || ref.Kind != scope.Kind {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}

@@ -1,4 +1,4 @@
-package controlplane
+package scope
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// recordJoined records on a machine that it was a member of etcd.
-func (r *Config) recordJoined(ctx context.Context, machine *clusterv1.Machine) error {
+// RecordJoined records on a machine that it was a member of etcd.
+func (r *Config) RecordJoined(ctx context.Context, machine *clusterv1.Machine) error {
 	if _, noted := machine.Annotations[controlplanev1.JoinedAnnotation]; noted {
 		return nil
 	}
-	if err := r.annotate(ctx, machine, func(annotations map[string]string) {
+	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
 		annotations[controlplanev1.JoinedAnnotation] = ""
 	}); err != nil {
 		return fmt.Errorf("recording that machine %s was a member of etcd: %w", machine.Name, err)
@@ -23,13 +23,13 @@ func (r *Config) recordJoined(ctx context.Context, machine *clusterv1.Machine) e
 	return nil
 }
 
-// releaseHook removes the hook, so that Cluster API continues the deletion of a
+// ReleaseHook removes the hook, so that Cluster API continues the deletion of a
 // machine. A deleted machine needs no release.
-func (r *Config) releaseHook(ctx context.Context, machine *clusterv1.Machine) error {
+func (r *Config) ReleaseHook(ctx context.Context, machine *clusterv1.Machine) error {
 	if _, held := machine.Annotations[controlplanev1.MachineHookAnnotation]; !held {
 		return nil
 	}
-	err := r.annotate(ctx, machine, func(annotations map[string]string) {
+	err := r.Annotate(ctx, machine, func(annotations map[string]string) {
 		delete(annotations, controlplanev1.MachineHookAnnotation)
 	})
 	if client.IgnoreNotFound(err) != nil {

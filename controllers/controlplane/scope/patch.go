@@ -1,4 +1,4 @@
-package controlplane
+package scope
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// withoutGone drops NotFound errors of a patched object. A patch helper hides
+// WithoutGone drops NotFound errors of a patched object. A patch helper hides
 // them in an aggregate, which errors.As does not search.
-func withoutGone(err error) error {
+func WithoutGone(err error) error {
 	if all, ok := errors.AsType[kerrors.Aggregate](err); ok {
 		err = kerrors.FilterOut(all, apierrors.IsNotFound)
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// annotate changes the annotations of the observed machine.
-func (r *Config) annotate(ctx context.Context, machine *clusterv1.Machine, change func(map[string]string)) error {
+// Annotate changes the annotations of the observed machine.
+func (r *Config) Annotate(ctx context.Context, machine *clusterv1.Machine, change func(map[string]string)) error {
 	before := machine.DeepCopy()
 	if machine.Annotations == nil {
 		machine.Annotations = map[string]string{}
@@ -39,18 +39,21 @@ func (r *Config) annotate(ctx context.Context, machine *clusterv1.Machine, chang
 // sets.
 var machineConditions = patch.WithOwnedConditions{Conditions: []string{controlplanev1.MachineSafeToDeleteCondition}}
 
-func (r *Config) patchConditions(ctx context.Context, before, machine *clusterv1.Machine) error {
+// PatchConditions patches the conditions of a machine that only its control
+// plane sets.
+func (r *Config) PatchConditions(ctx context.Context, before, machine *clusterv1.Machine) error {
 	p, err := patch.NewHelper(before, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
 	}
-	if err := withoutGone(p.Patch(ctx, machine, machineConditions)); err != nil {
+	if err := WithoutGone(p.Patch(ctx, machine, machineConditions)); err != nil {
 		return fmt.Errorf("reporting on machine %s: %w", machine.Name, err)
 	}
 	return nil
 }
 
-func sameConditions(a, b *clusterv1.Machine) bool {
+// SameConditions reports whether two states of a machine have the same conditions.
+func SameConditions(a, b *clusterv1.Machine) bool {
 	return len(a.Status.Conditions) == len(b.Status.Conditions) && equalConditions(a.Status.Conditions, b.Status.Conditions)
 }
 
@@ -64,8 +67,8 @@ func equalConditions(a, b []metav1.Condition) bool {
 	return true
 }
 
-// uid returns the UID of the observed object as a precondition.
-func uid(o metav1.Object) client.Preconditions {
+// UID returns the UID of the observed object as a precondition.
+func UID(o metav1.Object) client.Preconditions {
 	u := o.GetUID()
 	return client.Preconditions{UID: &u}
 }

@@ -1,4 +1,4 @@
-package controlplane
+package scope
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 // namesShown bounds the names in a message.
 const namesShown = 5
 
-// shorten joins names for a message.
-func shorten(names []string) string {
+// Shorten joins names for a message.
+func Shorten(names []string) string {
 	if len(names) <= namesShown {
 		return strings.Join(names, ", ")
 	}
