@@ -11,8 +11,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const (
@@ -110,7 +110,7 @@ func withoutCertificates(err error) error {
 			message: "Waiting for the control plane provider to create the cluster's certificates",
 		}
 	case errors.As(err, &invalid):
-		return &blockedError{reason: bootstrapv1.WaitingForCertificatesReason, message: loop.Sentence(invalid)}
+		return &blockedError{reason: bootstrapv1.WaitingForCertificatesReason, message: reconcile.Sentence(invalid)}
 	}
 	return err
 }

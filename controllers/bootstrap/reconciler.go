@@ -18,8 +18,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // DefaultCredentialTTL is the default time for which a machine may join with its credential.
@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, s.config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(s.config, r.WatchFilterValue) || !s.config.DeletionTimestamp.IsZero() {
+	if !reconcile.Watched(s.config, r.WatchFilterValue) || !s.config.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	if pool := poolOf(s.config.OwnerReferences); pool != "" {
@@ -107,7 +107,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.action = next(s.observed(time.Now()))
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.action)
 	if s.blocked != nil {
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil //nolint:nilerr // the condition reports the cause
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil //nolint:nilerr // the condition reports the cause
 	}
 	if s.action == write {
 		err := r.write(ctx, s)
@@ -115,7 +115,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 			// The user or another controller must act. Watches report when that has happened; the
 			// requeue covers events that they miss.
 			s.blocked = stop
-			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, loop.PollInterval)}, nil
+			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, reconcile.PollInterval)}, nil
 		}
 		if err != nil {
 			return ctrl.Result{}, err

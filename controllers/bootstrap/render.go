@@ -9,14 +9,14 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // render creates the data from all collected facts.
 func (r *Reconciler) render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
-		return &blockedError{reason: bootstrapv1.RenderingFailedReason, message: loop.Sentence(malformed)}
+		return &blockedError{reason: bootstrapv1.RenderingFailedReason, message: reconcile.Sentence(malformed)}
 	}
 	if err != nil {
 		return fmt.Errorf("rendering bootstrap data: %w", err)

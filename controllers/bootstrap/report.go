@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // report sets the status from the result of the reconcile. It is the only place that sets conditions,
@@ -34,7 +34,7 @@ func (s *scope) condition(err error) metav1.Condition {
 	c := metav1.Condition{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionFalse}
 	switch {
 	case err != nil:
-		c.Reason, c.Message = bootstrapv1.InternalErrorReason, loop.Sentence(err)
+		c.Reason, c.Message = bootstrapv1.InternalErrorReason, reconcile.Sentence(err)
 	case s.blocked != nil:
 		c.Reason, c.Message = s.blocked.reason, s.blocked.message
 	case s.action == waitForInfrastructure:

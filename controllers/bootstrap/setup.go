@@ -20,13 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // Indexes of NovaConfigs by the Secrets and ConfigMaps that their files and platform reference.
@@ -51,11 +50,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("novaconfig").
-		For(&bootstrapv1.NovaConfig{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WithOptions(loop.Options(options)).
+		For(&bootstrapv1.NovaConfig{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
+		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(fromMachine), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(clusterChanged())).
-		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, &bootstrapv1.NovaConfigList{})),
+		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(reconcile.Siblings(r.Client, &bootstrapv1.NovaConfigList{})),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind(content, metadata("Secret"), handler.TypedEnqueueRequestsFromMapFunc(r.fromSecret))).
 		WatchesRawSource(source.Kind(content, metadata("ConfigMap"), handler.TypedEnqueueRequestsFromMapFunc(r.fromConfigMap))).
@@ -136,7 +135,7 @@ func indexContent(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
+func fromMachine(_ context.Context, o client.Object) []ctrl.Request {
 	machine, isMachine := o.(*clusterv1.Machine)
 	if !isMachine {
 		return nil
@@ -145,15 +144,15 @@ func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
 	if ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }
 
 // fromSecret returns the NovaConfigs that reference the Secret, own it, or wait for the certificates
 // in it.
-func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
+func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []ctrl.Request {
 	requests := append(r.referencing(ctx, secretIndex, o), r.fromPlatform(ctx, o, platformSecrets)...)
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "NovaConfig" {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: owner.Name}})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: owner.Name}})
 	}
 	if cluster, _, err := secret.ParseSecretName(o.Name); err == nil {
 		requests = append(requests, r.list(ctx, o.Namespace, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster})...)
@@ -161,19 +160,19 @@ func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMeta
 	return requests
 }
 
-func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
+func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectMetadata) []ctrl.Request {
 	return append(r.referencing(ctx, configMapIndex, o), r.fromPlatform(ctx, o, platformConfigMaps)...)
 }
 
 // fromPlatform returns the NovaConfigs of the clusters whose NovaControlPlane references the object in
 // its platform settings.
-func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMetadata, names func(*bootstrapv1.PlatformSpec) []string) []reconcile.Request {
+func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMetadata, names func(*bootstrapv1.PlatformSpec) []string) []ctrl.Request {
 	controlPlanes := &controlplanev1.NovaControlPlaneList{}
 	if err := r.Client.List(ctx, controlPlanes, client.InNamespace(o.Namespace)); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing NovaControlPlanes")
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range controlPlanes.Items {
 		c := &controlPlanes.Items[i]
 		if cluster := c.Labels[clusterv1.ClusterNameLabel]; cluster != "" && slices.Contains(names(&c.Spec.Platform), o.Name) {
@@ -183,16 +182,16 @@ func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMe
 	return requests
 }
 
-func (r *Reconciler) referencing(ctx context.Context, index string, o client.Object) []reconcile.Request {
+func (r *Reconciler) referencing(ctx context.Context, index string, o client.Object) []ctrl.Request {
 	return r.list(ctx, o.GetNamespace(), client.MatchingFields{index: o.GetName()})
 }
 
-func (r *Reconciler) list(ctx context.Context, namespace string, option client.ListOption) []reconcile.Request {
-	found, err := loop.Select(ctx, r.Client, &bootstrapv1.NovaConfigList{}, namespace, option)
+func (r *Reconciler) list(ctx context.Context, namespace string, option client.ListOption) []ctrl.Request {
+	found, err := reconcile.Select(ctx, r.Client, &bootstrapv1.NovaConfigList{}, namespace, option)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaConfigs")
 	}
-	return loop.Requests(found)
+	return reconcile.Requests(found)
 }
 
 // machineChanged passes the changes of a Machine that change its need for data.

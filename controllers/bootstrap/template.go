@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // TemplateReconciler allows workers to boot while their control plane is initialized for the first
@@ -42,7 +41,7 @@ func (r *TemplateReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manage
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("novaconfigtemplate").
 		For(&bootstrapv1.NovaConfigTemplate{}).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.fromCluster), builder.WithPredicates(controlPlaneChanged())).
@@ -55,7 +54,7 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(template, r.WatchFilterValue) || annotations.HasPaused(template) || !template.DeletionTimestamp.IsZero() {
+	if !reconcile.Watched(template, r.WatchFilterValue) || annotations.HasPaused(template) || !template.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	users, err := r.users(ctx, template)
@@ -144,7 +143,7 @@ func templateOf(spec *clusterv1.MachineSpec) string {
 	return ref.Name
 }
 
-func fromUser(_ context.Context, o client.Object) []reconcile.Request {
+func fromUser(_ context.Context, o client.Object) []ctrl.Request {
 	name := ""
 	switch user := o.(type) {
 	case *clusterv1.MachineDeployment:
@@ -155,17 +154,17 @@ func fromUser(_ context.Context, o client.Object) []reconcile.Request {
 	if name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
 }
 
 // fromCluster returns all templates of the namespace: an initialized cluster also affects templates
 // that no cluster uses yet.
-func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) []reconcile.Request {
-	found, err := loop.Select(ctx, r.Client, &bootstrapv1.NovaConfigTemplateList{}, o.GetNamespace())
+func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) []ctrl.Request {
+	found, err := reconcile.Select(ctx, r.Client, &bootstrapv1.NovaConfigTemplateList{}, o.GetNamespace())
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaConfigTemplates")
 	}
-	return loop.Requests(found)
+	return reconcile.Requests(found)
 }
 
 // controlPlaneChanged passes Clusters that are created, deleted or initialized.

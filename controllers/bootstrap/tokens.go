@@ -19,7 +19,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
@@ -181,7 +181,7 @@ func (r *Reconciler) revokeToken(ctx context.Context, s *scope) (ctrl.Result, er
 	}
 	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil // the token also expires by itself
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil // the token also expires by itself
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)

@@ -21,10 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
@@ -54,15 +53,15 @@ func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("novaconfig")
 	}
-	own := func(_ context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	own := func(_ context.Context, o client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 	}
 	const name = "novaconfig-requests"
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(machineNamed())).
 		WatchesRawSource(r.WorkloadClusters.GetClusterSource(name, own)).
 		Build(r)
@@ -96,12 +95,12 @@ func open() predicate.Predicate {
 	})
 }
 
-func toCluster(_ context.Context, o client.Object) []reconcile.Request {
+func toCluster(_ context.Context, o client.Object) []ctrl.Request {
 	m, ok := o.(*clusterv1.Machine)
 	if !ok || m.Spec.ClusterName == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
 }
 
 // machineNamed passes changes of a Machine that affect which certificates it may have.

@@ -19,11 +19,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
@@ -76,7 +76,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(s.infra, r.WatchFilterValue) {
+	if !reconcile.Watched(s.infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.findOwner(ctx, s); err != nil {
@@ -87,7 +87,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	if !s.deleting() && s.cluster == nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
@@ -128,7 +128,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 		r.announce(s, before)
 		r.announceOrphans(s)
 		if hypervisor.IsTerminal(reterr) && !s.deleting() {
-			reterr = reconcile.TerminalError(reterr)
+			reterr = reconciler.TerminalError(reterr)
 		}
 	}()
 	if s.deleting() {
@@ -140,7 +140,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 	_, status := s.infra.Common()
 	if status.OrphanedVMs.Count > 0 {
 		// No event reports that an orphan was deleted.
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }

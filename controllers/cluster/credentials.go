@@ -11,10 +11,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
@@ -38,12 +37,12 @@ func (u *credentialsMapper[C]) addIdentityKind(scheme *runtime.Scheme, identity 
 		return fmt.Errorf("finding kind of identity: %w", err)
 	}
 	u.kind = gvk.Kind
-	u.identities, err = loop.ListFor(scheme, identity)
+	u.identities, err = reconcile.ListFor(scheme, identity)
 	return err
 }
 
 // ofSecret maps a Secret to the clusters whose credentials are in it.
-func (u *credentialsMapper[C]) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) ofSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	found := u.of(ctx, secret.GetNamespace(), infrav1.SecretIdentityKind, secret.GetName())
 	if u.kind == "" || secret.GetNamespace() != u.namespace {
 		return found
@@ -62,7 +61,7 @@ func (u *credentialsMapper[C]) ofSecret(ctx context.Context, secret client.Objec
 
 // allIdentities returns all identities, without a copy of each.
 func (u *credentialsMapper[C]) allIdentities(ctx context.Context) ([]credentials.Identity, error) {
-	found, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
+	found, err := reconcile.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}
@@ -77,26 +76,26 @@ func (u *credentialsMapper[C]) allIdentities(ctx context.Context) ([]credentials
 
 // ofIdentity maps an identity to the clusters of all namespaces that reference it, whether the
 // identity allows them or not.
-func (u *credentialsMapper[C]) ofIdentity(ctx context.Context, identity client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) ofIdentity(ctx context.Context, identity client.Object) []ctrl.Request {
 	return u.of(ctx, metav1.NamespaceAll, u.kind, identity.GetName())
 }
 
 // inNamespace maps a namespace, whose labels an identity may select, to its clusters that reference an
 // identity.
-func (u *credentialsMapper[C]) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (u *credentialsMapper[C]) inNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	return u.of(ctx, namespace.GetName(), u.kind, "")
 }
 
 // of returns the clusters in a namespace that reference credentials of a kind. If name is not set, it
 // returns all that reference the kind.
-func (u *credentialsMapper[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
+func (u *credentialsMapper[C]) of(ctx context.Context, namespace, kind, name string) []ctrl.Request {
 	// All namespaces are listed, without a copy of each object: a cache that is limited to some
 	// namespaces returns an error for any other namespace.
-	found, err := loop.Select(ctx, u.reader, u.clusters, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
+	found, err := reconcile.Select(ctx, u.reader, u.clusters, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping credentials to clusters")
 	}
-	return loop.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
+	return reconcile.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
 		c, ok := o.(C)
 		if !ok || namespace != metav1.NamespaceAll && c.GetNamespace() != namespace {
 			return true

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // endpoint returns the control plane endpoint of the cluster, or the zero value if it is not known.
@@ -27,11 +27,11 @@ func (s *scope[C]) endpoint() clusterv1.APIEndpoint {
 // control plane endpoint. Machines of both would announce the address, so the
 // workers of one could reach the API servers of the other.
 func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error {
-	list, err := loop.ListFor(r.Client.Scheme(), r.New())
+	list, err := reconcile.ListFor(r.Client.Scheme(), r.New())
 	if err != nil {
 		return err
 	}
-	all, err := loop.Select(ctx, r.Client, list, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
+	all, err := reconcile.Select(ctx, r.Client, list, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}

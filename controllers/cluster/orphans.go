@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -40,7 +40,7 @@ func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hype
 // machineNames returns the names of all machines in the cluster's namespace. A
 // machine that has lost its label still has its VM.
 func (r *Reconciler[C]) machineNames(ctx context.Context, s *scope[C], reader client.Reader) (sets.Set[string], error) {
-	found, err := loop.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.UnsafeDisableDeepCopy)
+	found, err := reconcile.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}

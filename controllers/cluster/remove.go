@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // remove removes the finalizer of the cluster once no machine needs it. If there are no machines, it
@@ -24,7 +24,7 @@ func (r *Reconciler[C]) remove(ctx context.Context, s *scope[C]) (ctrl.Result, e
 		}
 		if len(s.remaining) > 0 {
 			// The machines are reconciled again when the hypervisor becomes available.
-			return ctrl.Result{RequeueAfter: loop.PollInterval}, r.inspect(ctx, s)
+			return ctrl.Result{RequeueAfter: reconcile.PollInterval}, r.inspect(ctx, s)
 		}
 		// The cache may miss a new machine: read again from the API server.
 	}
@@ -41,7 +41,7 @@ func (r *Reconciler[C]) machines(ctx context.Context, s *scope[C], reader client
 	if label == "" {
 		return nil, nil // it never belonged to a Cluster, so it has no machines
 	}
-	found, err := loop.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.MatchingLabels{clusterv1.ClusterNameLabel: label})
+	found, err := reconcile.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.MatchingLabels{clusterv1.ClusterNameLabel: label})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -45,7 +45,7 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.ClusterReadyCondition, Status: metav1.ConditionFalse}
 	switch {
 	case s.fenced != nil:
-		c.Reason, c.Message = fence.OtherReason, loop.Sentence(s.fenced)
+		c.Reason, c.Message = fence.OtherReason, reconcile.Sentence(s.fenced)
 	case len(s.remaining) > 0:
 		c.Reason, c.Message = infrav1.WaitingForMachinesReason, waitingFor(s.remaining)
 	case err != nil:

@@ -16,10 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
@@ -49,7 +48,7 @@ type secretProtector[C Object] struct {
 func (k *secretProtector[C]) setupWithManager(mgr ctrl.Manager, infra C, identity client.Object, options controller.Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(k.manager).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Watches(infra, handler.EnqueueRequestsFromMapFunc(k.ofCluster),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(k.ofSecret),
@@ -91,7 +90,7 @@ func (k *secretProtector[C]) Reconcile(ctx context.Context, req ctrl.Request) (c
 	sent, moveErr := k.ensureMoves(ctx, secret, wanted)
 	switch {
 	case sent:
-		return ctrl.Result{RequeueAfter: loop.MinDelay}, nil // the Secret has another version now
+		return ctrl.Result{RequeueAfter: reconcile.MinDelay}, nil // the Secret has another version now
 	case wanted == hasFinalizer:
 		return ctrl.Result{}, moveErr
 	}
@@ -117,7 +116,7 @@ func (k *secretProtector[C]) setFinalizer(ctx context.Context, secret *metav1.Pa
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: loop.MinDelay}, nil
+		return ctrl.Result{RequeueAfter: reconcile.MinDelay}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("writing finalizers of Secret: %w", err)
 	}
@@ -151,7 +150,7 @@ func needsFinalizer(u secretUse, hasFinalizer, deleting bool) bool {
 
 // useOf returns which clusters of a namespace reference a Secret.
 func (k *secretProtector[C]) useOf(ctx context.Context, reader client.Reader, namespace string, secret client.ObjectKey) (secretUse, error) {
-	found, err := loop.Select(ctx, reader, k.clusters, namespace, client.UnsafeDisableDeepCopy)
+	found, err := reconcile.Select(ctx, reader, k.clusters, namespace, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return unused, err
 	}
@@ -161,7 +160,7 @@ func (k *secretProtector[C]) useOf(ctx context.Context, reader client.Reader, na
 		if !ok || k.secretOf(c) != secret {
 			continue
 		}
-		if loop.Watched(c, k.filter) {
+		if reconcile.Watched(c, k.filter) {
 			return usedByOurs, nil
 		}
 		by = usedByOthers
@@ -180,25 +179,25 @@ func (k *secretProtector[C]) secretOf(c C) client.ObjectKey {
 }
 
 // ofCluster maps a cluster to its Secret. After an update, the previous state is mapped as well.
-func (k *secretProtector[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofCluster(_ context.Context, o client.Object) []ctrl.Request {
 	if c, ok := o.(C); ok && k.secretOf(c).Name != "" {
-		return []reconcile.Request{{NamespacedName: k.secretOf(c)}}
+		return []ctrl.Request{{NamespacedName: k.secretOf(c)}}
 	}
 	return nil
 }
 
 // ofIdentity maps an identity to its Secret. After an update, the previous state is mapped as well.
-func (k *secretProtector[C]) ofIdentity(_ context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofIdentity(_ context.Context, o client.Object) []ctrl.Request {
 	i, ok := o.(credentials.Identity)
 	if !ok || k.mapper.namespace == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: k.mapper.namespace, Name: i.Common().CredentialsSecretRef.Name}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: k.mapper.namespace, Name: i.Common().CredentialsSecretRef.Name}}}
 }
 
 // ofSecret passes Secrets that have the finalizer or must get it, and the few Secrets in the namespace
 // of identities. Most others have no such use, and each reconcile costs a request.
-func (k *secretProtector[C]) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+func (k *secretProtector[C]) ofSecret(ctx context.Context, o client.Object) []ctrl.Request {
 	key := client.ObjectKeyFromObject(o)
 	if !controllerutil.ContainsFinalizer(o, k.finalizer) && key.Namespace != k.mapper.namespace {
 		u, err := k.useOf(ctx, k.client, metav1.NamespaceAll, key)
@@ -209,5 +208,5 @@ func (k *secretProtector[C]) ofSecret(ctx context.Context, o client.Object) []re
 			return nil
 		}
 	}
-	return []reconcile.Request{{NamespacedName: key}}
+	return []ctrl.Request{{NamespacedName: key}}
 }

@@ -20,7 +20,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // SetupWithManager starts the controller with the manager.
@@ -39,7 +39,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(name)
 	}
-	clusters, err := loop.ListFor(mgr.GetScheme(), r.New())
+	clusters, err := reconcile.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
 		return err
 	}
@@ -51,14 +51,14 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	fromCluster := util.ClusterToInfrastructureMapFunc(ctx, gvk, r.Client, r.New())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WithOptions(loop.Options(options)).
+		For(r.New(), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
+		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(relevantClusterChange)).
-		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
+		Watches(machine, handler.EnqueueRequestsFromMapFunc(reconcile.Siblings(r.Client, clusters)),
 			builder.WithPredicates(deleted)).
-		Watches(r.New(), loop.DeletionsFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WatchesRawSource(loop.Keys(r.Inspector.EndpointChanges(), loop.SamePriority))
+		Watches(r.New(), reconcile.DeletionsFirst(), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
+		WatchesRawSource(reconcile.Keys(r.Inspector.EndpointChanges(), reconcile.SamePriority))
 	if r.NewIdentity != nil {
 		if err := mapper.addIdentityKind(mgr.GetScheme(), r.NewIdentity()); err != nil {
 			return err
@@ -110,7 +110,7 @@ func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) 
 
 // relevantClusterChange passes the Cluster itself and the fields that an infrastructure cluster uses:
 // the endpoint, whether it is paused, and which management cluster manages it.
-var relevantClusterChange = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: loop.IgnoreDelete}
+var relevantClusterChange = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: reconcile.IgnoreDelete}
 
 func clusterChanged(e event.UpdateEvent) bool {
 	was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
@@ -122,4 +122,4 @@ func clusterChanged(e event.UpdateEvent) bool {
 }
 
 // deleted passes the deletion of a machine.
-var deleted = predicate.Funcs{CreateFunc: loop.IgnoreCreate, UpdateFunc: loop.IgnoreUpdate}
+var deleted = predicate.Funcs{CreateFunc: reconcile.IgnoreCreate, UpdateFunc: reconcile.IgnoreUpdate}

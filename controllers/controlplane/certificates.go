@@ -10,8 +10,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // certificateKeeper keeps the certificate authorities, the kubeconfig and the
@@ -42,7 +42,7 @@ func (r *certificateKeeper) certificates(ctx context.Context, s *scope.Scope) er
 		}
 		return nil
 	case s.Initialized && scope.ExternalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
-		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, loop.Sentence(err)
+		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, reconcile.Sentence(err)
 		s.RequeueAfter(externalRequeue)
 		r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", err)
 		return nil

@@ -23,7 +23,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const controllerName = "novacontrolplane"
@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
 			// Its own report of a failure must not shorten the backoff.
-			loop.IgnoreOwnStatus())).
+			reconcile.IgnoreOwnStatus())).
 		Owns(&clusterv1.Machine{}, builder.WithPredicates(predicates.ResourceIsChanged(mgr.GetScheme(), log))).
 		Owns(&corev1.Secret{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOf)).
@@ -92,7 +92,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			})).
 		Watches(&controlplanev1.NovaEtcdRestore{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOfRestore)).
 		WatchesRawSource(r.WorkloadClusters.Source(controllerName, controlPlaneOf)).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
@@ -112,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Events of owned objects bypass the filter of the watch.
-	if !loop.Watched(s.ControlPlane, r.WatchFilterValue) {
+	if !reconcile.Watched(s.ControlPlane, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if found, err := r.findCluster(ctx, s); err != nil || !found {

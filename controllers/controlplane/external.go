@@ -14,8 +14,8 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const (
@@ -84,7 +84,7 @@ func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope.Scope) e
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.CurrentTime().Sub(last.at) >= fresh {
 		config, err := pki.EtcdTLS(ctx, r.Authority, s.Key(), managerUser)
 		if err != nil {
-			s.ExternalProblems = []string{loop.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
+			s.ExternalProblems = []string{reconcile.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
 			s.RequeueAfter(externalRequeue)
 			return nil
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
@@ -141,7 +141,7 @@ func availableCondition(s *scope.Scope, err error) metav1.Condition {
 	case s.Certificates.BlocksAll():
 		c.Message = certificatesMessage(s.Certificates.Err)
 	case err != nil && !initialized:
-		c.Message = loop.Sentence(err)
+		c.Message = reconcile.Sentence(err)
 	case s.Waiting != "":
 		c.Message = s.Waiting
 	case !initialized && s.Blocked != "":
@@ -229,7 +229,7 @@ func certificatesMessage(err error) string {
 	if errors.Is(err, pki.ErrNotFound) {
 		return "A certificate Secret of the running cluster is missing, restore it from a backup: " + err.Error()
 	}
-	return loop.Sentence(err)
+	return reconcile.Sentence(err)
 }
 
 func etcdCondition(s *scope.Scope) metav1.Condition {
@@ -300,7 +300,7 @@ func deletingCondition(s *scope.Scope, err error) metav1.Condition {
 		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.Deleting,
 	}
 	if err != nil {
-		c.Message = loop.Sentence(err)
+		c.Message = reconcile.Sentence(err)
 	}
 	return c
 }

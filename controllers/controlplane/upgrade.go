@@ -12,7 +12,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
@@ -34,7 +34,7 @@ func (r *upgrader) storedConfiguration(ctx context.Context, s *scope.Scope) erro
 	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
 		r.Warn(s, controlplanev1.ConfigurationNotStoredEventReason, "StoreConfiguration", err)
-		s.JoinBlocked = loop.Sentence(err)
+		s.JoinBlocked = reconcile.Sentence(err)
 		s.Failures = append(s.Failures, err)
 	}
 	return nil

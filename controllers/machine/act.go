@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -67,5 +67,5 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 		reason, note := s.acceptedEvent()
 		r.event(s, corev1.EventTypeNormal, reason, note)
 	}
-	return ctrl.Result{RequeueAfter: min(loop.PollInterval, cmp.Or(s.shutdownTimeLeft, loop.PollInterval))}, nil
+	return ctrl.Result{RequeueAfter: min(reconcile.PollInterval, cmp.Or(s.shutdownTimeLeft, reconcile.PollInterval))}, nil
 }

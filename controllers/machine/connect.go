@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -38,11 +38,11 @@ func (r *Reconciler[M]) findInfraCluster(ctx context.Context, s *scope[M]) error
 	if name == "" {
 		return nil
 	}
-	clusters, err := loop.ListFor(r.Client.Scheme(), r.InfraCluster)
+	clusters, err := reconcile.ListFor(r.Client.Scheme(), r.InfraCluster)
 	if err != nil {
 		return err
 	}
-	found, err := loop.Select(ctx, r.Client, clusters, s.infra.GetNamespace(),
+	found, err := reconcile.Select(ctx, r.Client, clusters, s.infra.GetNamespace(),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(found) != 1 {
 		return err

@@ -18,11 +18,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -88,7 +88,7 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(s.infra, r.WatchFilterValue) {
+	if !reconcile.Watched(s.infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.findOwners(ctx, s); err != nil {
@@ -96,7 +96,7 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	if !s.deleting() && !s.owned() {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Machine and its Cluster")
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
@@ -133,7 +133,7 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 		}
 		r.announce(s, before)
 		if hypervisor.IsTerminal(reterr) && !s.deleting() {
-			reterr = reconcile.TerminalError(reterr)
+			reterr = reconciler.TerminalError(reterr)
 		}
 	}()
 	return r.step(ctx, s)
@@ -144,10 +144,10 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 // come last.
 func (s *scope[M]) prioritize(result ctrl.Result, err error) (ctrl.Result, error) {
 	if hypervisor.IsWaiting(err) {
-		result, err = ctrl.Result{RequeueAfter: loop.QueuedPollInterval, Priority: ptr.To(loop.QueuedPriority)}, nil
+		result, err = ctrl.Result{RequeueAfter: reconcile.QueuedPollInterval, Priority: ptr.To(reconcile.QueuedPriority)}, nil
 	}
 	if s.deleting() {
-		result.Priority = ptr.To(loop.DeletionPriority)
+		result.Priority = ptr.To(reconcile.DeletionPriority)
 	}
 	return result, err
 }
@@ -186,7 +186,7 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 		}
 	}
 	if actionText[s.action] != "" && r.fenced(s) {
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 	return r.perform(ctx, s, driver)
 }
@@ -233,13 +233,13 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 		return r.destroy(ctx, s, driver)
 	case publish:
 		if s.hostNotLabeled {
-			return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+			return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 		}
 		return ctrl.Result{}, nil
 	case release:
 		return ctrl.Result{}, r.release(ctx, s)
 	default:
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 }
 

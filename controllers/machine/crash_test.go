@@ -20,7 +20,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -91,17 +91,17 @@ var _ = Describe("A reconcile", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		r := reconcilerOf(rig, nil)
 		rig.Hypervisor.Hold(fake.Create)
-		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}))
+		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
-		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}), "while the VM is busy")
+		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}), "while the VM is busy")
 		rig.Hypervisor.Release(fake.Create)
 		rig.Hypervisor.Hold(fake.Start)
-		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}), "after powering it on")
+		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}), "after powering it on")
 		rig.Hypervisor.Release(fake.Start)
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{}), "once it is up")
 		Expect(machineOf(ctx, rig)()).To(beProvisioned())
 		rig.Hypervisor.Remove(rig.Key())
-		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}), "once it is lost")
+		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}), "once it is lost")
 	})
 
 	DescribeTable("does not use an outdated copy to create a VM", func(ctx SpecContext, change func(context.Context, *infratest.Rig, *infrav1.NovaVSphereMachine) error) {
@@ -143,7 +143,7 @@ var _ = Describe("A reconcile", func() {
 		rig := newRig(ctx)
 		orphan := rig.InfraMachine()
 		Expect(rig.Client.Create(ctx, orphan)).To(Succeed())
-		Expect(reconcilerOf(rig, nil).Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}))
+		Expect(reconcilerOf(rig, nil).Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}))
 		Expect(machineOf(ctx, rig)()).To(HaveField("Finalizers", BeEmpty()))
 	})
 })
@@ -299,7 +299,7 @@ func request(rig *infratest.Rig) ctrl.Request {
 // bringUp reconciles in a new process until the machine is up or the process crashes.
 func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
-	reconcile(ctx, rig, f, pools, func() bool {
+	reconcileUntil(ctx, rig, f, pools, func() bool {
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
 		synced := conditions.Get(m, infrav1.VirtualMachineSyncedCondition)
@@ -311,13 +311,13 @@ func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infrate
 // takeDown reconciles in a new process until the machine is deleted or the process crashes.
 func takeDown(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
-	reconcile(ctx, rig, f, pools, func() bool {
+	reconcileUntil(ctx, rig, f, pools, func() bool {
 		_, err := machineOf(ctx, rig)()
 		return apierrors.IsNotFound(err)
 	})
 }
 
-func reconcile(ctx context.Context, rig *infratest.Rig, f *fuse, pools []*infratest.Pool, done func() bool) {
+func reconcileUntil(ctx context.Context, rig *infratest.Rig, f *fuse, pools []*infratest.Pool, done func() bool) {
 	GinkgoHelper()
 	r := reconcilerOf(rig, f)
 	for range most {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -33,7 +33,7 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 		return ctrl.Result{}, err
 	}
 	if s.waiting != forNothing {
-		return ctrl.Result{RequeueAfter: loop.PollInterval}, nil
+		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
 	}
 	launch, err := r.launch(ctx, s)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
@@ -108,7 +108,7 @@ var _ = Describe("A guest that may power itself off", func() {
 			result, err := reconcilerOf(rig, nil).Reconcile(ctx, request(rig))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(result.RequeueAfter).To(And(BeNumerically(">=", time.Until(end)), BeNumerically("<=", latest)))
-			Expect(result.Priority).To(HaveValue(Equal(loop.DeletionPriority)))
+			Expect(result.Priority).To(HaveValue(Equal(reconcile.DeletionPriority)))
 		}
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(2))
 	})

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -91,7 +91,7 @@ var _ = Describe("A queued creation", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.RequestQueuedReason, Waiting: true, Err: errText("full")})
 		r := reconcilerOf(rig, nil)
-		inLine := ctrl.Result{RequeueAfter: loop.QueuedPollInterval, Priority: ptr.To(loop.QueuedPriority)}
+		inLine := ctrl.Result{RequeueAfter: reconcile.QueuedPollInterval, Priority: ptr.To(reconcile.QueuedPriority)}
 		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(inLine))
 		calls := rig.Hypervisor.Calls(fake.Create)
 		for range 3 {

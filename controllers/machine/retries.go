@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // retries spaces out attempts at an action that fails. The work queue cannot: an action that is
@@ -39,7 +39,7 @@ func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 	if a.action != do {
 		a = attempt{action: do}
 	}
-	delay := min(loop.MinDelay<<min(a.count, 16), loop.MaxDelay)
+	delay := min(reconcile.MinDelay<<min(a.count, 16), reconcile.MaxDelay)
 	a.err, a.count, a.notBefore, a.tried = err, a.count+1, time.Now().Add(delay), false
 	if r.attempts == nil {
 		r.attempts = map[types.NamespacedName]attempt{}

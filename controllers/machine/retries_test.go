@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 func TestRetriesWaitLongerEachTime(t *testing.T) {
@@ -15,7 +15,7 @@ func TestRetriesWaitLongerEachTime(t *testing.T) {
 	if d := r.delay(key); d > 0 {
 		t.Errorf("delay before any failure = %s", d)
 	}
-	want := loop.MinDelay
+	want := reconcile.MinDelay
 	for range 20 {
 		r.tried(key)
 		if !r.failed(key, create, errors.New("full")) {
@@ -24,7 +24,7 @@ func TestRetriesWaitLongerEachTime(t *testing.T) {
 		if d := r.delay(key); d > want || d < want-time.Second/2 {
 			t.Fatalf("delay = %s, want about %s", d, want)
 		}
-		want = min(2*want, loop.MaxDelay)
+		want = min(2*want, reconcile.MaxDelay)
 	}
 }
 

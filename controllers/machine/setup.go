@@ -24,7 +24,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -49,7 +49,7 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if r.Resolver == nil {
 		r.Resolver = net.DefaultResolver
 	}
-	list, err := loop.ListFor(mgr.GetScheme(), r.New())
+	list, err := reconcile.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
 		return err
 	}
@@ -60,17 +60,17 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(r.New(), builder.WithPredicates(predicate.Or(loop.IgnoreOwnStatus(), published))).
-		WithOptions(loop.Options(options)).
-		Watches(r.New(), loop.DeletionsFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		For(r.New(), builder.WithPredicates(predicate.Or(reconcile.IgnoreOwnStatus(), published))).
+		WithOptions(reconcile.Options(options)).
+		Watches(r.New(), reconcile.DeletionsFirst(), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), r.New(), handler.OnlyControllerOwner())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
 			builder.WithPredicates(relevantMachineChange)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log))).
-		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, list)),
+		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(reconcile.Siblings(r.Client, list)),
 			builder.WithPredicates(infraClusterRecovered)).
-		WatchesRawSource(loop.Keys(r.Connector.Changes(), r.eventPriority)).
+		WatchesRawSource(reconcile.Keys(r.Connector.Changes(), r.eventPriority)).
 		Complete(r)
 }
 
@@ -79,9 +79,9 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 func (r *Reconciler[M]) eventPriority(ctx context.Context, key hypervisor.Key) int {
 	o := r.New()
 	if err := r.Client.Get(ctx, client.ObjectKey(key), o); err != nil || o.GetDeletionTimestamp().IsZero() {
-		return loop.DefaultPriority
+		return reconcile.DefaultPriority
 	}
-	return loop.DeletionPriority
+	return reconcile.DeletionPriority
 }
 
 // The predicates below consist of named functions. Function literals would become part of the generic
@@ -91,7 +91,7 @@ func (r *Reconciler[M]) eventPriority(ctx context.Context, key hypervisor.Key) i
 // published passes a VM's reported state after it is written: a reconcile that read an older copy may
 // have assumed that it was written before.
 var published = predicate.Funcs{
-	CreateFunc: loop.IgnoreCreate, UpdateFunc: reportChanged, DeleteFunc: loop.IgnoreDelete,
+	CreateFunc: reconcile.IgnoreCreate, UpdateFunc: reportChanged, DeleteFunc: reconcile.IgnoreDelete,
 }
 
 func reportChanged(e event.UpdateEvent) bool {
@@ -108,7 +108,7 @@ func reportChanged(e event.UpdateEvent) bool {
 
 // relevantMachineChange passes the changes of a Machine that a VM waits for: the Machine itself, its
 // bootstrap data Secret, the failure domain, and that its node has joined.
-var relevantMachineChange = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
+var relevantMachineChange = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: reconcile.IgnoreDelete}
 
 func machineChanged(e event.UpdateEvent) bool {
 	was, isMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -122,12 +122,12 @@ func machineChanged(e event.UpdateEvent) bool {
 // infraClusterRecovered passes the changes of an infrastructure cluster that can end the failure of its
 // machines: the hypervisor became available, the settings changed, or the cluster got its ID.
 var infraClusterRecovered = predicate.Funcs{
-	CreateFunc: loop.IgnoreCreate, UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete,
+	CreateFunc: reconcile.IgnoreCreate, UpdateFunc: infraClusterChanged, DeleteFunc: reconcile.IgnoreDelete,
 }
 
 func infraClusterChanged(e event.UpdateEvent) bool {
-	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
-		loop.ConditionChanged(e.ObjectOld, e.ObjectNew, fence.ConditionType) ||
+	return reconcile.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
+		reconcile.ConditionChanged(e.ObjectOld, e.ObjectNew, fence.ConditionType) ||
 		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		differ(e, infrav1.ClusterIDAnnotation) || differ(e, infrav1.HypervisorIDAnnotation)
 }

@@ -9,7 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -49,7 +49,7 @@ func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hyperv
 		return result, err
 	}
 	r.shutdownRequests.setUnreachable(s.key())
-	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, loop.Sentence(shutdownErr)+"; powering off the VM")
+	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, reconcile.Sentence(shutdownErr)+"; powering off the VM")
 	s.action, s.failure, s.shutdownTimeLeft = destroy, nil, 0
 	return r.destroy(ctx, s, driver)
 }

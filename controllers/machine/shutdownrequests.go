@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // shutdownRequests remembers which guests received a shutdown request. After a restart of the manager
@@ -55,7 +55,7 @@ func (g *shutdownRequests) untilNext(key types.NamespacedName, now time.Time) ti
 	if !known {
 		return 0
 	}
-	return of.at.Add(loop.PollInterval).Sub(now)
+	return of.at.Add(reconcile.PollInterval).Sub(now)
 }
 
 func (g *shutdownRequests) forget(key types.NamespacedName) {

@@ -18,7 +18,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // pollInterval is the delay until the next reconcile for states that cause no event: objects that are
@@ -148,7 +148,7 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 func (r *ClusterReconciler) relevantSets(s *clusterScope) func(yield func(key) bool) {
 	return func(yield func(key) bool) {
 		for set, object := range s.sets {
-			if !loop.Watched(object, r.WatchFilterValue) {
+			if !reconcile.Watched(object, r.WatchFilterValue) {
 				continue
 			}
 			if !yield(set) {

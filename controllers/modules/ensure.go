@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -49,7 +49,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	})
 	if wrong != nil {
 		r.recordNotReady(d)
-		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, loop.Sentence(wrong), revision
+		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, reconcile.Sentence(wrong), revision
 		return nil
 	}
 	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
@@ -72,11 +72,11 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
 	if wrong := validate(&current, d.set, r.ManagementFrom); wrong != nil {
-		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
+		d.reason, d.message = addonsv1.InvalidReason, reconcile.Sentence(wrong)
 		return nil, "", nil
 	}
 	if wrong := permitted(&current, d.set, r.ManagementFrom); wrong != nil {
-		d.reason, d.message = addonsv1.ManagementForbiddenReason, loop.Sentence(wrong)
+		d.reason, d.message = addonsv1.ManagementForbiddenReason, reconcile.Sentence(wrong)
 		return nil, "", nil
 	}
 	revision := current.Revision()
@@ -101,11 +101,11 @@ func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*mod
 		return nil, "", fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
 	}
 	if wrong := fetchable(content, d.set, r.ManagementFrom); wrong != nil {
-		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
+		d.reason, d.message = addonsv1.InvalidReason, reconcile.Sentence(wrong)
 		return nil, "", nil
 	}
 	if wrong := permitted(content, d.set, r.ManagementFrom); wrong != nil {
-		d.reason, d.message = addonsv1.ManagementForbiddenReason, loop.Sentence(wrong)
+		d.reason, d.message = addonsv1.ManagementForbiddenReason, reconcile.Sentence(wrong)
 		return nil, "", nil
 	}
 	return content, wanted, nil

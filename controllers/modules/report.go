@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -67,7 +67,7 @@ func (d *rolloutTarget) condition(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.setName()), Status: metav1.ConditionFalse}
 	switch {
 	case failure != nil:
-		c.Reason, c.Message = addonsv1.NotReadyReason, loop.Sentence(failure)
+		c.Reason, c.Message = addonsv1.NotReadyReason, reconcile.Sentence(failure)
 	case d.reason != "":
 		c.Reason, c.Message = d.reason, d.message
 		if len(d.order) > 0 && d.reason != addonsv1.InvalidReason {

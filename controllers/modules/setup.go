@@ -20,7 +20,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // eventQueueSize is the number of events that one reconciler may send to the other before it has to
@@ -64,11 +64,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, sets *SetReconciler
 func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(setController).
-		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOf), builder.WithPredicates(specOrMetadataChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.setsInto), builder.WithPredicates(metadataChanged)).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Complete(r)
 }
 
@@ -77,15 +77,15 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
-		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(machineChanged)).
-		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WatchesRawSource(r.fluxSource(mgr, &helmv2.HelmRelease{})).
 		WatchesRawSource(r.fluxSource(mgr, &kustomizev1.Kustomization{})).
 		WatchesRawSource(r.WorkloadClusters.Source(clusterController, toItself)).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Complete(r)
 }
 
@@ -95,14 +95,14 @@ func (r *ClusterReconciler) fluxSource(mgr ctrl.Manager, kind client.Object) sou
 }
 
 // specOrMetadataChanged passes changes that decide whether and how a set applies to a Cluster.
-var specOrMetadataChanged = loop.IgnoreOwnStatus()
+var specOrMetadataChanged = reconcile.IgnoreOwnStatus()
 
 // metadataChanged passes changes of labels and annotations.
 var metadataChanged = predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // controlPlaneInitialized passes a control plane that was initialized.
 var controlPlaneInitialized = predicate.Funcs{
-	CreateFunc: loop.IgnoreCreate, DeleteFunc: loop.IgnoreDelete,
+	CreateFunc: reconcile.IgnoreCreate, DeleteFunc: reconcile.IgnoreDelete,
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
 		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)

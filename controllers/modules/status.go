@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // report writes the set's status and records events for the changes.
@@ -80,7 +80,7 @@ func (f *setScope) counts() {
 
 func (f *setScope) valid() metav1.Condition {
 	if f.invalid != nil {
-		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: loop.Sentence(f.invalid)}
+		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: reconcile.Sentence(f.invalid)}
 	}
 	return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionTrue, Reason: addonsv1.ValidReason}
 }
@@ -110,11 +110,11 @@ func (f *setScope) ready(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotReadyReason}
 	switch {
 	case failure != nil:
-		c.Message = loop.Sentence(failure)
+		c.Message = reconcile.Sentence(failure)
 	case !f.set.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to be removed", f.remaining)
 	case f.invalid != nil:
-		c.Reason, c.Message = addonsv1.InvalidReason, loop.Sentence(f.invalid)
+		c.Reason, c.Message = addonsv1.InvalidReason, reconcile.Sentence(f.invalid)
 	case ptr.Deref(f.set.Spec.Suspend, false):
 		c.Reason, c.Message = addonsv1.SuspendedReason, "The set is suspended"
 	case len(f.members) == 0:

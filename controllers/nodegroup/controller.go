@@ -17,11 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // Reconciler annotates MachineDeployments that cluster-autoscaler may scale.
@@ -46,7 +45,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodegroup").
 		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		WithOptions(loop.Options(options)).
+		WithOptions(reconcile.Options(options)).
 		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(r.fromTemplate), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(pauseChanged())).
 		Complete(r)
@@ -58,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !d.DeletionTimestamp.IsZero() || !loop.Watched(d, r.WatchFilterValue) || templateOf(d) == "" {
+	if !d.DeletionTimestamp.IsZero() || !reconcile.Watched(d, r.WatchFilterValue) || templateOf(d) == "" {
 		return ctrl.Result{}, nil
 	}
 	cluster, err := util.GetClusterByName(ctx, r.Client, d.Namespace, d.Spec.ClusterName)
@@ -106,16 +105,16 @@ func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment)
 }
 
 // fromTemplate finds the MachineDeployments that use a NovaConfigTemplate.
-func (r *Reconciler) fromTemplate(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) fromTemplate(ctx context.Context, o client.Object) []ctrl.Request {
 	deployments := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, deployments, client.InNamespace(o.GetNamespace())); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments")
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range deployments.Items {
 		if d := &deployments.Items[i]; templateOf(d) == o.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}
 	return requests

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -67,7 +67,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, s.template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !s.template.GetDeletionTimestamp().IsZero() || !loop.Watched(s.template, r.WatchFilterValue) || annotations.HasPaused(s.template) {
+	if !s.template.GetDeletionTimestamp().IsZero() || !reconcile.Watched(s.template, r.WatchFilterValue) || annotations.HasPaused(s.template) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.findCluster(ctx, s); err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl
 		}
 		r.announce(s, before)
 		if hypervisor.IsTerminal(reterr) {
-			reterr = reconcile.TerminalError(reterr)
+			reterr = reconciler.TerminalError(reterr)
 		}
 	}()
 	return ctrl.Result{}, r.size(ctx, s)
@@ -112,7 +112,7 @@ func (s *scope[T]) wait() ctrl.Result {
 	if !s.ready {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: loop.PollInterval}
+	return ctrl.Result{RequeueAfter: reconcile.PollInterval}
 }
 
 // size gets the size of machines from the driver.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -47,11 +47,11 @@ func (r *Reconciler[T]) findCluster(ctx context.Context, s *scope[T]) error {
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	s.cluster = cluster
-	list, err := loop.ListFor(r.Client.Scheme(), r.InfraCluster)
+	list, err := reconcile.ListFor(r.Client.Scheme(), r.InfraCluster)
 	if err != nil {
 		return err
 	}
-	found, err := loop.Select(ctx, r.Client, list, s.template.GetNamespace(),
+	found, err := reconcile.Select(ctx, r.Client, list, s.template.GetNamespace(),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.name}, client.UnsafeDisableDeepCopy)
 	s.ready = len(found) > 0
 	return err

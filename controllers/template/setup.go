@@ -15,10 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // SetupWithManager starts reconciling with the manager.
@@ -34,15 +33,15 @@ func (r *Reconciler[T]) SetupWithManager(_ context.Context, mgr ctrl.Manager, op
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(name)
 	}
-	list, err := loop.ListFor(mgr.GetScheme(), r.New())
+	list, err := reconcile.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
 		return err
 	}
 	mapper := templateMapper{reader: r.Client, kind: gvk.GroupKind(), templates: list}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WithOptions(loop.Options(options)).
+		For(r.New(), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
+		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(mapper.ofDeployment),
 			builder.WithPredicates(templateChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.inNamespace),
@@ -60,24 +59,24 @@ type templateMapper struct {
 }
 
 // ofDeployment maps a MachineDeployment to its infrastructure template.
-func (m *templateMapper) ofDeployment(_ context.Context, o client.Object) []reconcile.Request {
+func (m *templateMapper) ofDeployment(_ context.Context, o client.Object) []ctrl.Request {
 	d, ok := o.(*clusterv1.MachineDeployment)
 	if !ok || !usesTemplate(d, m.kind) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{
 		Namespace: d.Namespace, Name: d.Spec.Template.Spec.InfrastructureRef.Name,
 	}}}
 }
 
 // inNamespace maps an object to all templates of its namespace, because only
 // the reconcile of a template finds out which cluster uses it.
-func (m *templateMapper) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	found, err := loop.Select(ctx, m.reader, m.templates, o.GetNamespace())
+func (m *templateMapper) inNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+	found, err := reconcile.Select(ctx, m.reader, m.templates, o.GetNamespace())
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to templates")
 	}
-	return loop.Requests(found)
+	return reconcile.Requests(found)
 }
 
 func usesTemplate(d *clusterv1.MachineDeployment, kind schema.GroupKind) bool {
@@ -91,7 +90,7 @@ func usesTemplate(d *clusterv1.MachineDeployment, kind schema.GroupKind) bool {
 
 // templateChanged selects MachineDeployments that are new or that use another
 // template.
-var templateChanged = predicate.Funcs{UpdateFunc: deploymentChanged, DeleteFunc: loop.IgnoreDelete}
+var templateChanged = predicate.Funcs{UpdateFunc: deploymentChanged, DeleteFunc: reconcile.IgnoreDelete}
 
 func deploymentChanged(e event.UpdateEvent) bool {
 	was, isDeployment := e.ObjectOld.(*clusterv1.MachineDeployment)
@@ -100,7 +99,7 @@ func deploymentChanged(e event.UpdateEvent) bool {
 }
 
 // clusterAppeared selects Clusters that are new or were unpaused.
-var clusterAppeared = predicate.Funcs{UpdateFunc: clusterResumed, DeleteFunc: loop.IgnoreDelete}
+var clusterAppeared = predicate.Funcs{UpdateFunc: clusterResumed, DeleteFunc: reconcile.IgnoreDelete}
 
 func clusterResumed(e event.UpdateEvent) bool {
 	was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
@@ -112,10 +111,10 @@ func paused(c *clusterv1.Cluster) bool { return c.Spec.Paused != nil && *c.Spec.
 
 // infraClusterRecovered selects changes that can change a size: the hypervisor
 // is available again, or the settings changed.
-var infraClusterRecovered = predicate.Funcs{UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete}
+var infraClusterRecovered = predicate.Funcs{UpdateFunc: infraClusterChanged, DeleteFunc: reconcile.IgnoreDelete}
 
 func infraClusterChanged(e event.UpdateEvent) bool {
-	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
+	return reconcile.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
 		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		e.ObjectOld.GetLabels()[clusterv1.ClusterNameLabel] != e.ObjectNew.GetLabels()[clusterv1.ClusterNameLabel]
 }

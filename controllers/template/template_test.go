@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -180,7 +180,7 @@ var _ = Describe("A machine template", func() {
 		r := infratest.Templates(rig.Hypervisor)
 		r.Client, r.Recorder, r.Sizer = rig.Client, &events.FakeRecorder{}, sizer
 		req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: rig.Namespace, Name: "workers"}}
-		Expect(r.Reconcile(ctx, req)).To(Equal(ctrl.Result{RequeueAfter: loop.PollInterval}), "while the driver waits")
+		Expect(r.Reconcile(ctx, req)).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}), "while the driver waits")
 		Expect(sizer.seen.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, infratest.ClusterName))
 		Expect(templateOf(ctx, rig)()).To(HaveField("Labels", BeEmpty()))
 	})

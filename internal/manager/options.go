@@ -19,11 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // A failed object is retried after firstRetry, and each later delay is twice as
@@ -144,7 +143,7 @@ func (o *Options) endpoints() (endpoints.Policy, error) {
 func (o *Options) Controller() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: o.Concurrency,
-		RateLimiter:             loop.NewRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		RateLimiter:             reconcile.NewRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -21,7 +21,7 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 // first numbers stay as long as nothing else changes, so that the condition
 // does not flap and events are not repeated. Another cause changes the message.
 func Failure(from conditions.Getter, conditionType string, err error) metav1.Condition {
-	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason(err), Message: loop.Sentence(err)}
+	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason(err), Message: reconcile.Sentence(err)}
 	if last := conditions.Get(from, conditionType); c.Reason == infrav1.EndpointUnreachableReason &&
 		last != nil && last.Status == c.Status && last.Reason == c.Reason &&
 		numbers.ReplaceAllString(last.Message, "") == numbers.ReplaceAllString(c.Message, "") {

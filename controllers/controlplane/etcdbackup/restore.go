@@ -30,7 +30,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
@@ -73,12 +73,12 @@ type RestoreReconciler struct {
 
 // SetupWithManager adds the controller to mgr.
 func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	options = loop.Options(options)
+	options = reconcile.Options(options)
 	// A snapshot of a surviving member can take long.
 	options.ReconciliationTimeout = snapshotTimeout
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novaetcdrestore").
-		For(&controlplanev1.NovaEtcdRestore{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		For(&controlplanev1.NovaEtcdRestore{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WithOptions(options).
 		Complete(r)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if refused, is := errors.AsType[*refusedError](err); is {
 		s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreFailed))
 		s.reason = controlplanev1.EtcdRestoreRefusedReason
-		s.setPhasef(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
+		s.setPhasef(controlplanev1.EtcdRestoreFailed, "%s", reconcile.Sentence(refused))
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
@@ -144,7 +144,7 @@ func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, er
 		return false, fmt.Errorf("reading NovaControlPlane: %w", err)
 	}
 	s.controlPlane = controlPlane
-	if !loop.Watched(controlPlane, r.WatchFilterValue) {
+	if !reconcile.Watched(controlPlane, r.WatchFilterValue) {
 		return false, nil
 	}
 	s.cluster, err = util.GetOwnerCluster(ctx, r.Client, controlPlane.ObjectMeta)
@@ -603,7 +603,7 @@ func (r *RestoreReconciler) report(s *restoreScope, err error) {
 	}
 	switch {
 	case err != nil:
-		c.Reason, c.Message = controlplanev1.EtcdRestoreSourceReason, loop.Sentence(err)
+		c.Reason, c.Message = controlplanev1.EtcdRestoreSourceReason, reconcile.Sentence(err)
 	case s.phase == controlplanev1.EtcdRestoreSucceeded:
 		c.Status = metav1.ConditionTrue
 	}

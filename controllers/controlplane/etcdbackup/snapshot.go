@@ -28,13 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
@@ -85,11 +84,11 @@ type idlePeriod struct {
 
 // SetupWithManager adds the controller to mgr.
 func (r *SnapshotReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	options.RateLimiter = loop.NewRateLimiter[reconcile.Request](retryFirst, retryLast)
+	options.RateLimiter = reconcile.NewRateLimiter[ctrl.Request](retryFirst, retryLast)
 	options.ReconciliationTimeout = snapshotTimeout
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novacontrolplane-etcd-snapshots").
-		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WithOptions(options).
 		Complete(r)
 	if err != nil {
@@ -140,7 +139,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 		r.clearIdle(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(s.controlPlane, r.WatchFilterValue) || !s.controlPlane.DeletionTimestamp.IsZero() {
+	if !reconcile.Watched(s.controlPlane, r.WatchFilterValue) || !s.controlPlane.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, s.controlPlane.ObjectMeta)
@@ -567,7 +566,7 @@ func (s *snapshotScope) condition(err error) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse}
 	switch {
 	case err != nil:
-		c.Reason, c.Message = s.stage, loop.Sentence(err)
+		c.Reason, c.Message = s.stage, reconcile.Sentence(err)
 		if c.Reason == "" {
 			c.Reason = controlplanev1.EtcdSnapshotFailedReason
 		}

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // Event records an event of the control plane. action is the operation that
@@ -16,7 +16,7 @@ func (r *Config) Event(s *Scope, eventType, reason, action, note string) {
 
 // Warn records an event for a failed operation.
 func (r *Config) Warn(s *Scope, reason, action string, err error) {
-	r.Event(s, corev1.EventTypeWarning, reason, action, loop.Sentence(err))
+	r.Event(s, corev1.EventTypeWarning, reason, action, reconcile.Sentence(err))
 }
 
 // CurrentTime returns the time.

@@ -1,4 +1,4 @@
-package loop
+package reconcile
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
@@ -19,11 +19,11 @@ import (
 // A deletion is processed before 500 new machines, if the event comes from the
 // API server or from the driver.
 func TestGoingPassesComing(t *testing.T) {
-	going := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "going"}}
+	going := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "going"}}
 	object := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
 	doomed := object.DeepCopy()
 	doomed.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	type queue = priorityqueue.PriorityQueue[reconcile.Request]
+	type queue = priorityqueue.PriorityQueue[ctrl.Request]
 	cases := map[string]struct {
 		tell  func(context.Context, queue)
 		first bool
@@ -48,10 +48,10 @@ func TestGoingPassesComing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q := priorityqueue.New[reconcile.Request]("test")
+			q := priorityqueue.New[ctrl.Request]("test")
 			defer q.ShutDown()
 			for n := range 500 {
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("new-%d", n)}})
+				q.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("new-%d", n)}})
 			}
 			tc.tell(t.Context(), q)
 			// The queue returns one item before it has sorted all.

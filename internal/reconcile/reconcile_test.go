@@ -1,4 +1,4 @@
-package loop
+package reconcile
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
@@ -82,26 +82,26 @@ func TestSentence(t *testing.T) {
 func TestKeys(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
 	keys := make(chan types.NamespacedName)
 	if err := Keys(keys, SamePriority).Start(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
 	keys <- types.NamespacedName{Namespace: "ns", Name: "m"}
-	want := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "m"}}
+	want := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "m"}}
 	if got, _ := queue.Get(); got != want {
 		t.Errorf("queued %s, want %s", got, want)
 	}
 }
 
 func TestOptionsKeepWhatIsSet(t *testing.T) {
-	limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	limiter := workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]()
 	got := Options(controller.Options{RateLimiter: limiter, ReconciliationTimeout: time.Second})
 	if got.RateLimiter != limiter || got.ReconciliationTimeout != time.Second {
 		t.Errorf("Options() replaced a set option: %+v", got)
 	}
-	key := reconcile.Request{}
+	key := ctrl.Request{}
 	bounded := Options(controller.Options{})
 	if d := bounded.RateLimiter.When(key); d != MinDelay {
 		t.Fatalf("When() = %s, want %s", d, MinDelay)

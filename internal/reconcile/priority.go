@@ -1,14 +1,14 @@
-package loop
+package reconcile
 
 import (
 	"context"
 
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Priorities of requests in the work queue. A free worker takes the request
@@ -32,23 +32,23 @@ func DeletionsFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: enqueueCreated, UpdateFunc: enqueueUpdated}
 }
 
-func enqueueCreated(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func enqueueCreated(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	addIfDeleting(queue, e.Object)
 }
 
-func enqueueUpdated(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func enqueueUpdated(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	addIfDeleting(queue, e.ObjectNew)
 }
 
-func addIfDeleting(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
+func addIfDeleting(queue workqueue.TypedRateLimitingInterface[ctrl.Request], o client.Object) {
 	if !o.GetDeletionTimestamp().IsZero() {
-		add(queue, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, DeletionPriority)
+		add(queue, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}, DeletionPriority)
 	}
 }
 
 // add adds a request with a priority, if the queue supports priorities.
-func add(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request, priority int) {
-	if ranked, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+func add(queue workqueue.TypedRateLimitingInterface[ctrl.Request], request ctrl.Request, priority int) {
+	if ranked, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return
 	}

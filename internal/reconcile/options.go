@@ -1,10 +1,10 @@
-package loop
+package reconcile
 
 import (
 	"time"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // Options that the caller has set are not changed.
 func Options(options controller.Options) controller.Options {
 	if options.RateLimiter == nil {
-		options.RateLimiter = NewRateLimiter[reconcile.Request](MinDelay, MaxDelay)
+		options.RateLimiter = NewRateLimiter[ctrl.Request](MinDelay, MaxDelay)
 	}
 	if options.ReconciliationTimeout == 0 {
 		options.ReconciliationTimeout = timeout

@@ -1,4 +1,4 @@
-package loop
+package reconcile
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
@@ -108,14 +107,14 @@ type objectKey interface {
 // Keys is a source of requests for the objects whose keys are sent. The
 // function urgency sets their priority.
 func Keys[K objectKey](keys <-chan K, urgency func(context.Context, K) int) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
 			for {
 				select {
 				case <-ctx.Done():
 					return
 				case key := <-keys:
-					add(queue, reconcile.Request{NamespacedName: types.NamespacedName(key)}, urgency(ctx, key))
+					add(queue, ctrl.Request{NamespacedName: types.NamespacedName(key)}, urgency(ctx, key))
 				}
 			}
 		}()
@@ -143,7 +142,7 @@ func ListFor(scheme *runtime.Scheme, o client.Object) (client.ObjectList, error)
 // Siblings maps an object to the objects of list's kind with the label of the
 // same Cluster. It also works after the Cluster is deleted.
 func Siblings(c client.Reader, list client.ObjectList) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []reconcile.Request {
+	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		name := o.GetLabels()[clusterv1.ClusterNameLabel]
 		if name == "" {
 			return nil
@@ -176,10 +175,10 @@ func Select(ctx context.Context, c client.Reader, list client.ObjectList, namesp
 }
 
 // Requests returns a request for each object.
-func Requests(objects []client.Object) []reconcile.Request {
-	requests := make([]reconcile.Request, 0, len(objects))
+func Requests(objects []client.Object) []ctrl.Request {
+	requests := make([]ctrl.Request, 0, len(objects))
 	for _, o := range objects {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	}
 	return requests
 }
