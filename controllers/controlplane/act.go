@@ -14,6 +14,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
@@ -209,7 +210,7 @@ func (r *actor) releaseMachine(ctx context.Context, s *scope.Scope, d plan.Decis
 }
 
 func (r *actor) setVersion(ctx context.Context, s *scope.Scope, d plan.Decision) error {
-	want, err := upgrade(s)
+	want, err := upgrade.Desired(s)
 	if err != nil {
 		return err
 	}

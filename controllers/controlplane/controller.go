@@ -23,6 +23,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -52,10 +53,11 @@ type Reconciler struct {
 	*restorer
 	*maker
 	*machineReporter
-	*upgrader
 	*endpointMover
 	*actor
 	*remover
+
+	upgrader *upgrade.Upgrader
 }
 
 // New returns a Reconciler.
@@ -65,7 +67,7 @@ func New(config scope.Config) *Reconciler {
 	m := &maker{Config: c, observer: o, endpointMover: e}
 	return &Reconciler{
 		Config: c, observer: o, certificateKeeper: &certificateKeeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
-		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrader{Config: c}, endpointMover: e,
+		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrade.Upgrader{Config: c}, endpointMover: e,
 		actor:   &actor{Config: c, observer: o, maker: m, endpointMover: e},
 		remover: &remover{Config: c, observer: o, maker: m},
 	}
@@ -195,17 +197,17 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		// Before all other decisions about machines.
 		r.restore,
 		r.sync,
-		r.reportAltered,
+		r.upgrader.ReportAltered,
 		r.reportHealth,
-		r.storedConfiguration,
-		r.upgradeSnapshot,
+		r.upgrader.KeepConfiguration,
+		r.upgrader.RequireSnapshot,
 		r.act,
 		r.deleteOrphanedNodes,
 		r.reportMachines,
-		r.syncAddons,
+		r.upgrader.SyncAddons,
 		// Last: a workload cluster that rejects an eviction must not block
 		// other steps.
-		r.spreadCoreDNS,
+		r.upgrader.SpreadCoreDNS,
 	} {
 		if err := step(ctx, s); err != nil {
 			return errors.Join(append(s.Failures, err)...)

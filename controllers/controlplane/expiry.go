@@ -7,6 +7,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
@@ -32,9 +33,9 @@ func certificateLifetime(s *scope.Scope) time.Duration {
 	if s.Cluster == nil || s.ControlPlane.Spec.Rollout.Before.GetWindow() == 0 {
 		return 0
 	}
-	want, err := upgrade(s)
+	want, err := upgrade.Desired(s)
 	if err != nil {
-		return kubeadm.DefaultLifetime // storedConfiguration reports the error.
+		return kubeadm.DefaultLifetime // upgrade.Upgrader reports the error.
 	}
 	return kubeadm.CertificateLifetime(want.Configuration)
 }

@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -68,7 +69,7 @@ func report(s *scope.Scope, err error) {
 			metav1.ConditionTrue: controlplanev1.MachinesUpToDateReason, metav1.ConditionFalse: controlplanev1.MachinesNotUpToDateReason,
 			metav1.ConditionUnknown: controlplanev1.MachinesUpToDateUnknownReason,
 		}),
-		settingsCondition(s),
+		upgrade.SettingsCondition(s),
 		rollingOutCondition(s),
 		scalingUpCondition(s, err),
 		scalingDownCondition(s),

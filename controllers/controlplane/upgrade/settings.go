@@ -1,4 +1,4 @@
-package controlplane
+package upgrade
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // notApplied reports a setting that is not carried out, with an event when that
 // changes.
-func (r *upgrader) notApplied(s *scope.Scope, reason, message string) {
+func (r *Upgrader) notApplied(s *scope.Scope, reason, message string) {
 	if slices.Contains(s.Unapplied, scope.Unapplied{Reason: reason, Message: message}) {
 		return
 	}
@@ -26,10 +26,10 @@ func (r *upgrader) notApplied(s *scope.Scope, reason, message string) {
 	}
 }
 
-// reportAltered reports machines that another controller or an admission policy
+// ReportAltered reports machines that another controller or an admission policy
 // altered. They are not replaced: their replacements would be altered too, and
 // be replaced in an endless loop.
-func (r *upgrader) reportAltered(_ context.Context, s *scope.Scope) error {
+func (r *Upgrader) ReportAltered(_ context.Context, s *scope.Scope) error {
 	var names []string
 	for _, machine := range s.Sorted() {
 		if fields := s.Altered[machine.Name]; len(fields) > 0 && machine.DeletionTimestamp.IsZero() {
@@ -44,7 +44,7 @@ func (r *upgrader) reportAltered(_ context.Context, s *scope.Scope) error {
 	return nil
 }
 
-func settingsCondition(s *scope.Scope) metav1.Condition {
+func SettingsCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.SettingsAppliedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.SettingsAppliedReason,
 	}

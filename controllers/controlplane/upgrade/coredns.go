@@ -1,4 +1,4 @@
-package controlplane
+package upgrade
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
-// spreadCoreDNS evicts one of the CoreDNS pods from the node that they share.
+// SpreadCoreDNS evicts one of the CoreDNS pods from the node that they share.
 // kubeadm starts them while there is only one node, and nothing moves them
 // later, so a failure of that node would end name resolution. It is done once,
 // so that later changes by the user are respected.
-func (r *upgrader) spreadCoreDNS(ctx context.Context, s *scope.Scope) error {
+func (r *Upgrader) SpreadCoreDNS(ctx context.Context, s *scope.Scope) error {
 	if _, done := s.ControlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package upgrade
 
 import (
 	"context"
@@ -17,22 +17,22 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
-// upgrader keeps the objects of kubeadm in the workload cluster in line with the
+// Upgrader keeps the objects of kubeadm in the workload cluster in line with the
 // spec.
-type upgrader struct{ *scope.Config }
+type Upgrader struct{ *scope.Config }
 
-// storedConfiguration keeps kubeadm's stored configuration in sync with the
+// KeepConfiguration keeps kubeadm's stored configuration in sync with the
 // spec, because the next machine reads its settings from there. If that fails,
 // no machine is created that would join with other settings, and nothing else
 // is blocked. A missing configuration is not recreated: it may have had
 // settings that this controller does not know, for instance an external etcd.
-func (r *upgrader) storedConfiguration(ctx context.Context, s *scope.Scope) error {
+func (r *Upgrader) KeepConfiguration(ctx context.Context, s *scope.Scope) error {
 	if s.Initialized && s.Workload.Answers && !s.Workload.KubeadmConfig {
 		s.JoinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
 			metav1.NamespaceSystem, kubeadm.ConfigName)
 		return nil
 	}
-	if err := r.storeConfiguration(ctx, s); err != nil {
+	if err := r.writeConfiguration(ctx, s); err != nil {
 		r.Warn(s, controlplanev1.ConfigurationNotStoredEventReason, "StoreConfiguration", err)
 		s.JoinBlocked = reconcile.Sentence(err)
 		s.Failures = append(s.Failures, err)
@@ -40,13 +40,13 @@ func (r *upgrader) storedConfiguration(ctx context.Context, s *scope.Scope) erro
 	return nil
 }
 
-// storeConfiguration stores changed settings. The version is updated by its own
+// writeConfiguration stores changed settings. The version is updated by its own
 // action.
-func (r *upgrader) storeConfiguration(ctx context.Context, s *scope.Scope) error {
+func (r *Upgrader) writeConfiguration(ctx context.Context, s *scope.Scope) error {
 	if !s.Initialized || !s.Workload.Answers || s.Workload.KubeadmVersion == "" {
 		return nil
 	}
-	want, err := upgrade(s)
+	want, err := Desired(s)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (r *upgrader) storeConfiguration(ctx context.Context, s *scope.Scope) error
 // refuseNetwork reports a network of the Cluster that differs from the network
 // that the workload cluster was initialized with. No machine is created whose
 // API server would listen on another port than the endpoint's.
-func (r *upgrader) refuseNetwork(s *scope.Scope, rendered []byte) {
+func (r *Upgrader) refuseNetwork(s *scope.Scope, rendered []byte) {
 	changed := kubeadm.ChangedNetworking(s.Workload.KubeadmStored.Content, rendered)
 	if port := s.Cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
 		for _, node := range s.Workload.Nodes {
@@ -95,15 +95,15 @@ func (r *upgrader) refuseNetwork(s *scope.Scope, rendered []byte) {
 	}
 }
 
-// syncAddons updates kube-proxy and CoreDNS once every API server has the
+// SyncAddons updates kube-proxy and CoreDNS once every API server has the
 // desired version: neither may be newer than an API server that it connects to.
-func (r *upgrader) syncAddons(ctx context.Context, s *scope.Scope) error {
+func (r *Upgrader) SyncAddons(ctx context.Context, s *scope.Scope) error {
 	if !s.Initialized || !s.Workload.Answers || !allAt(s, s.ControlPlane.Spec.Version) {
 		return nil
 	}
-	want, err := upgrade(s)
+	want, err := Desired(s)
 	if err != nil {
-		return nil //nolint:nilerr // storedConfiguration has reported it, and later steps do not depend on it
+		return nil //nolint:nilerr // KeepConfiguration has reported it, and later steps do not depend on it
 	}
 	changed, err := r.WorkloadClusters.SyncAddons(ctx, s.Key(), want)
 	if len(changed) > 0 {

@@ -1,4 +1,4 @@
-package controlplane
+package upgrade
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
-// upgrade returns the desired version and configuration of the workload
+// Desired returns the desired version and configuration of the workload
 // cluster.
-func upgrade(s *scope.Scope) (kubeadm.Upgrade, error) {
+func Desired(s *scope.Scope) (kubeadm.Upgrade, error) {
 	spec := &s.ControlPlane.Spec
 	network, endpoint := s.Cluster.Spec.ClusterNetwork, s.Cluster.Spec.ControlPlaneEndpoint
 	in := &bootstrap.Input{

@@ -1,4 +1,4 @@
-package controlplane
+package upgrade
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 // upgradeSnapshotRequeue is the requeue interval until the snapshot is stored.
 const upgradeSnapshotRequeue = 10 * time.Second
 
-// upgradeSnapshot requests a snapshot before an upgrade to another minor
+// RequireSnapshot requests a snapshot before an upgrade to another minor
 // version and blocks joins until it is stored, if the spec requires that.
-func (r *upgrader) upgradeSnapshot(_ context.Context, s *scope.Scope) error {
+func (r *Upgrader) RequireSnapshot(_ context.Context, s *scope.Scope) error {
 	if s.Workload.KubeadmVersion == "" {
 		// Nothing is upgraded while the version is unknown.
 		return nil
@@ -29,7 +29,7 @@ func (r *upgrader) upgradeSnapshot(_ context.Context, s *scope.Scope) error {
 		delete(controlPlane.Annotations, controlplanev1.UpgradeSnapshotAnnotation)
 		return nil
 	}
-	requested, ok := snapshotRequested(controlPlane)
+	requested, ok := SnapshotRequested(controlPlane)
 	if !ok {
 		// The request and its time are stored by one patch.
 		requested = r.CurrentTime().UTC().Truncate(time.Second)
@@ -56,9 +56,9 @@ func minorUpgrade(from, to string) bool {
 	return err == nil && (want.Major() > is.Major() || want.Major() == is.Major() && want.Minor() > is.Minor())
 }
 
-// snapshotRequested returns when a snapshot was requested for the upgrade to the
+// SnapshotRequested returns when a snapshot was requested for the upgrade to the
 // version of the spec.
-func snapshotRequested(controlPlane *controlplanev1.NovaControlPlane) (time.Time, bool) {
+func SnapshotRequested(controlPlane *controlplanev1.NovaControlPlane) (time.Time, bool) {
 	of, at, _ := strings.Cut(controlPlane.Annotations[controlplanev1.UpgradeSnapshotAnnotation], " ")
 	requested, err := time.Parse(time.RFC3339, at)
 	return requested, err == nil && of == controlPlane.Spec.Version
