@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
@@ -80,7 +81,7 @@ func describe(groups []componentGroup) string {
 		if len(g.machines) > 1 {
 			what = "Machines"
 		}
-		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, scope.Shorten(g.machines), g.message))
+		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, plan.Shorten(g.machines), g.message))
 	}
 	return strings.Join(lines, "\n")
 }

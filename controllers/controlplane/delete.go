@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
@@ -41,7 +42,7 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 		return err
 	}
 	if len(workers) > 0 {
-		s.Deleting = "Waiting for workers to be deleted first: " + scope.Shorten(workers)
+		s.Deleting = "Waiting for workers to be deleted first: " + plan.Shorten(workers)
 		s.RequeueAfter(deletionRequeue)
 		return nil
 	}
@@ -80,7 +81,7 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 			errs = append(errs, fmt.Errorf("deleting machine %s: %w", machine.Name, err))
 		}
 	}
-	s.Deleting = "Waiting for machines to be deleted: " + scope.Shorten(names)
+	s.Deleting = "Waiting for machines to be deleted: " + plan.Shorten(names)
 	return errors.Join(errs...)
 }
 

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -114,7 +115,7 @@ func nextEndpointStep(s *scope.Scope, node string, tried sets.Set[string]) endpo
 		return endpointStep{}
 	}
 	return endpointStep{waits: fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: kube-vip does not run on %s. "+
-		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, scope.Shorten(without), endpointMoveTimeout.Minutes())}
+		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, plan.Shorten(without), endpointMoveTimeout.Minutes())}
 }
 
 // holderMessage returns the message for a node that has to take the address.

@@ -51,6 +51,7 @@ func input(s *scope.Scope, now time.Time) plan.Input {
 		JoinBlocked:         cmp.Or(s.JoinBlocked, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
 		OldestKubelet:       s.Workload.OldestKubelet,
 		LastRemediation:     lastRemediation(s.ControlPlane),
+		Restore:             s.Restore,
 	}
 	for _, machine := range s.Sorted() {
 		in.Machines = append(in.Machines, inputMachine(s, machine))
@@ -81,6 +82,8 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 		MinHealthyPeriod: spec.Remediation.GetMinHealthyPeriod(),
 		JoinTimeout:      spec.Platform.GetJoinTimeout(),
 		LearnerGrace:     learnerGrace,
+		RestoreTimeout:   restoreTimeout,
+		RestorePause:     restorePause,
 	}
 }
 

@@ -60,9 +60,9 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 	if s.UpgradeWaits != "" {
 		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
 	}
-	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), scope.Shorten(names))
+	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), plan.Shorten(names))
 	if s.ControlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
-		c.Message = "Machines that are not up to date are replaced when they are deleted: " + scope.Shorten(names)
+		c.Message = "Machines that are not up to date are replaced when they are deleted: " + plan.Shorten(names)
 		return c
 	}
 	if why := waits(s); why != "" {
@@ -154,14 +154,14 @@ func remediatingCondition(s *scope.Scope) metav1.Condition {
 	case s.Decision.LimitReached:
 		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.Decision.Reason
 	case len(going) > 0:
-		c.Message = "Replacing " + scope.Shorten(going)
+		c.Message = "Replacing " + plan.Shorten(going)
 		if why := waits(s); why != "" {
 			c.Message += ". " + why
 		}
 	case waits(s) != "":
 		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, waits(s)
 	default:
-		c.Message = "Replacing " + scope.Shorten(sick)
+		c.Message = "Replacing " + plan.Shorten(sick)
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -40,89 +41,86 @@ const (
 // restore blocks all other steps while etcd is restored, deletes the machines
 // and creates the one that restores.
 func (r *restorer) restore(ctx context.Context, s *scope.Scope) error {
-	facts, err := r.observeRestore(ctx, s, r.Client)
-	if err != nil {
+	if err := r.observeRestore(ctx, s, r.Client); err != nil {
 		return err
 	}
-	decision := decideRestore(facts)
-	if decision.action == restoreNone {
+	if s.Decision = plan.Decide(input(s, r.CurrentTime())); s.Decision.Hold == "" {
+		s.Decision = plan.Decision{}
 		return nil
 	}
 	s.RequeueAfter(restoreRequeue)
-	if decision.action != restoreHold {
+	if s.Decision.Action != plan.Wait {
 		// The caches may be old, and the action cannot be undone.
+		var err error
 		if s.Machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 			return err
 		}
-		if decision.action == restoreCreate {
+		if s.Decision.Action == plan.CreateForRestore {
 			s.Workload = r.WorkloadClusters.Fresh(ctx, s.Key(), s.Sorted())
 		}
-		if facts, err = r.observeRestore(ctx, s, r.APIReader); err != nil {
+		if err := r.observeRestore(ctx, s, r.APIReader); err != nil {
 			return err
 		}
-		decision = decideRestore(facts)
+		s.Decision = plan.Decide(input(s, r.CurrentTime()))
 	}
-	s.Waiting = decision.reason
-	switch decision.action {
-	case restoreBegin:
-		return r.beginRestore(ctx, s, facts, decision)
-	case restoreRemove:
-		return r.removeForRestore(ctx, s, decision)
-	case restoreCreate:
-		return r.createForRestore(ctx, s, facts)
-	case restoreEnd:
-		return r.endRestore(ctx, s, facts, decision)
-	case restoreNone, restoreHold:
+	switch s.Waiting = s.Decision.Hold; s.Decision.Action {
+	case plan.BeginRestore:
+		return r.beginRestore(ctx, s, s.Decision)
+	case plan.DeleteForRestore:
+		return r.removeForRestore(ctx, s, s.Decision)
+	case plan.CreateForRestore:
+		return r.createForRestore(ctx, s)
+	case plan.EndRestore:
+		return r.endRestore(ctx, s, s.Decision)
+	default:
+		if s.Waiting == "" {
+			// There is none any more.
+			s.Decision = plan.Decision{}
+		}
+		return nil
 	}
-	return nil
 }
 
 // observeRestore reads the restore in progress and its state.
-func (r *restorer) observeRestore(ctx context.Context, s *scope.Scope, c client.Reader) (restoreFacts, error) {
-	facts := restoreFacts{now: r.CurrentTime(), alive: s.Workload.Answers || s.Workload.Alive}
-	facts.unreachable = !facts.alive && !initUnknown(&s.Workload, facts.now)
-	for _, node := range s.Workload.Nodes {
-		if facts.alive && node.APIServer != "" {
-			facts.servers = append(facts.servers, node.Name)
-		}
-	}
-	var err error
-	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.Cluster); err != nil {
-		return facts, err
+func (r *restorer) observeRestore(ctx context.Context, s *scope.Scope, c client.Reader) error {
+	lock, err := initlock.ObserveRestore(ctx, r.Client, s.Cluster)
+	if err != nil {
+		return err
 	}
 	list := &controlplanev1.NovaEtcdRestoreList{}
 	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
-		return facts, fmt.Errorf("listing restores: %w", err)
+		return fmt.Errorf("listing restores: %w", err)
+	}
+	s.Restore = plan.Restore{
+		Alive: s.Workload.Answers || s.Workload.Alive, Begun: lock.Name, Machine: lock.Machine, Since: lock.Since,
+		Abandoned: lock.Name != "" && !underWay(list.Items, lock.Name), Up: restoredAlone(s, lock.Machine),
+	}
+	s.Restore.Unreachable = !s.Restore.Alive && !initUnknown(&s.Workload, r.CurrentTime())
+	for _, node := range s.Workload.Nodes {
+		if s.Restore.Alive && node.APIServer != "" {
+			s.Restore.Servers = append(s.Restore.Servers, node.Name)
+		}
+	}
+	if m := s.Machines[lock.Machine]; m != nil {
+		isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.Workload.Nodes) != nil
+		s.Restore.Created, s.Restore.Node = m.CreationTimestamp.Time, isNode
+		// Before it is a node a MachineHealthCheck only fails by its startup
+		// timeout; a restore has its own timeout.
+		s.Restore.Failed = isNode && checkFailed(m, isNode) || bootFailed(m, isNode)
 	}
 	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.ControlPlane.Name); ok {
-		facts.next, facts.restored = next.Name, next.Restored()
+		s.Restore.Next, s.Restore.Restored = next.Name, next.Restored()
 		secret := &corev1.Secret{}
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)
 		if client.IgnoreNotFound(err) != nil {
-			return facts, fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
+			return fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
 		}
 		// A restore that was recreated with the same name may have another
 		// snapshot, and the Secret of the old one is deleted shortly after its
 		// owner.
-		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
+		s.Restore.Prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
 	}
-	facts.abandoned = facts.lock.Name != "" && !underWay(list.Items, facts.lock.Name)
-	facts.up = restoredAlone(s, facts.lock.Machine)
-	for _, m := range s.Sorted() {
-		facts.machines = append(facts.machines, newRestoreMachine(s, m))
-	}
-	return facts, nil
-}
-
-func newRestoreMachine(s *scope.Scope, m *clusterv1.Machine) restoreMachine {
-	isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.Workload.Nodes) != nil
-	return restoreMachine{
-		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
-		// Before it is a node a MachineHealthCheck only fails by its startup
-		// timeout; a restore has its own timeout.
-		failed:   isNode && checkFailed(m, isNode) || bootFailed(m, isNode),
-		deleting: !m.DeletionTimestamp.IsZero(),
-	}
+	return nil
 }
 
 // underWay reports whether a restore of that name is in progress.
@@ -149,26 +147,26 @@ func restoredAlone(s *scope.Scope, name string) bool {
 
 // endRestore resumes the other steps. Nodes of workers without machines stay:
 // their deletion was part of the restore.
-func (r *restorer) endRestore(ctx context.Context, s *scope.Scope, facts restoreFacts, decision restoreDecision) error {
-	if err := initlock.EndRestore(ctx, r.Client, s.Cluster, facts.lock.Name); err != nil {
+func (r *restorer) endRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	if err := initlock.EndRestore(ctx, r.Client, s.Cluster, s.Restore.Begun); err != nil {
 		return ignoreConflict(err)
 	}
-	r.Event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", decision.reason)
+	r.Event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", d.Reason)
 	return nil
 }
 
-func (r *restorer) beginRestore(ctx context.Context, s *scope.Scope, facts restoreFacts, decision restoreDecision) error {
-	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, facts.next, "", r.CurrentTime()); err != nil {
+func (r *restorer) beginRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, s.Restore.Next, "", r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
-	r.Event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", decision.reason)
+	r.Event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", d.Reason)
 	return nil
 }
 
 // removeForRestore deletes machines without a drain and without our hook: the
 // API server that a drain needs is deleted too.
-func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, decision restoreDecision) error {
-	for _, name := range decision.machines {
+func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	for _, name := range d.Machines {
 		machine := s.Machines[name]
 		_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
 		_, excluded := machine.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
@@ -196,7 +194,7 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, decisio
 
 // createForRestore creates a machine and assigns the init lock to it. A machine
 // that was created and not assigned, after a crash, is deleted like the others.
-func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope, facts restoreFacts) error {
+func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
 	}
@@ -207,7 +205,7 @@ func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope, facts r
 	}
 	s.Machines.Insert(machine)
 	machinesCreated.Inc()
-	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, facts.next, machine.Name, r.CurrentTime()); err != nil {
+	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, s.Restore.Next, machine.Name, r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
 	r.Event(s, corev1.EventTypeNormal, "MachineCreated", "Restore", "Created Machine "+machine.Name+" to restore etcd")

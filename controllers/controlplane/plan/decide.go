@@ -7,7 +7,7 @@ import (
 func defaultRules() rules {
 	return rules{
 		mayInit: lockFree, survives: survives, mayRelease: mayRelease, oneRemediation: noRemediation,
-		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry,
+		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry, discardFirst: discardFirst,
 	}
 }
 
@@ -32,6 +32,10 @@ func decide(in Input, r rules) Decision {
 // the other steps: it may wait for a machine that one of them creates or
 // deletes.
 func next(p *problem) *Decision {
+	// Before all other decisions about machines.
+	if d := restore(p); d != nil {
+		return d
+	}
 	if !p.Initialized {
 		return guardUnknownInit(p, start(p))
 	}

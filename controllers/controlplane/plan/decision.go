@@ -35,6 +35,16 @@ const (
 	ReleaseHook Action = "ReleaseHook"
 	// SetVersion writes the wanted version into kubeadm's configuration.
 	SetVersion Action = "SetVersion"
+	// BeginRestore records the restore in the init lock. After that the data of
+	// etcd is discarded.
+	BeginRestore Action = "BeginRestore"
+	// DeleteForRestore deletes Machines without a check of etcd: their data is
+	// discarded.
+	DeleteForRestore Action = "DeleteForRestore"
+	// CreateForRestore creates the machine that restores.
+	CreateForRestore Action = "CreateForRestore"
+	// EndRestore ends a restore that succeeded although its object was deleted.
+	EndRestore Action = "EndRestore"
 )
 
 // Recovery describes how to recover from a lost quorum, for users.
@@ -43,8 +53,10 @@ const Recovery = "Start the hosts of lost members again, or restore etcd from a 
 // Decision is the next action and its reason.
 type Decision struct {
 	Action Action
-	// Machine is the name of the machine to act on.
-	Machine string
+	// Machine is the name of the machine to act on, and Machines are the names of
+	// several.
+	Machine  string
+	Machines []string
 	// Member and Target are members to act on.
 	Member, Target uint64
 	// Replaces is the remediated machine that the new machine replaces.
@@ -53,6 +65,8 @@ type Decision struct {
 	Remediation *Remediation
 	// Reason explains the action to users.
 	Reason string
+	// Hold is why everything else waits, for users; empty if nothing else waits.
+	Hold string
 	// RequeueAfter is when to decide again even if nothing changes; 0 means never.
 	RequeueAfter time.Duration
 
@@ -64,6 +78,13 @@ type Decision struct {
 
 func wait(format string, args ...any) *Decision {
 	return &Decision{Action: Wait, Reason: fmt.Sprintf(format, args...)}
+}
+
+// hold returns a decision to wait before anything else is changed.
+func hold(format string, args ...any) *Decision {
+	d := wait(format, args...)
+	d.Hold = d.Reason
+	return d
 }
 
 func onMachine(action Action, m Machine, format string, args ...any) *Decision {

@@ -85,6 +85,8 @@ type Input struct {
 	// LastRemediation is the remediation that began last; nil if there was
 	// none.
 	LastRemediation *Remediation
+	// Restore is the state of restores of etcd.
+	Restore Restore
 }
 
 // Limits bound remediation.
@@ -103,6 +105,11 @@ type Limits struct {
 	// LearnerGrace is the maximum time of a join after it began. An unstarted
 	// member without a machine is not removed before that.
 	LearnerGrace time.Duration
+	// RestoreTimeout is how long a machine may take to restore a snapshot and
+	// initialize the control plane before another one tries. RestorePause is the
+	// minimum lifetime of a machine that failed to restore: the cause of an
+	// immediate failure makes the next one fail too.
+	RestoreTimeout, RestorePause time.Duration
 }
 
 // Machine is a control plane machine.

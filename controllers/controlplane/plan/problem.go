@@ -26,6 +26,9 @@ type rules struct {
 	replacementFirst func(p *problem) bool
 	// maxRetry returns how many replacements in a row may fail.
 	maxRetry func(p *problem) int
+	// discardFirst reports whether all other machines are deleted before the
+	// machine that restores is created.
+	discardFirst func(p *problem) bool
 }
 
 // problem is the input and the values derived from it.

@@ -70,6 +70,9 @@ type Scope struct {
 	// Workload is the observed state of the workload cluster.
 	Workload facts.Cluster
 
+	// Restore is the state of restores of etcd.
+	Restore plan.Restore
+
 	Certificates CertificatesState
 	// Initialized is true if the initialization is recorded.
 	Initialized bool

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
@@ -39,7 +40,7 @@ func (r *Upgrader) ReportAltered(_ context.Context, s *scope.Scope) error {
 	if len(names) > 0 {
 		r.notApplied(s, controlplanev1.SettingsMachinesAlteredReason, fmt.Sprintf(
 			"Machines are not as they were created from the spec: %s. Another controller or an admission policy altered them and would alter their replacements, so they are not replaced: exempt them there, then set rollout.after",
-			scope.Shorten(names)))
+			plan.Shorten(names)))
 	}
 	return nil
 }
