@@ -1,6 +1,9 @@
 package hypervisor
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Error is a failure whose cause the driver understands.
 type Error struct {
@@ -24,6 +27,22 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Failure returns an Error with a reason and a message.
+func Failure(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// Terminal returns an Error that a retry cannot resolve until the spec changes.
+func Terminal(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Terminal: true, Err: fmt.Errorf(format, args...)}
+}
+
+// Waiting returns an Error for a request that is queued, or that depends on an
+// object that will exist later.
+func Waiting(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Waiting: true, Err: fmt.Errorf(format, args...)}
+}
 
 // ReasonFor returns the condition reason that err carries, or fallback.
 func ReasonFor(err error, fallback string) string {

@@ -13,6 +13,14 @@ type Key struct {
 	Name      string
 }
 
+// KeyOf returns the key of an object.
+func KeyOf(o interface {
+	GetNamespace() string
+	GetName() string
+}) Key {
+	return Key{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
 // Connector opens drivers over shared sessions. Each provider exports one.
 type Connector[M any] interface {
 	// Connect returns a driver that uses the credentials of the cluster of m.

@@ -182,9 +182,9 @@ func (a *action) powerFailure(o *objectCache, id uuid.UUID, rejection *hyperviso
 	case a.powerReached(o, id):
 		return nil
 	case a.verb == stopping:
-		return vcenter.Failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
+		return hypervisor.Failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
 	case a.verb == starting:
-		return vcenter.Failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
+		return hypervisor.Failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
 	default:
 		return rejection
 	}
@@ -212,7 +212,7 @@ func (a *action) conflict(o *objectCache, id uuid.UUID, nameHolder ref) *hypervi
 	if o.ids[nameHolder] == id {
 		return nil
 	}
-	return vcenter.Failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
+	return hypervisor.Failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
 }
 
 // requeueAfterLag requeues the machine if the inventory does not catch up with

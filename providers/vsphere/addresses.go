@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // addresses returns a VM's addresses: those that its own network interfaces
@@ -85,8 +86,8 @@ func ownAddresses(guestNIC types.GuestNicInfo) []netip.Addr {
 	var all []reported
 	has := map[bool]bool{} // the key is true for IPv4
 	add := func(text string, bits int32) {
-		a, err := netip.ParseAddr(text)
-		if err != nil || a.IsLinkLocalUnicast() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() {
+		a, ok := kit.ParseNodeAddress(text)
+		if !ok {
 			return
 		}
 		r := reported{addr: a, single: int(bits) == a.BitLen()}

@@ -139,7 +139,7 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 		return key, nil
 	}
 	if !createMissing {
-		return 0, vcenter.Failure(infrav1.InvalidSpecReason,
+		return 0, hypervisor.Failure(infrav1.InvalidSpecReason,
 			"vCenter has no custom attribute %q for VMs: create it, or set spec.createMissingTags to true", name)
 	}
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {

@@ -57,6 +57,7 @@ func newBedWith(t *testing.T, o vcenter.Options) *bed {
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.vc = b.startVCenter(o)
 	b.connector = b.newConnector()

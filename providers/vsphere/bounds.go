@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -56,7 +57,7 @@ func isWithin(entries, path []string) bool {
 
 // outOfBounds returns the Error for a field whose value is outside of bound.
 func (b *bounds) outOfBounds(field, value, bound string) error {
-	return vcenter.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.identity)
+	return hypervisor.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.identity)
 }
 
 // checkBounds checks the object to which the value of a field was resolved.
@@ -91,14 +92,14 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{ancestorsOf(at)},
 		})
 		if vcenter.IsNotFound(err) {
-			return inventoryPath{}, vcenter.Failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
+			return inventoryPath{}, hypervisor.Failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
 		}
 		if err != nil {
 			return inventoryPath{}, err
 		}
 		names, whole := ancestorNames(content, at, c.ServiceContent.RootFolder)
 		if !whole {
-			return inventoryPath{}, vcenter.Failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
+			return inventoryPath{}, hypervisor.Failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
 		}
 		return inventoryPath{names: names, read: time.Now()}, nil
 	}, "path", at.Type, at.Value)
@@ -329,9 +330,9 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 		return nil, err
 	case is.template:
 	case is.machine:
-		return nil, vcenter.Failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
+		return nil, hypervisor.Failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
 	case d.bounds.identity != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
-		return nil, vcenter.Failure(infrav1.OutOfBoundsReason,
+		return nil, hypervisor.Failure(infrav1.OutOfBoundsReason,
 			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.identity)
 	}
 	return r.templateAt(ctx, g, at)

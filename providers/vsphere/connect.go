@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
@@ -44,7 +44,7 @@ var (
 )
 
 // NewConnector returns a Connector without sessions. The reader reads
-// NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
+// Clusters, NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
 // Secrets. It must read Secrets from the API server and not from a cache.
 func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.timeouts == (timeouts{}) {
@@ -75,7 +75,7 @@ func (c *Connector) Close() { c.pool.Close() }
 // Connect returns a driver for m. It waits only a short time for a session
 // that is being opened, and not at all for a session that is known to be down.
 func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.Driver[*infrav1.NovaVSphereMachine], error) {
-	cluster, err := c.clusterOf(ctx, m)
+	cluster, err := c.findCluster(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -83,17 +83,19 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 	if err != nil {
 		return nil, err
 	}
-	api, _, err := s.ready(ctx, keyOf(m))
+	api, _, err := s.ready(ctx, hypervisor.KeyOf(m))
 	if err != nil {
 		return nil, err
 	}
+	endpoint, err := kit.EndpointHost(ctx, c.reader, cluster, cluster.Spec.ControlPlaneEndpoint.Host)
 	return &driver{
 		vCenterID: api.ServiceContent.About.InstanceUuid,
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
 		cluster:   &cluster.Spec,
 		bounds:    bounds,
-	}, nil
+		endpoint:  endpoint,
+	}, err
 }
 
 // Changes delivers the machines whose VM changed.
@@ -103,28 +105,9 @@ func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Key
 // unreachable.
 func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
-// clusterOf finds the infrastructure cluster of m. It does not read the
-// Cluster, which may have been deleted.
-func (c *Connector) clusterOf(ctx context.Context, m *infrav1.NovaVSphereMachine) (*infrav1.NovaVSphereCluster, error) {
-	name := m.Labels[clusterv1.ClusterNameLabel]
-	if name == "" {
-		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
-	}
-	return c.clusterNamed(ctx, m.Namespace, name)
-}
-
-// clusterNamed finds the infrastructure cluster of a Cluster.
-func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*infrav1.NovaVSphereCluster, error) {
-	list := &infrav1.NovaVSphereClusterList{}
-	err := c.reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
-	if err != nil {
-		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
-	}
-	if len(list.Items) != 1 {
-		return nil, fmt.Errorf("finding the machine's cluster: %d NovaVSphereClusters have the label %s=%s, not one",
-			len(list.Items), clusterv1.ClusterNameLabel, name)
-	}
-	return &list.Items[0], nil
+// findCluster returns the infrastructure cluster of a machine or a template.
+func (c *Connector) findCluster(ctx context.Context, o client.Object) (*infrav1.NovaVSphereCluster, error) {
+	return kit.FindCluster[*infrav1.NovaVSphereCluster](ctx, c.reader, &infrav1.NovaVSphereClusterList{}, o)
 }
 
 // open returns the session for the endpoint and credentials of cluster, and
@@ -139,7 +122,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 		tls: endpoints.Trust(login.TLS),
 	}
 	id := e.id()
-	s, err := c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.CreationQueue) (*session, error) {
+	s, err := c.pool.Open(id, e.server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
 		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.RequeueClusters(id) }), nil
 	})
 	return s, boundsOf(login), err

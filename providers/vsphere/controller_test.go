@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // shortTimeouts are the timeouts of tests that lose responses and sessions.
@@ -179,9 +180,9 @@ func (p *testController) start(m *infrav1.NovaVSphereMachine, as ...func(*machin
 		change(c)
 	}
 	p.mu.Lock()
-	p.runs[keyOf(m)] = c
+	p.runs[hypervisor.KeyOf(m)] = c
 	p.mu.Unlock()
-	p.queue.Add(keyOf(m))
+	p.queue.Add(hypervisor.KeyOf(m))
 	return c
 }
 
@@ -237,7 +238,7 @@ func (p *testController) unfinished(runs []*machineRun) string {
 		}
 		vm, err := d.Observe(p.b.ctx(), c.machine)
 		out = append(out, fmt.Sprintf("%s is %+v, %v; number %d in line, provisioned %t, %d failures, %d in the queue",
-			c.machine.Name, vm, err, d.(*driver).session.creations.Position(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
+			c.machine.Name, vm, err, d.(*driver).session.creations.Position(hypervisor.KeyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(hypervisor.KeyOf(c.machine))))
 	}
 	return strings.Join(out, "\n")
 }
@@ -253,7 +254,7 @@ func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
 
 // id returns the instance UUID of a machine's VM.
 func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
-	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	return id
 }

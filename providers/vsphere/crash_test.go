@@ -176,9 +176,9 @@ func (j *crashRun) runOnce() error {
 	for _, c := range j.machines {
 		c.done = make(chan struct{})
 		p.mu.Lock()
-		p.runs[keyOf(c.machine)] = c
+		p.runs[hypervisor.KeyOf(c.machine)] = c
 		p.mu.Unlock()
-		p.queue.Add(keyOf(c.machine))
+		p.queue.Add(hypervisor.KeyOf(c.machine))
 	}
 	// Many machines are deleted at the same time.
 	deadline := time.After(3 * soon)

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Settings that store facts about a VM which no other property has.
@@ -33,7 +34,7 @@ const tpmPolicyVersion = "8.0.0.1"
 // hardware, the disks, the network, the placement and the user data, and
 // powers on the VM.
 func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -54,16 +55,16 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err := d.session.inv.checkAddressesFree(id, p.staticAddresses); err != nil {
 		return err
 	}
-	if err := d.acquireCreationSlot(keyOf(m)); err != nil {
+	if err := d.acquireCreationSlot(hypervisor.KeyOf(m)); err != nil {
 		return err
 	}
 	datastore, err := d.datastore(ctx, p)
 	if err != nil {
-		d.session.creations.Done(keyOf(m))
+		d.session.creations.Done(hypervisor.KeyOf(m))
 		return err
 	}
 	setDatastore(p, datastore)
-	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -145,7 +146,7 @@ func (d *driver) resolveCloneInputs(ctx context.Context, id uuid.UUID, m *infrav
 	}
 	for i := range p.nics {
 		if p.nics[i].Network == "" {
-			return p, invalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
+			return p, kit.InvalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
 		}
 		found, err := d.network(ctx, p.placement.Datacenter, p.nics[i].Network)
 		if err != nil {
@@ -161,7 +162,7 @@ func (d *driver) resolveCloneInputs(ctx context.Context, id uuid.UUID, m *infrav
 // source.
 func (p *cloneInputs) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
 	if p.source.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
-		return nil, invalidSpec("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
+		return nil, kit.InvalidSpec("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
 	}
 	guestSettings, err := guestinfo(m.Name, id, p.nics, l)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -41,7 +42,7 @@ func TestCreate(t *testing.T) {
 	b.Expect(found).To(HaveLen(1))
 	b.Expect(vm.ProviderID).To(Equal("vsphere://" + found[0].BIOSUUID))
 	b.Expect(vm.ID).To(Equal(found[0].Ref))
-	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(found[0].InstanceUUID).To(Equal(id.String()))
 	b.Expect(found[0].CPUs).To(Equal(4))
@@ -202,7 +203,7 @@ func TestRepeatedClone(t *testing.T) {
 	m := b.machine("m")
 	d := b.connect(m).(*driver)
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	d.session.inv.forget(id)
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())

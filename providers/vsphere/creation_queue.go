@@ -3,7 +3,6 @@ package vsphere
 import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // acquireCreationSlot takes a slot for the creation of the VM of the machine
@@ -16,10 +15,8 @@ func (d *driver) acquireCreationSlot(key hypervisor.Key) error {
 	if creations.Acquire(key) {
 		return nil
 	}
-	e := vcenter.Failure(infrav1.RequestQueuedReason, "Queued: vCenter %s creates as many VMs as the limit allows; this VM is number %d in the queue of its namespace",
+	return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: vCenter %s creates as many VMs as the limit allows; this VM is number %d in the queue of its namespace",
 		d.session.endpoint.server, creations.Position(key))
-	e.Waiting = true
-	return e
 }
 
 // releaseCreationSlot releases the slot of a machine whose VM is not being

@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -19,7 +20,7 @@ import (
 // destroys the VM, every time, so that a crash at any point does no harm.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 // powerOff powers the VM off. A suspended VM loses the content of its memory;
 // its disks cannot be detached while it is suspended.
 func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), stopping, "Powering off") {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), stopping, "Powering off") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -57,14 +58,14 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 // remove takes the next step of the deletion of a VM that is off.
 func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if at, leave := d.session.inv.ruleToLeave(id); leave {
-		if d.session.inv.begin(id, keyOf(m), syncing, "Removing the anti-affinity rule of the machine's group") {
+		if d.session.inv.begin(id, hypervisor.KeyOf(m), syncing, "Removing the anti-affinity rule of the machine's group") {
 			d.session.rules.enqueue(at, id)
 		} else {
 			d.session.inv.ruleKept(id)
 		}
 		return nil
 	}
-	if !d.session.inv.begin(id, keyOf(m), destroying, "Destroying") {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, "Destroying") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

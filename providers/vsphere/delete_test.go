@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -204,7 +205,7 @@ func TestShutdownRefused(t *testing.T) {
 	m := b.create("m")
 	b.Expect(b.vc.SetToolsRunning(b.idOf("m"), true)).To(Succeed())
 	b.Eventually(func() bool {
-		id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+		id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
 		return b.connect(m).(*driver).session.inv.info(id).toolsRunning
 	}).Should(BeTrue())

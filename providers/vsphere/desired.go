@@ -42,7 +42,7 @@ type tagName struct {
 // VM.
 func (d *driver) recordDesired(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
 	inv := d.session.inv
-	inv.setDesired(id, keyOf(m), d.desiredStateOf(m, inv.info(id).zone))
+	inv.setDesired(id, hypervisor.KeyOf(m), d.desiredStateOf(m, inv.info(id).zone))
 }
 
 // desiredStateOf returns the desired state of m if its VM is in a failure

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // family is a kind of bus. The controllers of one family are numbered
@@ -162,7 +162,7 @@ func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*d
 		s := r.controllerAt(of, bus)
 		if s != nil && s.kind != kind {
 			if c.Bus != nil {
-				return nil, 0, invalidSpec("the data disk %q requests a controller %s at bus %d, where the template has a controller of the type %s", name, kind, bus, s.kind)
+				return nil, 0, kit.InvalidSpec("the data disk %q requests a controller %s at bus %d, where the template has a controller of the type %s", name, kind, bus, s.kind)
 			}
 			continue
 		}
@@ -173,10 +173,10 @@ func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*d
 			return s, unit, nil
 		}
 		if c.Unit != nil {
-			return nil, 0, invalidSpec("the data disk %q requests unit %d of bus %d, which is in use or does not exist", name, *c.Unit, bus)
+			return nil, 0, kit.InvalidSpec("the data disk %q requests unit %d of bus %d, which is in use or does not exist", name, *c.Unit, bus)
 		}
 	}
-	return nil, 0, invalidSpec("no unit is free for the data disk %q on a controller %s", name, kind)
+	return nil, 0, kit.InvalidSpec("no unit is free for the data disk %q on a controller %s", name, kind)
 }
 
 func (r *diskDevices) controllerAt(of family, bus int32) *diskController {
@@ -320,7 +320,7 @@ func labelOf(disk *types.VirtualDisk) string {
 // names.
 func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
 	if len(own) == 0 && d.Boot.SizeGiB != 0 {
-		return invalidSpec("disks.boot.sizeGiB is set, but the template has no disk")
+		return kit.InvalidSpec("disks.boot.sizeGiB is set, but the template has no disk")
 	}
 	var labels []string
 	for i := 1; i < len(own); i++ {
@@ -328,7 +328,7 @@ func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error
 	}
 	for _, named := range d.Template {
 		if !slices.Contains(labels, named.Name) {
-			return invalidSpec("disks.template: the template has no disk %q beside its boot disk; it has %q", named.Name, labels)
+			return kit.InvalidSpec("disks.template: the template has no disk %q beside its boot disk; it has %q", named.Name, labels)
 		}
 	}
 	return nil
@@ -361,7 +361,7 @@ func growDisks(r *diskDevices, d *infrav1.NovaVSphereDisks) (changes []types.Bas
 		own := r.disks[i]
 		switch wanted := size << 30; {
 		case wanted < capacityOf(own):
-			return nil, invalidSpec("%d GiB are requested for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
+			return nil, kit.InvalidSpec("%d GiB are requested for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
 		case wanted > capacityOf(own):
 			larger := *own
 			larger.Backing = withoutParent(own.Backing)
@@ -391,11 +391,4 @@ func diskKeys(t *template) []int32 {
 		keys = append(keys, disk.Key)
 	}
 	return slices.Clip(keys)
-}
-
-// invalidSpec returns a terminal error for a spec that no retry can satisfy.
-func invalidSpec(format string, args ...any) error {
-	e := vcenter.Failure(infrav1.InvalidSpecReason, format, args...)
-	e.Terminal = true
-	return e
 }

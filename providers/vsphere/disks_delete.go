@@ -14,7 +14,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // disksKey is the setting of a clone that lists the slots of the disks with
@@ -57,7 +57,7 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 	}
 	l, snapshots, seen := newLayout(content)
 	if !seen || l.directory == "" {
-		return nil, vcenter.Failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
+		return nil, hypervisor.Failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
 	}
 	return l, l.readSnapshots(ctx, c, snapshots)
 }
@@ -140,7 +140,7 @@ func (l *layout) nextStep() (removalStep, error) {
 		for _, disk := range l.foreign(devices) {
 			inSnapshots = true
 			if !attached[identity(disk)] {
-				return stepDestroy, vcenter.Failure(infrav1.DisksInSnapshotReason,
+				return stepDestroy, hypervisor.Failure(infrav1.DisksInSnapshotReason,
 					"a snapshot of the VM has a disk (%s) that is neither the machine's own nor attached any more, and would be destroyed with the VM: remove the disk from the VM's snapshots, or the snapshots", fileOf(disk))
 			}
 		}

@@ -22,6 +22,9 @@ type driver struct {
 	cluster   *infrav1.NovaVSphereClusterSpec
 	// bounds are the objects that the cluster's identity allows.
 	bounds bounds
+	// endpoint is the host of the API server of the workload cluster, which moves
+	// between machines; empty if it is not known.
+	endpoint string
 }
 
 // EndpointID returns the vCenter's own UUID, so that VMs do not count as
@@ -60,5 +63,5 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 
 // state returns the state of the VM of m, and its reference.
 func (d *driver) state(id uuid.UUID, m *infrav1.NovaVSphereMachine) (hypervisor.State, ref) {
-	return d.session.inv.state(id, keyOf(m))
+	return d.session.inv.state(id, hypervisor.KeyOf(m))
 }

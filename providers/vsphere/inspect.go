@@ -13,7 +13,6 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Inspect reports the state of the vCenter of cluster. A placement or a
@@ -215,7 +214,7 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	for _, tag := range wanted {
 		if !has[tag] {
 			r.drop("tags", object.Value)
-			return vcenter.Failure(infrav1.PlacementNotFoundReason, "its %s does not have the tag %q of the category %q", kind, tag.Name, tag.Category)
+			return hypervisor.Failure(infrav1.PlacementNotFoundReason, "its %s does not have the tag %q of the category %q", kind, tag.Name, tag.Category)
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem)
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
 		r.drop("library", of.Library, of.Item)
-		return found, vcenter.Failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
+		return found, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
 	}
 	return found, err
 }
@@ -82,14 +82,14 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 		return libraryItem{}, err
 	}
 	if len(libraries) != 1 {
-		return libraryItem{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
+		return libraryItem{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
 	}
 	items, err := m.FindLibraryItems(ctx, library.FindItem{LibraryID: libraries[0], Name: of.Item})
 	if err != nil {
 		return libraryItem{}, err
 	}
 	if len(items) != 1 {
-		return libraryItem{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
+		return libraryItem{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
 	}
 	item, err := m.GetLibraryItem(ctx, items[0])
 	if err != nil {
@@ -105,7 +105,7 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 		}
 		found.vm = ref{Type: "VirtualMachine", Value: info.VmTemplate}
 	default:
-		return found, vcenter.Failure(infrav1.InvalidSpecReason, "the item %q of the content library %q is of the type %q: only OVF templates and VM templates can be cloned", of.Item, of.Library, item.Type)
+		return found, hypervisor.Failure(infrav1.InvalidSpecReason, "the item %q of the content library %q is of the type %q: only OVF templates and VM templates can be cloned", of.Item, of.Library, item.Type)
 	}
 	return found, nil
 }
@@ -168,7 +168,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 		return state, nil
 	}
 	if !strings.Contains(vm.Config.Annotation, i.ownerNote()) {
-		return imageState{}, vcenter.Failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image with this name: rename or delete it in vCenter", i.name)
+		return imageState{}, hypervisor.Failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image with this name: rename or delete it in vCenter", i.name)
 	}
 	if vm.Config.Template {
 		state.template, err = readTemplate(ctx, c, state.vm)
@@ -191,16 +191,14 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *ef
 	if err != nil || state.template != nil {
 		return state.template, err
 	}
-	err = d.session.images.ensure(i.target.folder.Value+"\x00"+i.name, keyOf(m), d.session.inv.changed, func(failures int) error {
+	err = d.session.images.ensure(i.target.folder.Value+"\x00"+i.name, hypervisor.KeyOf(m), d.session.inv.changed, func(failures int) error {
 		i.failures = failures
 		return d.session.createImage(&i)
 	})
 	if err != nil {
 		return nil, err
 	}
-	e := vcenter.Failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
-	e.Waiting = true
-	return nil, e
+	return nil, hypervisor.Waiting(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
 }
 
 // images are the images that are being created.
@@ -323,7 +321,7 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 		return err
 	})
 	if failed, ok := errors.AsType[*vapi.DeploymentError](err); ok {
-		return vcenter.Failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
+		return hypervisor.Failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
 	}
 	if f, ok := errors.AsType[*restError](err); ok && strings.Contains(f.kind, "already_exists") {
 		return errInProgress
@@ -350,7 +348,7 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 		return err
 	})
 	if err == nil && best == (ref{}) {
-		err = vcenter.Failure(infrav1.InsufficientResourcesReason, "no datastore of the datastore cluster can be used")
+		err = hypervisor.Failure(infrav1.InsufficientResourcesReason, "no datastore of the datastore cluster can be used")
 	}
 	return best, err
 }

@@ -366,7 +366,7 @@ func TestSize(t *testing.T) {
 	template := func(change func(*infrav1.NovaVSphereMachineTemplate)) *infrav1.NovaVSphereMachineTemplate {
 		out := &infrav1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "workers",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: b.cluster.Name}},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		}}
 		out.Spec.Template.Spec = b.machine("any").Spec
 		change(out)
@@ -383,7 +383,6 @@ func TestSize(t *testing.T) {
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
 		{"from the vCenter template", func(t *infrav1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
-			t.OwnerReferences, t.Labels = nil, map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}
 		}, hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
 		{"with devices", func(t *infrav1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec.Disks.Boot.SizeGiB = 50
@@ -391,10 +390,10 @@ func TestSize(t *testing.T) {
 			t.Spec.Template.Spec.Hardware.PCIDevices = []infrav1.NovaVSpherePCIDevice{{VendorID: 4098, DeviceID: 1}, {VendorID: 5, DeviceID: 1}}
 		}, hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 50 * gib, Architecture: "amd64",
 			Devices: map[string]int64{"nvidia.com/gpu": 2, "amd.com/gpu": 1}}, false},
-		{"of no cluster", func(t *infrav1.NovaVSphereMachineTemplate) { t.OwnerReferences = nil },
+		{"of no cluster", func(t *infrav1.NovaVSphereMachineTemplate) { t.Labels = nil },
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}, false},
 		{"of no cluster, and no size is set", func(t *infrav1.NovaVSphereMachineTemplate) {
-			t.OwnerReferences, t.Spec.Template.Spec.Hardware = nil, infrav1.NovaVSphereHardware{}
+			t.Labels, t.Spec.Template.Spec.Hardware = nil, infrav1.NovaVSphereHardware{}
 		}, hypervisor.Size{}, true},
 		{"of an image that is not made yet", func(t *infrav1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec = b.fromLibrary("any", "debian").Spec

@@ -12,7 +12,6 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 const (
@@ -53,9 +52,7 @@ func guestinfo(name string, id uuid.UUID, all []nic, l hypervisor.CreateOptions)
 		}
 		return options, err
 	default:
-		e := vcenter.Failure(infrav1.HypervisorErrorReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
-		e.Terminal = true
-		return nil, e
+		return nil, hypervisor.Terminal(infrav1.HypervisorErrorReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
 	}
 }
 
@@ -102,8 +99,6 @@ func encoded(key, encodingKey string, data []byte) ([]types.BaseOptionValue, err
 // tooLong returns the error for a value that a guest could not read, before a
 // VM is created.
 func tooLong(key, value string) error {
-	e := vcenter.Failure(infrav1.InvalidSpecReason, "%s is %d KiB, compressed and in base64, and a guest can read %d KiB at most; "+
+	return hypervisor.Terminal(infrav1.InvalidSpecReason, "%s is %d KiB, compressed and in base64, and a guest can read %d KiB at most; "+
 		"leave out files that cannot be compressed, and have a command of the NovaConfig fetch them", key, (len(value)+1023)>>10, maxValue>>10)
-	e.Terminal = true
-	return e
 }

@@ -27,7 +27,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 		d.session.inv.recordDeleted(id, vm)
 		return nil
 	case err == nil, vcenter.IsNoPermission(err):
-		return vcenter.Failure(infrav1.VMNotVisibleReason,
+		return hypervisor.Failure(infrav1.VMNotVisibleReason,
 			"vCenter still has the VM (%s), but the account cannot see it any more: restore the account's permissions on the VM", vm.Value)
 	default:
 		return vcenter.Classify(d.session.endpoint.server, err)
@@ -39,7 +39,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 // was created, or each folder in which it may have been created. The check is
 // done once for each login.
 func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
-	_, login, err := d.session.ready(ctx, keyOf(m))
+	_, login, err := d.session.ready(ctx, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
 			return vcenter.Classify(d.session.endpoint.server, err)
 		case len(placements) > 1:
-			return vcenter.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
+			return hypervisor.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
 		default:
-			return vcenter.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
+			return hypervisor.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
 		}
 	}
 	d.session.inv.recordVisible(id, login)
@@ -128,7 +128,7 @@ func (d *driver) checkFolderVisible(ctx context.Context, p *infrav1.NovaVSphereP
 		}
 		d.session.resolver.dropAll()
 		if !again {
-			return vcenter.Failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
+			return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
 		}
 	}
 }

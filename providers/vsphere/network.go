@@ -12,7 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // nic is a network interface of a VM, as its virtual NIC and its guest are
@@ -35,9 +35,7 @@ func newNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][
 			n.poolAddresses = pooled[i]
 		}
 		if len(n.poolAddresses) < len(in.AddressesFromPools) {
-			e := vcenter.Failure(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
-			e.Waiting = true
-			return nil, e
+			return nil, hypervisor.Waiting(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
 		}
 		n.name = in.DeviceName
 		if n.name == "" {
@@ -232,7 +230,7 @@ func kernelArguments(host string, all []nic) (string, error) {
 
 func (n *nic) kernelArguments(host string) ([]string, error) {
 	if len(n.SearchDomains) > 0 || n.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || n.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
-		return nil, invalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up")
+		return nil, kit.InvalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up")
 	}
 	out := []string{"ifname=" + n.name + ":" + n.mac}
 	mtu := ""
@@ -248,7 +246,7 @@ func (n *nic) kernelArguments(host string) ([]string, error) {
 	for _, address := range n.static() {
 		ip, network, err := net.ParseCIDR(address)
 		if err != nil {
-			return nil, invalidSpec("the address %q cannot be read: %w", address, err)
+			return nil, kit.InvalidSpec("the address %q cannot be read: %w", address, err)
 		}
 		bits, _ := network.Mask.Size()
 		v6 := ip.To4() == nil
@@ -259,7 +257,7 @@ func (n *nic) kernelArguments(host string) ([]string, error) {
 	}
 	for _, r := range n.Routes {
 		if r.Metric != 0 {
-			return nil, invalidSpec("the metric of a route cannot be configured on a machine that Ignition sets up")
+			return nil, kit.InvalidSpec("the metric of a route cannot be configured on a machine that Ignition sets up")
 		}
 		out = append(out, "rd.route="+bracketed(r.To)+":"+bracketed(r.Via)+":"+n.name)
 	}

@@ -11,7 +11,6 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // observation is the result that an Observe would return.
@@ -78,7 +77,7 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 	case m.vm == ref{}:
 		s.vm.State = hypervisor.Absent
 	case listed && other != uuid.Nil && other != id:
-		s.unknown = vcenter.Failure(infrav1.VMAmbiguousReason,
+		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"the instance UUID of the VM (%s) was changed, so the VM is not changed or deleted: set the UUID to %s again, or delete the VM", m.vm.Value, id)
 	default:
 		s.vm.State, s.vm.Message, s.missing = hypervisor.Busy, "Checking whether the VM was deleted", m.vm
@@ -88,7 +87,7 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 // evaluateVM sets the observation of a machine from the VM that has its UUID.
 func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *observation) {
 	if duplicates := i.objects.duplicateVMs(id); len(duplicates) > 1 {
-		s.unknown = vcenter.Failure(infrav1.VMAmbiguousReason,
+		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))
 		return
 	}
@@ -97,7 +96,7 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
 		return
 	case info.connection != "" && info.connection != types.VirtualMachineConnectionStateConnected:
-		s.unknown = vcenter.Failure(infrav1.VMUnreachableReason, "%s", unreachable(info.connection, i.objects.hostName(info)))
+		s.unknown = hypervisor.Failure(infrav1.VMUnreachableReason, "%s", unreachable(info.connection, i.objects.hostName(info)))
 		return
 	case info.running():
 		s.vm.State = hypervisor.Running

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -21,11 +22,11 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 		// The ID is written before any VM is created, so there was never a VM.
 		return hypervisor.VM{State: hypervisor.Absent}, nil
 	}
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
-	if _, _, err := d.session.ready(ctx, keyOf(m)); err != nil {
+	if _, _, err := d.session.ready(ctx, hypervisor.KeyOf(m)); err != nil {
 		return hypervisor.VM{}, err
 	}
 	if err := d.catchUp(ctx, id); err != nil {
@@ -45,7 +46,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was started earlier"}, nil
 		}
 	}
-	d.releaseCreationSlot(keyOf(m), s.vm.State, deleting)
+	d.releaseCreationSlot(hypervisor.KeyOf(m), s.vm.State, deleting)
 	if s.vm.State == hypervisor.Absent && deleting {
 		d.session.inv.forget(id)
 	}
@@ -61,12 +62,12 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, deleting bool) (observation, error) {
 	inv := d.session.inv
 	d.recordDesired(id, m)
-	s := inv.observe(id, keyOf(m), deleting)
+	s := inv.observe(id, hypervisor.KeyOf(m), deleting)
 	if s.missing != (ref{}) {
 		if err := d.confirmDeleted(ctx, id, s.missing); err != nil {
 			return observation{}, err
 		}
-		s = inv.observe(id, keyOf(m), deleting)
+		s = inv.observe(id, hypervisor.KeyOf(m), deleting)
 	}
 	if s.unknown != nil {
 		return observation{}, s.unknown
@@ -82,7 +83,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
 		s.vm.OutOfSync = outOfSyncPrefix + text
 	}
-	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
+	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.endpoint)
 	return s, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -180,7 +181,7 @@ func TestCreateWithEverything(t *testing.T) {
 
 	found := b.vmNamed("m")
 	b.Expect(found[0].NICs).To(HaveLen(2))
-	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(found[0].NICs[0].MAC).To(Equal(macAddress(id, 0)))
 	b.Expect(found[0].NICs[1].MAC).To(Equal("02:00:00:00:00:77"))

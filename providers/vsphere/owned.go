@@ -10,7 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // ownedVMs returns the VMs that were created for machines of a cluster in a
@@ -25,7 +25,7 @@ func (i *inventory) ownedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
 		if info := i.objects.vms[vm]; info != nil && info.machine != "" {
 			name = info.machine
 		}
-		id, err := instanceUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
+		id, err := kit.MachineUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
 		if err == nil && i.objects.ids[vm] == id {
 			out = append(out, hypervisor.OwnedVM{Machine: name, ID: vm.Value})
 		}
@@ -57,7 +57,7 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 		}
 		for _, a := range reportedAddresses(info.guestNICs) {
 			if wanted[a] {
-				return vcenter.Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
+				return hypervisor.Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
 					i.objects.names[vm], vm.Value, a)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // effectiveSpec has the placement, the template and the networks of a machine's
@@ -38,13 +38,13 @@ func newEffectiveSpec(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.Nov
 	}
 	domain := cluster.FailureDomain(zone)
 	if domain == nil {
-		return g, vcenter.Failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
+		return g, hypervisor.Failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
 	}
 	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
 		g.template = domain.Template
 	}
 	if last := domain.LastInterface(); last >= len(g.interfaces) {
-		return g, vcenter.Failure(infrav1.InvalidSpecReason, "the failure domain %q has a network for interface %d, which the machine does not have", zone, last)
+		return g, hypervisor.Failure(infrav1.InvalidSpecReason, "the failure domain %q has a network for interface %d, which the machine does not have", zone, last)
 	}
 	for i := range g.interfaces {
 		in := &g.interfaces[i]

@@ -52,13 +52,13 @@ func (i *inventory) evaluateRejected(vm ref, m *machine, s *observation) {
 			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
 		if s.failure != nil {
-			s.failure = vcenter.Failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
+			s.failure = hypervisor.Failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
 		}
 	case m.deleting:
 		s.vm.State = hypervisor.Absent
 	default:
 		s.vm.State = hypervisor.Absent
-		s.failure = vcenter.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+		s.failure = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
 			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
 		m.uuidTaken, m.uuidTakenAt = s.failure, time.Now()
 	}
@@ -91,7 +91,7 @@ func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 // with another instance UUID. It reads the power state each time: the stream
 // does not report it.
 func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), destroying, rejectedMessage(vm)) {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, rejectedMessage(vm)) {
 		return nil
 	}
 	return d.startTask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {

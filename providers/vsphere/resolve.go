@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -199,7 +200,7 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
 			backing, err := backingOf(ctx, found)
 			if vcenter.IsNotFound(err) {
-				return network{}, vcenter.Failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
+				return network{}, hypervisor.Failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
 			}
 			return network{found.Reference(), backing}, err
 		}, "network", name)
@@ -223,5 +224,5 @@ func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtua
 	if err == nil || vcenter.FaultOf(vcenter.RootCause(err)) != nil || soap.IsSoapFault(vcenter.RootCause(err)) || vcenter.AsError(err) != nil || vcenter.IsUnreachable(err) {
 		return backing, err
 	}
-	return nil, vcenter.Failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)
+	return nil, hypervisor.Failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)
 }

@@ -20,7 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // resolvedPlacement is the resolved placement of VMs.
@@ -106,10 +107,10 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 			}
 			found, err := f.ResourcePool(ctx, where)
 			if err == nil && !strings.HasPrefix(found.InventoryPath, cluster.path+"/") {
-				err = vcenter.Failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q is not in placement.computeCluster %q", p.ResourcePool, p.ComputeCluster)
+				err = hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q is not in placement.computeCluster %q", p.ResourcePool, p.ComputeCluster)
 			}
 			if _, missing := errors.AsType[*find.NotFoundError](err); missing {
-				err = vcenter.Failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q does not exist in placement.computeCluster %q, or the account cannot see it", p.ResourcePool, p.ComputeCluster)
+				err = hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q does not exist in placement.computeCluster %q, or the account cannot see it", p.ResourcePool, p.ComputeCluster)
 			}
 			return refOf(found, err)
 		}, cluster.ref.Value)
@@ -149,7 +150,7 @@ func createFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name str
 	if strings.HasPrefix(name, "/") {
 		rest, ok := strings.CutPrefix(name, top.InventoryPath+"/")
 		if !ok {
-			return ref{}, invalidSpec("placement.folder %q is not below %s", name, top.InventoryPath)
+			return ref{}, kit.InvalidSpec("placement.folder %q is not below %s", name, top.InventoryPath)
 		}
 		below = rest
 	}
@@ -199,7 +200,7 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 			}
 		}
 		if len(usable) == 0 {
-			return nil, vcenter.Failure(infrav1.InsufficientResourcesReason, "no host of placement.hostGroup %q can run VMs: all are in maintenance mode or not connected", p.HostGroup)
+			return nil, hypervisor.Failure(infrav1.InsufficientResourcesReason, "no host of placement.hostGroup %q can run VMs: all are in maintenance mode or not connected", p.HostGroup)
 		}
 		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 		return usable, nil

@@ -127,7 +127,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	switch {
 	case restStatus(err) == http.StatusUnauthorized:
 		// This is no *restError, which means that a request was rejected.
-		e := vcenter.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, vcenter.RootCause(err))
+		e := hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, vcenter.RootCause(err))
 		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
 		return nil, e
 	case err != nil:

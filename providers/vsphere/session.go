@@ -143,7 +143,7 @@ func (s *session) run(ctx context.Context) {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
-			closed := vcenter.Failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
+			closed := hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Transient = true
 			s.setPhase(down, closed, nil)
 			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
@@ -227,7 +227,7 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 		return hypervisor.ReasonFor(vcenter.Classify(e.server, err), "") == infrav1.CredentialsInvalidReason
 	})
 	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-		return vcenter.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
+		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
 	}
 	return vcenter.ExplainLoginFailure(err)
 }
@@ -311,7 +311,7 @@ func (s *session) setPhaseLocked(to phase, err error, c *vim25.Client) (notify b
 // unreachable when a request times out. A session that comes up at this very
 // moment stays up: no other event would change its phase back to up.
 func (s *session) tooSlow() {
-	slow := vcenter.Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
+	slow := hypervisor.Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
 	slow.Transient = true
 	s.mu.Lock()
 	if s.phase != connecting {
@@ -371,7 +371,7 @@ func (s *session) await(ctx context.Context, phaseChanged <-chan struct{}) error
 // connectingError returns the error for a session that is being opened, which
 // is no failure.
 func (s *session) connectingError() error {
-	e := vcenter.Failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
+	e := hypervisor.Failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
 	e.Transient, e.Waiting = true, true
 	return e
 }

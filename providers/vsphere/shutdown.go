@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -23,7 +24,7 @@ const shutdownRetryInterval = time.Minute
 // reports when the VM is off.
 func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return nil
 	}
 	if !d.session.inv.info(id).toolsRunning {
-		return vcenter.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
+		return hypervisor.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
 	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.ShutdownGuest(ctx, c, &types.ShutdownGuest{This: vm})
@@ -46,7 +47,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 		return nil
 	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
 		e := vcenter.AsError(vcenter.Classify(d.session.endpoint.server, err))
-		return vcenter.Failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
+		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
 	default:
 		return vcenter.Classify(d.session.endpoint.server, err)
 	}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 var _ hypervisor.Sizer[*infrav1.NovaVSphereMachineTemplate] = &Connector{}
@@ -19,16 +17,13 @@ var _ hypervisor.Sizer[*infrav1.NovaVSphereMachineTemplate] = &Connector{}
 func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
 	spec := &t.Spec.Template.Spec
 	size := sizeOf(spec)
-	name := clusterNameOf(t)
-	if name == "" {
+	if t.Labels[clusterv1.ClusterNameLabel] == "" {
 		if size.CPUs != 0 && size.MemoryBytes != 0 {
 			return size, nil
 		}
-		e := vcenter.Failure(infrav1.WaitingForInfrastructureReason, "Waiting until a cluster uses the template: the vCenter template has the rest of its size")
-		e.Waiting = true
-		return size, e
+		return size, hypervisor.Waiting(infrav1.WaitingForInfrastructureReason, "Waiting until a cluster uses the template: the vCenter template has the rest of its size")
 	}
-	cluster, err := c.clusterNamed(ctx, t.Namespace, name)
+	cluster, err := c.findCluster(ctx, t)
 	if err != nil {
 		return size, err
 	}
@@ -49,24 +44,7 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	case err != nil:
 		return size, err
 	}
-	e := vcenter.Failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(spec))
-	e.Waiting = true
-	return size, e
-}
-
-// clusterNameOf returns the name of the cluster to which a template belongs.
-// Cluster API sets the Cluster as an owner of each template that it uses.
-func clusterNameOf(t *infrav1.NovaVSphereMachineTemplate) string {
-	if name := t.Labels[clusterv1.ClusterNameLabel]; name != "" {
-		return name
-	}
-	for _, owner := range t.OwnerReferences {
-		group, err := schema.ParseGroupVersion(owner.APIVersion)
-		if err == nil && group.Group == clusterv1.GroupVersion.Group && owner.Kind == "Cluster" {
-			return owner.Name
-		}
-	}
-	return ""
+	return size, hypervisor.Waiting(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(spec))
 }
 
 // sizeTemplate returns the vCenter template from which machines are cloned, in

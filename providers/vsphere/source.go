@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -96,7 +97,7 @@ func (r *resolver) resolveVM(ctx context.Context, g *effectiveSpec) (ref, error)
 	case id != "":
 		return r.vmWithUUID(ctx, strings.ToLower(id))
 	case name == "":
-		return ref{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the NovaVSphereCluster names a template: set spec.template")
+		return ref{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the NovaVSphereCluster names a template: set spec.template")
 	}
 	found, err := resolveIn(ctx, r, g.placement.Datacenter, "template", name, infrav1.TemplateNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (resolvedVM, error) {
@@ -123,7 +124,7 @@ func (r *resolver) templateAt(ctx context.Context, g *effectiveSpec, at ref) (*t
 func (r *resolver) templateNotFound(g *effectiveSpec, at ref) error {
 	r.drop("template", g.placement.Datacenter, g.template.Name)
 	r.drop("uuid", strings.ToLower(g.template.ID))
-	return vcenter.Failure(infrav1.TemplateNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
+	return hypervisor.Failure(infrav1.TemplateNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
 }
 
 // vmWithUUID resolves a VM by its instance UUID, or else by its BIOS UUID.
@@ -142,9 +143,9 @@ func (r *resolver) vmWithUUID(ctx context.Context, id string) (ref, error) {
 			case 1:
 				return resolvedVM{ref: res.Returnval[0], read: time.Now()}, nil
 			}
-			return resolvedVM{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
+			return resolvedVM{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
 		}
-		return resolvedVM{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
+		return resolvedVM{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
 	}, "uuid", id)
 	return found.ref, err
 }
@@ -165,11 +166,11 @@ func (t *template) cloneSource(mode infrav1.CloneMode, snapshot string, d *infra
 		found := findSnapshots(t.snapshots, snapshot)
 		switch len(found) {
 		case 0:
-			return cloneSource{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", snapshot)
+			return cloneSource{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", snapshot)
 		case 1:
 			from = &found[0]
 		default:
-			return cloneSource{}, vcenter.Failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), snapshot)
+			return cloneSource{}, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), snapshot)
 		}
 	}
 	if mode == "" || mode == infrav1.CloneFull {
@@ -189,7 +190,7 @@ func (t *template) cloneSource(mode infrav1.CloneMode, snapshot string, d *infra
 		return cloneSource{snapshot: base, linked: true}, nil
 	}
 	if mode == infrav1.CloneLinked {
-		return cloneSource{}, vcenter.Failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set cloneMode to LinkedOrFull to have the disks copied then", why)
+		return cloneSource{}, hypervisor.Failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set cloneMode to LinkedOrFull to have the disks copied then", why)
 	}
 	return cloneSource{snapshot: from}, nil
 }

@@ -9,17 +9,18 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Start requests vCenter to power on the VM of m.
 func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
 	state, vm := d.state(id, m)
-	if state != hypervisor.Stopped || !d.session.inv.begin(id, keyOf(m), starting, "Powering on") {
+	if state != hypervisor.Stopped || !d.session.inv.begin(id, hypervisor.KeyOf(m), starting, "Powering on") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

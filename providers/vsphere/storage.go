@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -118,7 +119,7 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 				return found.ProfileId.UniqueId, nil
 			}
 		}
-		return "", vcenter.Failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
+		return "", hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
 	}, "storagePolicy", name)
 }
 
@@ -192,7 +193,7 @@ func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string,
 			}
 		}
 		if len(found.free) == 0 {
-			return nil, vcenter.Failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
+			return nil, hypervisor.Failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
 		}
 		return found, nil
 	}, datastoresKey, cluster.Value, policy)
@@ -254,7 +255,7 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 			}
 		}
 	}
-	return ref{}, vcenter.Failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
+	return ref{}, hypervisor.Failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
 }
 
 // drsReasons returns the reasons of Storage DRS, in vCenter's words.

@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Sync starts to reconcile the objects around the VM of m, one step a call.
@@ -17,7 +18,7 @@ import (
 // of all CAs, so its removal does not wait for steps that may never succeed.
 // The VM runs on meanwhile.
 func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
-	id, err := instanceUUID(d.clusterID, keyOf(m))
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -26,13 +27,13 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined
 	if state, vm := d.state(id, m); d.pendingUpgrade(id, m, state) != "" {
 		return d.upgrade(ctx, id, m, vm)
 	}
-	switch step, at := inv.nextStep(id, keyOf(m), joined); step {
+	switch step, at := inv.nextStep(id, hypervisor.KeyOf(m), joined); step {
 	case syncRule:
-		if inv.begin(id, keyOf(m), syncing, "Changing the anti-affinity rule or the VM group of the machine") {
+		if inv.begin(id, hypervisor.KeyOf(m), syncing, "Changing the anti-affinity rule or the VM group of the machine") {
 			d.session.rules.enqueue(at, id)
 		}
 	case syncTags:
-		if inv.begin(id, keyOf(m), syncing, "Setting tags and custom attributes") {
+		if inv.begin(id, hypervisor.KeyOf(m), syncing, "Setting tags and custom attributes") {
 			d.session.tags.queueWrite(id)
 		}
 	case syncUserData:

@@ -275,7 +275,7 @@ func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
-		return vcenter.Failure(restReason(err), "%s: %w", operation, vcenter.RootCause(err))
+		return hypervisor.Failure(restReason(err), "%s: %w", operation, vcenter.RootCause(err))
 	}
 	return vcenter.AsError(vcenter.Classify(k.session.endpoint.server, err))
 }
@@ -463,7 +463,7 @@ func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) 
 		id := known[tag.name]
 		if id == "" {
 			if !t.createMissing {
-				return nil, vcenter.Failure(infrav1.InvalidSpecReason,
+				return nil, hypervisor.Failure(infrav1.InvalidSpecReason,
 					"vCenter has no tag %q of the category %q, or the account cannot see it: create it, or set spec.createMissingTags to true", tag.name, tag.category)
 			}
 			if id, err = k.create(ctx, api, tag); err != nil {

@@ -2,7 +2,6 @@ package vsphere
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -37,12 +36,7 @@ type endpoint struct {
 
 // id identifies an endpoint without revealing the password.
 func (e endpoint) id() string {
-	h := sha256.New()
-	for _, s := range []string{e.server, e.username, e.password, e.tls.CABundle, e.tls.Thumbprint, strconv.FormatBool(e.identity)} {
-		// The length separates two adjacent values.
-		fmt.Fprintf(h, "%d:%s", len(s), s)
-	}
-	return string(h.Sum(nil))
+	return sessions.ID(e.server, e.username, e.password, e.tls.CABundle, e.tls.Thumbprint, strconv.FormatBool(e.identity))
 }
 
 // wrap wraps the connection to the network. Tests inject faults with it.

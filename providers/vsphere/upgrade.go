@@ -10,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // upgrading is the verb of a hardware upgrade.
@@ -19,7 +20,7 @@ const upgrading verb = "upgrade"
 // version in the spec of m. The clone request cannot do that: vCenter accepts
 // a version only for VMs that it creates from scratch.
 func (d *driver) upgrade(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

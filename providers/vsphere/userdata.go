@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // userDataMarkerKey is the setting that exists until removeUserData has removed
@@ -26,7 +27,7 @@ var bootstrapDataKeys = []string{
 
 // removeUserData removes the bootstrap data from a VM's settings.
 func (d *driver) removeUserData(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), syncing, "Removing the user data from the VM's settings") {
+	if !d.session.inv.begin(id, hypervisor.KeyOf(m), syncing, "Removing the user data from the VM's settings") {
 		return nil
 	}
 	spec := types.VirtualMachineConfigSpec{}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // groupInfo is a DRS group of VMs.
@@ -109,14 +109,14 @@ func vmGroup(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereM
 }
 
 func noVMGroup(name string) error {
-	return vcenter.Failure(infrav1.PlacementNotFoundReason, "placement.vmGroup %q does not exist in the compute cluster, or the account cannot see it", name)
+	return hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.vmGroup %q does not exist in the compute cluster, or the account cannot see it", name)
 }
 
 // hostGroup returns the hosts of a placement's DRS group. The group of VMs
 // must exist, and a rule must bind it to these hosts: without such a rule,
 // neither DRS nor vSphere HA keeps VMs there.
 func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.NovaVSpherePlacement) ([]ref, error) {
-	missing := vcenter.Failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", p.HostGroup)
+	missing := hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", p.HostGroup)
 	if cluster.Type != "ClusterComputeResource" {
 		return nil, missing
 	}
@@ -142,7 +142,7 @@ func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.Nov
 	case newClusterInfo(config).groups[p.VMGroup] == nil:
 		return nil, noVMGroup(p.VMGroup)
 	case !slices.ContainsFunc(config.Rule, func(rule types.BaseClusterRuleInfo) bool { return binds(rule, p) }):
-		return nil, vcenter.Failure(infrav1.PlacementNotFoundReason, "no enabled rule of the compute cluster binds placement.vmGroup %q to placement.hostGroup %q",
+		return nil, hypervisor.Failure(infrav1.PlacementNotFoundReason, "no enabled rule of the compute cluster binds placement.vmGroup %q to placement.hostGroup %q",
 			p.VMGroup, p.HostGroup)
 	}
 	return members, nil

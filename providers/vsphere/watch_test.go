@@ -10,6 +10,8 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // The stream reports the name of every VM. For a VM that cannot be read, only
@@ -17,7 +19,7 @@ import (
 func TestStreamNamesVMs(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
-	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), keyOf(m))
+	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	s, err := openStream(b.ctx(), client, defaultTimeouts, func() {})
 	b.Expect(err).NotTo(HaveOccurred())

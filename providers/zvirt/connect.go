@@ -2,7 +2,6 @@ package zvirt
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,11 +16,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Options are the settings for all engines.
@@ -87,7 +86,7 @@ func (c *Connector) Close() { c.pool.Close() }
 // Connect returns a driver for m. It waits only briefly for a session that is
 // being opened, and does not wait for a session that is known to be down.
 func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (hypervisor.Driver[*infrav1.NovaZVirtMachine], error) {
-	cluster, err := c.clusterOf(ctx, m.Namespace, m.Labels[clusterv1.ClusterNameLabel])
+	cluster, err := c.findCluster(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Ready(ctx, keyOf(m)); err != nil {
+	if err := s.Ready(ctx, hypervisor.KeyOf(m)); err != nil {
 		return nil, err
 	}
 	if active, err := c.isActive(ctx, cluster); err != nil {
@@ -103,7 +102,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	} else if active {
 		s.AllowGroupRemoval(cluster.Annotations[infrav1.ClusterIDAnnotation])
 	}
-	endpoint, err := c.endpointOf(ctx, cluster)
+	endpoint, err := kit.EndpointHost(ctx, c.reader, cluster, cluster.Spec.ControlPlaneEndpoint.Host)
 	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
 }
 
@@ -127,44 +126,9 @@ func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Key
 // unreachable.
 func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
-// errNoCluster is returned for a Cluster whose infrastructure cluster does not
-// exist or has no label yet.
-var errNoCluster = errors.New("no NovaZVirtCluster has the label")
-
-// clusterOf returns the infrastructure cluster of a Cluster. The Cluster may
-// have been deleted.
-func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*infrav1.NovaZVirtCluster, error) {
-	if name == "" {
-		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
-	}
-	list := &infrav1.NovaZVirtClusterList{}
-	err := c.reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
-	if err != nil {
-		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
-	}
-	switch len(list.Items) {
-	case 0:
-		return nil, fmt.Errorf("finding the machine's cluster: %w %s=%s", errNoCluster, clusterv1.ClusterNameLabel, name)
-	case 1:
-		return &list.Items[0], nil
-	default:
-		return nil, fmt.Errorf("finding the machine's cluster: %d NovaZVirtClusters have the label %s=%s, not one",
-			len(list.Items), clusterv1.ClusterNameLabel, name)
-	}
-}
-
-// endpointOf returns the address of the API server of the workload cluster,
-// which moves between machines. It is empty if no object sets it.
-func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtCluster) (string, error) {
-	if host := infra.Spec.ControlPlaneEndpoint.Host; host != "" {
-		return host, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	err := c.reader.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading Cluster: %w", err)
-	}
-	return cluster.Spec.ControlPlaneEndpoint.Host, nil
+// findCluster returns the infrastructure cluster of a machine or a template.
+func (c *Connector) findCluster(ctx context.Context, o client.Object) (*infrav1.NovaZVirtCluster, error) {
+	return kit.FindCluster[*infrav1.NovaZVirtCluster](ctx, c.reader, &infrav1.NovaZVirtClusterList{}, o)
 }
 
 // open returns the session for a cluster, and the bounds of its identity.
@@ -191,32 +155,14 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	e.Guard = func(ctx context.Context, login func() error) error {
 		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
 		if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-			return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s: %w", e.Server, err)
+			return hypervisor.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s: %w", e.Server, err)
 		}
 		return err
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%q", []string{
-		e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
-		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter),
-	})
-	id := string(h.Sum(nil))
-	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.CreationQueue) (*engine.Session, error) {
+	id := sessions.ID(e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
+		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter))
+	s, err := c.pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {
 		return engine.Open(e, c.options.timeouts, t, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
 	})
 	return s, bounds, err
-}
-
-// clusterNameOf returns the name of the Cluster of a template, from its label
-// or from the owner reference that Cluster API set.
-func clusterNameOf(t *infrav1.NovaZVirtMachineTemplate) string {
-	if name := t.Labels[clusterv1.ClusterNameLabel]; name != "" {
-		return name
-	}
-	for _, owner := range t.OwnerReferences {
-		if owner.Kind == clusterv1.ClusterKind {
-			return owner.Name
-		}
-	}
-	return ""
 }

@@ -41,10 +41,8 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err := plan.CheckAddresses(vm, d.session.Cache.All()); err != nil {
 		return err
 	}
-	if !d.session.CreationQueue.Acquire(keyOf(m)) {
-		queued := plan.Failure(infrav1.RequestQueuedReason, "Queued: the engine is creating the maximum number of VMs")
-		queued.Waiting = true
-		return queued
+	if !d.session.CreationQueue.Acquire(hypervisor.KeyOf(m)) {
+		return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: the engine is creating the maximum number of VMs")
 	}
 	created := ovirt.VM{}
 	err = d.session.Act(ctx, id, "Creating the VM from its template", ovirt.Request{
@@ -60,7 +58,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 		return nil
 	}
 	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameConflictReason {
-		d.session.CreationQueue.Done(keyOf(m))
+		d.session.CreationQueue.Done(hypervisor.KeyOf(m))
 	}
 	if hypervisor.ReasonFor(err, "") == infrav1.NameConflictReason {
 		return d.nameConflict(ctx, id, m, inputs.DataCenter)
@@ -72,7 +70,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 // result of an earlier, slow request of this driver. Names are unique in a data
 // center only.
 func (d *driver) nameConflict(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, dataCenter string) error {
-	d.session.CreationQueue.Done(keyOf(m))
+	d.session.CreationQueue.Done(hypervisor.KeyOf(m))
 	name := m.Spec.VMName(m)
 	var found ovirt.VMs
 	err := d.session.Do(ctx, ovirt.Request{
@@ -93,10 +91,10 @@ func (d *driver) nameConflict(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 			return err
 		}
 		if vm.Name == name && in == dataCenter {
-			return plan.Failure(infrav1.NameConflictReason,
+			return hypervisor.Failure(infrav1.NameConflictReason,
 				"a VM with this machine's name (%s) exists in the data center and does not belong to this machine: it is not changed; rename or delete it in the engine", vm.ID)
 		}
 	}
-	return plan.Failure(infrav1.NameConflictReason,
+	return hypervisor.Failure(infrav1.NameConflictReason,
 		"a VM with this machine's name exists in the data center and does not belong to this machine; the user cannot see it. It is not changed; rename or delete it in the engine")
 }

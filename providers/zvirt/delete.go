@@ -37,7 +37,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 	}
 	vm := *view.VM
 	if ptr.Deref(vm.DeleteProtected, false) {
-		return plan.Failure(infrav1.DeleteProtectedReason, "the VM is protected against deletion in the engine: remove the protection there so that the machine can be deleted")
+		return hypervisor.Failure(infrav1.DeleteProtectedReason, "the VM is protected against deletion in the engine: remove the protection there so that the machine can be deleted")
 	}
 	if vm.Status != "down" {
 		return d.session.Act(ctx, id, "Powering off", ovirt.Request{
@@ -114,7 +114,7 @@ func (d *driver) detach(ctx context.Context, id uuid.UUID, vm ovirt.VM, a ovirt.
 	if len(snapshots) == 0 {
 		return err
 	}
-	return plan.Failure(infrav1.DisksInSnapshotReason,
+	return hypervisor.Failure(infrav1.DisksInSnapshotReason,
 		"the VM has the disk %s, which the machine does not own, and snapshots (%s): the engine cannot detach a disk that is in a snapshot. Delete the snapshots so that the machine can be deleted: %w",
 		a.ID, strings.Join(snapshots, ", "), err)
 }

@@ -7,6 +7,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -25,7 +26,7 @@ type driver struct {
 
 // identify returns the UUID in the mark of the VM of m.
 func (d *driver) identify(m *infrav1.NovaZVirtMachine) (uuid.UUID, error) {
-	return plan.Identify(d.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	return kit.MachineUUID(d.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 }
 
 // lookup returns the cached state of the VM of m, and its mark.
@@ -55,11 +56,6 @@ func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.Snapsh
 func (d *driver) EndpointID() string {
 	id, _ := d.session.EngineInfo()
 	return id
-}
-
-// keyOf returns the key of m in the management cluster.
-func keyOf(m *infrav1.NovaZVirtMachine) hypervisor.Key {
-	return hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
 }
 
 // vmID returns the ID of the VM from the provider ID of m, or an empty string.

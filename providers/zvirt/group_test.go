@@ -41,6 +41,6 @@ func TestGroupChangesDoNotBlockWorkers(t *testing.T) {
 	b.Consistently(done).ShouldNot(Receive())
 	close(release)
 	b.Eventually(done).Should(Receive(BeNil()))
-	b.Eventually(b.connector.Changes()).Should(Receive(Equal(keyOf(second))), "the key of a queued machine is delivered")
+	b.Eventually(b.connector.Changes()).Should(Receive(Equal(hypervisor.KeyOf(second))), "the key of a queued machine is delivered")
 	b.reconcileUntil(b.connector, second, true, "rest")
 }

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -40,7 +41,7 @@ func (b *bed) expectMayAppear(m *infrav1.NovaZVirtMachine) {
 func (b *bed) expectLateVMDeleted(c *Connector, m *infrav1.NovaZVirtMachine) {
 	b.t.Helper()
 	b.expectMayAppear(m)
-	id, err := plan.Identify(clusterID, keyOf(m))
+	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.foreignVM(m.Name, "Default", plan.Mark{ID: id}.String())
 	b.reconcileUntil(c, m, false, "release")

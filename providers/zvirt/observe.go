@@ -23,10 +23,10 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
-	if err := d.session.Ready(ctx, keyOf(m)); err != nil {
+	if err := d.session.Ready(ctx, hypervisor.KeyOf(m)); err != nil {
 		return hypervisor.VM{}, err
 	}
-	d.session.Track(id, keyOf(m))
+	d.session.Track(id, hypervisor.KeyOf(m))
 	view, mark := d.lookup(id, m)
 	out := hypervisor.VM{Zone: mark.Zone, UserData: mark.UserDataFormat != ""}
 	if out.State, out.Message, err = d.state(id, m, view); err != nil {
@@ -70,7 +70,7 @@ func (d *driver) lastFailure(ctx context.Context, id uuid.UUID, m *infrav1.NovaZ
 	if now == hypervisor.Busy {
 		return nil
 	}
-	d.session.CreationQueue.Done(keyOf(m))
+	d.session.CreationQueue.Done(hypervisor.KeyOf(m))
 	verb := d.session.Pending(id)
 	if verb == engine.Removing {
 		return nil
@@ -102,7 +102,7 @@ func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.Nov
 		err := d.session.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{"vms", known}, Into: vm})
 		switch {
 		case err == nil:
-			return hypervisor.VM{}, plan.Failure(infrav1.HypervisorErrorReason,
+			return hypervisor.VM{}, hypervisor.Failure(infrav1.HypervisorErrorReason,
 				"the comment of the VM %s no longer contains its mark, so the controller cannot confirm that it belongs to this machine: set the comment to %q, or delete the VM", known, plan.Mark{ID: id})
 		case !engine.IsNotFound(err):
 			return hypervisor.VM{}, err
@@ -114,7 +114,7 @@ func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.Nov
 	if vmID(m) == "" && d.session.Cache.MayAppear(id.String(), m.CreationTimestamp.Time) {
 		return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
 	}
-	d.session.Forget(id, keyOf(m))
+	d.session.Forget(id, hypervisor.KeyOf(m))
 	return hypervisor.VM{State: hypervisor.Absent}, failed
 }
 

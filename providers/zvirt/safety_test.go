@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -52,7 +53,7 @@ func TestNameTakenInAnotherDataCenter(t *testing.T) {
 func TestCopyOfVM(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
-	id, err := plan.Identify(clusterID, keyOf(m))
+	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	copied := b.foreignVM("copy-of-worker-1", "Default", plan.Mark{ID: id}.String())
 	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
@@ -123,7 +124,7 @@ func TestCopyInAnotherDataCenterBeforeProviderID(t *testing.T) {
 	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
 	m := b.machine("worker-1")
 	b.reconcileUntil(b.connector, m, false, "start")
-	id, err := plan.Identify(clusterID, keyOf(m))
+	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	copied := b.foreignVM("worker-1", "Elsewhere", plan.Mark{ID: id}.String())
 	b.Expect(b.expectAmbiguous(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring(copied)))
@@ -144,7 +145,7 @@ func TestVMWithoutMark(t *testing.T) {
 	b.Expect(b.expectFailure(markDeleted(m), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("delete the VM")))
 	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
 
-	id, err := plan.Identify(clusterID, keyOf(m))
+	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.admin("PUT", "/vms/"+vm, "<vm><comment>"+plan.Mark{ID: id}.String()+"</comment></vm>")
 	b.reconcileUntil(b.connector, markDeleted(m), false, "release")

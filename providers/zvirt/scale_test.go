@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
@@ -21,7 +22,7 @@ func TestFleet(t *testing.T) {
 	machines := make([]*infrav1.NovaZVirtMachine, count)
 	for i := range machines {
 		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityNone })
-		id, err := plan.Identify(clusterID, keyOf(m))
+		id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
 		vm := b.foreignVM(m.Name, "Default", plan.Mark{ID: id}.String())
 		b.Expect(b.engine.SetVMStatus(vm, "up")).To(Succeed())

@@ -7,7 +7,6 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Shutdown requests a shutdown from the guest. If the VM is not up, the engine
@@ -27,7 +26,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) erro
 		return nil
 	}
 	if vm.Status != "up" {
-		return plan.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would power it off instead of shutting the guest down", vm.Status)
+		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would power it off instead of shutting the guest down", vm.Status)
 	}
 	return d.session.Act(ctx, id, "Shutting down", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms", vm.ID, "shutdown"}, Body: ovirt.Action{},

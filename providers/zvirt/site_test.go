@@ -255,7 +255,7 @@ func TestSize(t *testing.T) {
 	b := newBed(t)
 	template := func(change func(*infrav1.NovaZVirtMachineSpec)) *infrav1.NovaZVirtMachineTemplate {
 		out := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "t", OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: b.cluster.Name}},
+			Namespace: namespace, Name: "t", Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		}}
 		out.Spec.Template.Spec.Template.Name = templateName
 		change(&out.Spec.Template.Spec)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -26,12 +27,10 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaZVirtMachine, joined b
 	}
 	next, err := d.nextStep(ctx, m, view.VM, mark)
 	if err == nil && next != nil && next.Group != nil {
-		if !d.session.GroupQueue.Acquire(keyOf(m)) {
-			queued := plan.Failure(infrav1.RequestQueuedReason, "Queued: other machines are changing affinity groups, and the engine accepts one change at a time")
-			queued.Waiting = true
-			return queued
+		if !d.session.GroupQueue.Acquire(hypervisor.KeyOf(m)) {
+			return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: other machines are changing affinity groups, and the engine accepts one change at a time")
 		}
-		defer d.session.GroupQueue.Done(keyOf(m))
+		defer d.session.GroupQueue.Done(hypervisor.KeyOf(m))
 		next, err = d.nextStep(ctx, m, view.VM, mark) // another machine may have created the group
 	}
 	if err != nil || next == nil {

@@ -2,6 +2,8 @@ package sessions
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -66,6 +68,13 @@ func (p *Pool[S]) Run(ctx context.Context) {
 			p.CloseUnused(now)
 		}
 	}
+}
+
+// ID returns the ID of the session with the given settings. It does not reveal
+// them.
+func ID(settings ...string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", settings))
+	return string(sum[:])
 }
 
 // Open returns the session of an endpoint for a cluster, and releases the

@@ -20,11 +20,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Failure returns an Error with a reason and a message.
-func Failure(reason, format string, args ...any) *hypervisor.Error {
-	return &hypervisor.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
-}
-
 // Classify converts err, which a request to server returned, to an Error. An
 // Error is returned unchanged.
 func Classify(server string, err error) error {
@@ -41,7 +36,7 @@ func Classify(server string, err error) error {
 	if f := FaultOf(cause); f != nil {
 		return FaultError(f, "")
 	}
-	return Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
+	return hypervisor.Failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
 }
 
 // IsUnreachable reports whether a request failed on the network, before or
@@ -189,13 +184,13 @@ func FinderError(reason, field, name string, err error) error {
 	)
 	switch {
 	case errors.As(err, &none):
-		return Failure(reason, "%s %q does not exist in vCenter, or the account cannot see it", field, name)
+		return hypervisor.Failure(reason, "%s %q does not exist in vCenter, or the account cannot see it", field, name)
 	case errors.As(err, &many):
-		return Failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
+		return hypervisor.Failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
 	case errors.As(err, &defaultNone):
-		return Failure(reason, "%s is not set and vCenter has none", field)
+		return hypervisor.Failure(reason, "%s is not set and vCenter has none", field)
 	case errors.As(err, &defaultMany):
-		return Failure(reason, "%s is not set and vCenter has several: set it", field)
+		return hypervisor.Failure(reason, "%s is not set and vCenter has several: set it", field)
 	default:
 		return err
 	}
@@ -217,7 +212,7 @@ func ExplainLoginFailure(err error) error {
 		return err
 	}
 	e := Classify("", err)
-	return Failure(AsError(e).Reason, "%w: %s", AsError(e).Err, hint)
+	return hypervisor.Failure(AsError(e).Reason, "%w: %s", AsError(e).Err, hint)
 }
 
 // IsInvalidVersion reports whether the property collector cannot continue from

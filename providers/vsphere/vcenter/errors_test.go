@@ -65,7 +65,7 @@ func TestClassify(t *testing.T) {
 			{Key: "vob.x", Message: "Failed to lock the file."}, {Key: "y"},
 		}}}, Reason: "vmodl"}, "A general system error occurred."), infrav1.HypervisorErrorReason, "A general system error occurred: Failed to lock the file (SystemError)"},
 		{"other", soapError(types.VimFault{}, "Odd."), infrav1.HypervisorErrorReason, "Odd (VimFault)"},
-		{"typed", fmt.Errorf("x: %w", Failure("Mine", "mine")), "Mine", "mine"},
+		{"typed", fmt.Errorf("x: %w", hypervisor.Failure("Mine", "mine")), "Mine", "mine"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

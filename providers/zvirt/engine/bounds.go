@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Bounds are the objects of an engine that an identity allows. The zero value
@@ -26,7 +26,7 @@ func (b *Bounds) allow(field, value, bound string, entries []string, names ...st
 	if len(entries) == 0 || slices.ContainsFunc(names, func(name string) bool { return name != "" && slices.Contains(entries, name) }) {
 		return nil
 	}
-	return plan.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaZVirtIdentity %q", field, value, bound, b.Identity)
+	return hypervisor.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaZVirtIdentity %q", field, value, bound, b.Identity)
 }
 
 func (b *Bounds) allowCluster(value string, o ovirt.Object) error {

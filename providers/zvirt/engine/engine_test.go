@@ -13,7 +13,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // TestClassify uses the messages of the engine, from its AppErrors.properties.
@@ -40,7 +39,7 @@ func TestClassify(t *testing.T) {
 		"refused":    {engineError(401, "access_denied"), infrav1.CredentialsInvalidReason, false},
 		"out":        {&ovirt.UnreachableError{Server: "e", Err: errors.New("no answer in time")}, infrav1.EndpointUnreachableReason, false},
 		"other":      {engineError(500, "boom"), infrav1.HypervisorErrorReason, false},
-		"classified": {plan.Failure(infrav1.RequestQueuedReason, "x"), infrav1.RequestQueuedReason, false},
+		"classified": {hypervisor.Failure(infrav1.RequestQueuedReason, "x"), infrav1.RequestQueuedReason, false},
 		"no engine":  {errors.New("x"), "", false},
 	}
 	for name, tt := range tests {

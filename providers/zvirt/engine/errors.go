@@ -8,7 +8,6 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // causes are the texts of the engine for each reason, in lower case. Its status
@@ -40,17 +39,17 @@ func Classify(server string, err error) error {
 		return err
 	}
 	if ovirt.IsDown(err) {
-		return plan.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
+		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
 	}
 	if ovirt.IsStatus(err, http.StatusUnauthorized) {
-		return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s rejected the credentials: %w", server, err)
+		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s rejected the credentials: %w", server, err)
 	}
 	response, ok := errors.AsType[*ovirt.Error](err)
 	if !ok {
 		return err
 	}
 	if response.Status == http.StatusForbidden {
-		return plan.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
+		return hypervisor.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
 	}
 	text := strings.ToLower(response.Detail)
 	for _, w := range causes {
@@ -58,22 +57,22 @@ func Classify(server string, err error) error {
 			if !strings.Contains(text, t) || response.Status == http.StatusBadRequest && w.reason == infrav1.VMBusyReason {
 				continue
 			}
-			e := plan.Failure(w.reason, "%w", err)
+			e := hypervisor.Failure(w.reason, "%w", err)
 			e.Transient = w.reason == infrav1.VMBusyReason
 			return e
 		}
 	}
 	if response.Status == http.StatusBadRequest {
-		return plan.Failure(infrav1.InvalidSpecReason, "%w", err)
+		return hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
-	return plan.Failure(infrav1.HypervisorErrorReason, "%w", err)
+	return hypervisor.Failure(infrav1.HypervisorErrorReason, "%w", err)
 }
 
 // Unresolved returns the Error for a field that references an object that does
 // not exist.
 func Unresolved(reason, field string, err error) error {
 	if missing, ok := errors.AsType[*ovirt.MissingError](err); ok {
-		return plan.Failure(reason, "%s %w", field, missing)
+		return hypervisor.Failure(reason, "%s %w", field, missing)
 	}
 	return err
 }

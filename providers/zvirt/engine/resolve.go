@@ -66,7 +66,7 @@ func (s *Session) computeCluster(ctx context.Context, b Bounds, at plan.Placemen
 // template returns the template.
 func (s *Session) template(ctx context.Context, b Bounds, at plan.Placement, dc string) (*ovirt.Template, error) {
 	if at.Template == (infrav1.NovaZVirtTemplate{}) {
-		return nil, plan.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster sets a template: set spec.template")
+		return nil, hypervisor.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster sets a template: set spec.template")
 	}
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine
 		}
 	}
 	all := s.Cache.All()
-	key := hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
+	key := hypervisor.KeyOf(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	chosen, err := plan.ChooseDevices(&m.Spec.Hardware, candidates, func(host, name string) bool {
@@ -365,7 +365,7 @@ func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZ
 		case ok:
 			group = known
 		case group.VMsRule == nil:
-			return plan.Failure(infrav1.PlacementNotFoundReason, "affinityGroups: the VM's cluster has no affinity group %q", group.Name)
+			return hypervisor.Failure(infrav1.PlacementNotFoundReason, "affinityGroups: the VM's cluster has no affinity group %q", group.Name)
 		}
 		out.Groups = append(out.Groups, group)
 	}

@@ -78,7 +78,7 @@ type Session struct {
 func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	client, err := ovirt.NewClient(e, meter(e.Server))
 	if err != nil {
-		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
+		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), timeouts: timeouts, CreationQueue: t,

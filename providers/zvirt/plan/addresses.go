@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -78,11 +79,9 @@ func reported(devices []ovirt.ReportedDevice, nic ovirt.NIC) []netip.Addr {
 			continue
 		}
 		for _, ip := range device.IPs {
-			a, err := netip.ParseAddr(ip.Address)
-			if err != nil || a.IsLinkLocalUnicast() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() {
-				continue
+			if a, ok := kit.ParseNodeAddress(ip.Address); ok {
+				out = append(out, a)
 			}
-			out = append(out, a.Unmap())
 		}
 	}
 	return out
@@ -131,7 +130,7 @@ func CheckAddresses(vm *ovirt.VM, all []*ovirt.VM) error {
 		}
 		for _, a := range wanted {
 			if slices.Contains(knownAddresses(other), a) {
-				return Failure(infrav1.AddressInUseReason, "the VM %q (%s) already has the address %s: delete that VM, or give this machine another address",
+				return hypervisor.Failure(infrav1.AddressInUseReason, "the VM %q (%s) already has the address %s: delete that VM, or give this machine another address",
 					other.Name, other.ID, a)
 			}
 		}
@@ -165,7 +164,7 @@ func OwnedVMs(clusterID, namespace string, all []*ovirt.VM) []hypervisor.OwnedVM
 	for _, vm := range all {
 		mark, ours := ReadMark(vm.Comment)
 		machine := cmp.Or(mark.Machine, vm.Name)
-		id, err := Identify(clusterID, hypervisor.Key{Namespace: namespace, Name: machine})
+		id, err := kit.MachineUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: machine})
 		if err == nil && ours && mark.ID == id {
 			out = append(out, hypervisor.OwnedVM{Machine: machine, ID: vm.ID})
 		}

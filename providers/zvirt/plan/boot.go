@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -32,7 +33,7 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 		err = fmt.Errorf("its format %q is neither %s nor %s", l.Format, CloudConfig, Ignition)
 	}
 	if err != nil {
-		return nil, invalidSpec("the bootstrap data cannot be used: %w", err)
+		return nil, kit.InvalidSpec("the bootstrap data cannot be used: %w", err)
 	}
 	for i := range at.Interfaces {
 		in := at.Interfaces[i]
@@ -59,7 +60,7 @@ func nicConfiguration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor
 	for _, text := range in.Addresses {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nic, invalidSpec("network.interfaces[%d].addresses: %w", i, err)
+			return nic, kit.InvalidSpec("network.interfaces[%d].addresses: %w", i, err)
 		}
 		all = append(all, hypervisor.Address{Prefix: prefix})
 	}
@@ -73,7 +74,7 @@ func nicConfiguration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor
 			ip.Netmask, ip.Version = strconv.Itoa(a.Prefix.Bits()), "v6"
 		}
 		if *to != nil {
-			return nic, invalidSpec("network.interfaces[%d] has more than one address of an IP family, and the engine supports only one", i)
+			return nic, kit.InvalidSpec("network.interfaces[%d] has more than one address of an IP family, and the engine supports only one", i)
 		}
 		if a.Gateway.IsValid() {
 			gateway = cmp.Or(gateway, a.Gateway.String())
@@ -86,7 +87,7 @@ func nicConfiguration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor
 		protocol *string
 	}{{in.UsesDHCP4(), &nic.BootProtocol}, {in.UsesDHCP6(), &nic.IPv6Protocol}} {
 		if dhcp.wanted && *dhcp.protocol == "static" {
-			return nic, invalidSpec("network.interfaces[%d] has DHCP and a static address of the same IP family, and the engine supports only one of them", i)
+			return nic, kit.InvalidSpec("network.interfaces[%d] has DHCP and a static address of the same IP family, and the engine supports only one of them", i)
 		}
 		if dhcp.wanted {
 			*dhcp.protocol = "dhcp"

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -57,7 +58,7 @@ func ChooseDevices(h *infrav1.NovaZVirtHardware, hosts []ovirt.Host, reserved fu
 		}
 	}
 	if most == 0 {
-		return best, Failure(infrav1.InsufficientResourcesReason,
+		return best, hypervisor.Failure(infrav1.InsufficientResourcesReason,
 			"hardware.pciDevices: none of the %d allowed hosts is up with enough memory and these devices free: %s", len(hosts), deviceKinds(h.PCIDevices))
 	}
 	return best, nil

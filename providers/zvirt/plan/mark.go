@@ -1,14 +1,10 @@
 package plan
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
-
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // MarkPrefix is the prefix of the comment of an owned VM.
@@ -85,16 +81,3 @@ func diskName(machine, disk string, id uuid.UUID) string {
 }
 
 func diskSuffix(id uuid.UUID) string { return "-" + id.String()[:8] }
-
-// Identify returns the UUID in the mark of the VM of a machine in the cluster
-// with the given ID.
-func Identify(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
-	if clusterID == "" {
-		return uuid.Nil, Failure(infrav1.WaitingForInfrastructureReason, "the NovaZVirtCluster has no ID yet")
-	}
-	space, err := uuid.Parse(clusterID)
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("parsing the cluster's ID in the annotation %s: %w", infrav1.ClusterIDAnnotation, err)
-	}
-	return uuid.NewSHA1(space, []byte(key.Namespace+"/"+key.Name)), nil
-}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Placement is the placement of a VM with the settings that a failure domain
@@ -31,12 +33,12 @@ func PlacementOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMach
 		return s, err
 	}
 	if domain.LastInterface() >= len(m.Network.GetInterfaces()) {
-		return s, Failure(infrav1.InvalidSpecReason, "failure domain %q has a network for interface %d, which the machine does not have", domain.Name, domain.LastInterface())
+		return s, hypervisor.Failure(infrav1.InvalidSpecReason, "failure domain %q has a network for interface %d, which the machine does not have", domain.Name, domain.LastInterface())
 	}
 	for i, in := range m.Network.GetInterfaces() {
 		in.Network, in.InterfaceAddressing = domain.Connect(i, cmp.Or(in.Network, cluster.Network), &in.InterfaceAddressing)
 		if in.Network == "" {
-			return s, invalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the cluster", i)
+			return s, kit.InvalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the cluster", i)
 		}
 		s.Interfaces = append(s.Interfaces, in.In(domain.Name))
 	}
@@ -59,7 +61,7 @@ func mergePlacements(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirt
 	if zone != "" {
 		i := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.NovaZVirtFailureDomain) bool { return d.Name == zone })
 		if i < 0 {
-			return s, domain, Failure(infrav1.PlacementNotFoundReason, "failure domain %q is not one of the cluster's spec.failureDomains", zone)
+			return s, domain, hypervisor.Failure(infrav1.PlacementNotFoundReason, "failure domain %q is not one of the cluster's spec.failureDomains", zone)
 		}
 		domain = cluster.FailureDomains[i]
 	}

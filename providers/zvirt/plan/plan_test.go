@@ -60,25 +60,6 @@ func TestMark(t *testing.T) {
 	}
 }
 
-func TestIdentify(t *testing.T) {
-	cluster := "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"
-	one, err := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, _ := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "b"})
-	other, _ := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "c"})
-	if one != again || one == other {
-		t.Errorf("%s, %s and %s", one, again, other)
-	}
-	if _, err := Identify("", hypervisor.Key{}); hypervisor.ReasonFor(err, "") != infrav1.WaitingForInfrastructureReason {
-		t.Errorf("without a cluster ID: %v", err)
-	}
-	if _, err := Identify("x", hypervisor.Key{}); err == nil {
-		t.Error("a broken cluster ID was accepted")
-	}
-}
-
 func TestPlacementOf(t *testing.T) {
 	cluster := &infrav1.NovaZVirtClusterSpec{
 		Placement:   infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},

@@ -36,7 +36,7 @@ func State(v ovirt.Snapshot, deleting bool) (hypervisor.State, string, error) {
 		}
 		return hypervisor.Busy, "The status of the VM in the engine is " + status, nil
 	case "unknown", "unassigned":
-		return "", "", Failure(infrav1.HypervisorErrorReason, "the engine does not know the state of the VM (%s): its host may be down", status)
+		return "", "", hypervisor.Failure(infrav1.HypervisorErrorReason, "the engine does not know the state of the VM (%s): its host may be down", status)
 	case "down", "suspended":
 		if !v.Detailed {
 			return hypervisor.Busy, "Reading the VM's settings", nil
@@ -64,11 +64,11 @@ func ambiguous(vms []*ovirt.VM) error {
 		same = same && vm.Name == vms[0].Name
 	}
 	if len(vms) > 1 && same {
-		return Failure(infrav1.VMAmbiguousReason,
+		return hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's name and its mark in their comment, so none is changed: %s. Clear the comments of all VMs but the machine's own, or delete these VMs",
 			strings.Join(names, ", "))
 	}
-	return Failure(infrav1.VMAmbiguousReason,
+	return hypervisor.Failure(infrav1.VMAmbiguousReason,
 		"no VM has this machine's name, but the comments of these VMs contain its mark, so none is changed: %s. Rename the machine's own VM back; clear the comment of a copy, or delete the copy",
 		strings.Join(names, ", "))
 }

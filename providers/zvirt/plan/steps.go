@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -224,10 +225,10 @@ type diskBody struct {
 func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, refs *References) (*Step, error) {
 	bootable := ptr.Deref(want.Bootable, false)
 	if bootable && slices.ContainsFunc(Attachments(vm), func(a ovirt.DiskAttachment) bool { return ptr.Deref(a.Bootable, false) }) {
-		return nil, invalidSpec("disks.data: %s cannot be bootable, as the template has a boot disk", want.Name)
+		return nil, kit.InvalidSpec("disks.data: %s cannot be bootable, as the template has a boot disk", want.Name)
 	}
 	if domain == "" {
-		return nil, invalidSpec("disks.data: %s needs a storageDomain: neither the placement nor a boot disk sets one", want.Name)
+		return nil, kit.InvalidSpec("disks.data: %s needs a storageDomain: neither the placement nor a boot disk sets one", want.Name)
 	}
 	profile, err := refs.DiskProfiles.find(want.Name, domain, want.Profile)
 	if err != nil {

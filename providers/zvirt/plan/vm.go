@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -56,7 +57,7 @@ func (p DiskProfiles) find(disk, domain, name string) (*ovirt.Object, error) {
 	if id := p[DiskProfile{Domain: domain, Name: name}]; id != "" {
 		return ovirt.Ref(id), nil
 	}
-	return nil, Failure(infrav1.PlacementNotFoundReason,
+	return nil, hypervisor.Failure(infrav1.PlacementNotFoundReason,
 		"the disk profile %q of the disk %s does not exist on the disk's storage domain, or the user cannot see it", name, disk)
 }
 
@@ -163,7 +164,7 @@ func clonedDisks(m *infrav1.NovaZVirtMachine, at Placement, inputs CloneInputs, 
 	for _, a := range inputs.Template.DiskAttachments.Attachments {
 		name, want := diskSettings(&m.Spec.Disks, a)
 		if !full && !canBeLinked(want) {
-			return nil, invalidSpec("a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or do not set format and provisioning of the disk %s", name)
+			return nil, kit.InvalidSpec("a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or do not set format and provisioning of the disk %s", name)
 		}
 		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: diskFormats[want.Format], Sparse: sparse(want.Provisioning), Quota: ovirt.Ref(inputs.Quota)}
 		domain := inputs.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]

@@ -38,6 +38,7 @@ func newMachine(ctx context.Context, s *site, name string) *machine {
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{ObjectMeta: meta("tenant"), Data: map[string][]byte{"username": []byte(s.Userinfo().Username()), "password": []byte(password)}},
 		&infrav1.NovaVSphereCluster{ObjectMeta: meta("tenant"), Spec: infrav1.NovaVSphereClusterSpec{

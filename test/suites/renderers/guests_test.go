@@ -165,6 +165,7 @@ func connect(server *vcenter.Server) *vsphere.Connector {
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	return vsphere.NewConnector(fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bed},
