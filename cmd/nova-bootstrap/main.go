@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
@@ -45,7 +46,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
-	workloadClusters, err := bootstrap.SetupWorkloadClusters(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, bootstrap.NewUser(authority), o.WatchFilter, clusterCache)
+	workloadClusters, err := approver.SetupWorkloadClusters(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, approver.NewUser(authority), o.WatchFilter, clusterCache)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}
-	requests := &bootstrap.RequestReconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
+	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}

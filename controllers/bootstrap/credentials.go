@@ -11,17 +11,9 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
-)
-
-const (
-	// joinGroup is the group that may join, with one approved request per machine. It is not kubeadm's
-	// group, whose requests are all approved. The groups of a bootstrap token must have this prefix.
-	joinGroup = "system:bootstrappers:nova"
-	// joinUserPrefix is the prefix of the user names of machines. The first UID of the machine follows
-	// it.
-	joinUserPrefix = "nova:machine:"
 )
 
 // issueCredentials issues the credentials with which the machine authenticates, and the certificates
@@ -60,8 +52,8 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	}
 	r.boundJoin(s, time.Now())
 	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
-		CommonName:    joinUserPrefix + string(s.joiner()),
-		Organizations: []string{joinGroup},
+		CommonName:    joining.UserPrefix + string(s.joiner()),
+		Organizations: []string{joining.Group},
 		TTL:           s.lifetime,
 	})
 	if err != nil {

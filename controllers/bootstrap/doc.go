@@ -1,8 +1,8 @@
 // Package bootstrap reconciles NovaConfigs: it writes the bootstrap data of a machine into a Secret,
 // which Cluster API passes on to the infrastructure provider, and renews the credentials in it until
 // the machine has joined. A second reconciler allows workers to boot while their control plane is
-// initialized for the first time. A third one approves or denies the certificate requests of the nodes
-// in workload clusters.
+// initialized for the first time. Package approver decides the certificate requests of the nodes in
+// workload clusters.
 //
 // The steps, one file each, are: owners, facts, mode, content, credentials, rendering, storing. The
 // due step is a pure function of the observed state.

@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 )
 
 // scope holds the facts of one reconcile, in the order in which they are read.
@@ -74,8 +75,8 @@ func (s *scope) hasJoined() bool { return s.machine.Status.NodeRef.IsDefined() }
 // joiner returns the UID for which the machine's credential was issued. It stays the same when a move
 // changes the Machine's UID.
 func (s *scope) joiner() types.UID {
-	if s.secret != nil && s.secret.Annotations[joinerAnnotation] != "" {
-		return types.UID(s.secret.Annotations[joinerAnnotation])
+	if s.secret != nil && s.secret.Annotations[joining.JoinerAnnotation] != "" {
+		return types.UID(s.secret.Annotations[joining.JoinerAnnotation])
 	}
 	return s.machine.UID
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -20,10 +21,6 @@ const (
 	// refreshAnnotation is the time at which the data is renewed unless it was used. It is stored on
 	// the Secret, because a move drops the status.
 	refreshAnnotation = "nova.bootstrap.cluster.x-k8s.io/refresh-after"
-	// joinerAnnotation is the UID for which the credential in the data was issued: the UID that the
-	// Machine had when the data was first created. A move changes the Machine's UID, and its VM may
-	// have the data already.
-	joinerAnnotation = "nova.bootstrap.cluster.x-k8s.io/joiner"
 
 	dataKey   = "value"
 	formatKey = "format"
@@ -90,7 +87,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},
 	}
 	if s.join != nil {
-		secret.Annotations[joinerAnnotation] = string(s.joiner())
+		secret.Annotations[joining.JoinerAnnotation] = string(s.joiner())
 	}
 	if s.join != nil {
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)

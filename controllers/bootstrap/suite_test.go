@@ -28,6 +28,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
@@ -58,7 +59,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	api, err = env.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return api.Stop() })
-	user := bootstrap.NewUser(nil)
+	user := approver.NewUser(nil)
 	Expect(user.Permissions.Write(ctx, user.Name, api.Client)).To(BeTrue())
 	managerUser, err = api.User(user.Name, workload.ManagersGroup)
 	Expect(err).NotTo(HaveOccurred())
@@ -95,11 +96,11 @@ func (b *bed) run(ttl time.Duration) {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
-	workloadClusters, err := bootstrap.SetupWorkloadClusters(ctx, mgr, "test", mgr.GetClient(), bootstrap.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
+	workloadClusters, err := approver.SetupWorkloadClusters(ctx, mgr, "test", mgr.GetClient(), approver.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
 	Expect(err).NotTo(HaveOccurred())
 	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, WorkloadClusters: workloadClusters, Fence: b.fence}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())
-	Expect((&bootstrap.RequestReconciler{WorkloadClusters: workloadClusters, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
+	Expect((&approver.Reconciler{WorkloadClusters: workloadClusters, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&bootstrap.TemplateReconciler{}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

@@ -19,6 +19,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
@@ -27,14 +29,8 @@ const (
 	// tokenTTL is the validity of a bootstrap token. It can be short, because it is extended in the
 	// workload cluster until its machine has joined.
 	tokenTTL = time.Hour
-	// tokenUserPrefix is the prefix of the names of users with a bootstrap token. tokenNamePrefix is
-	// the prefix of the names of the token Secrets.
-	tokenUserPrefix = "system:bootstrap:"
-	tokenNamePrefix = "bootstrap-token-"
 	// tokenAnnotation on the bootstrap data is the ID of its token.
 	tokenAnnotation = "nova.bootstrap.cluster.x-k8s.io/token-id"
-	// tokenMachineAnnotation on the token is the first UID of the Machine that it belongs to.
-	tokenMachineAnnotation = "nova.bootstrap.cluster.x-k8s.io/machine-uid"
 
 	tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
@@ -85,7 +81,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return &blockedError{
 			waiting:      true,
-			requeueAfter: connectRetry,
+			requeueAfter: approver.ConnectRetry,
 			reason:       bootstrapv1.WaitingForAPIServerReason,
 			message:      "Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token",
 		}
@@ -115,8 +111,8 @@ func (r *Reconciler) extendToken(ctx context.Context, s *scope, workloadClient c
 		return nil, nil //nolint:nilnil // the data has no token
 	}
 	token := &corev1.Secret{}
-	err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
-	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.joiner()) {
+	err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id}, token)
+	if apierrors.IsNotFound(err) || err == nil && token.Annotations[joining.TokenMachineAnnotation] != string(s.joiner()) {
 		return nil, nil //nolint:nilnil // the token expired, or belongs to another machine
 	}
 	if err != nil {
@@ -139,14 +135,14 @@ func newToken(s *scope) (*corev1.Secret, error) {
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id,
-			Annotations: map[string]string{tokenMachineAnnotation: string(s.joiner())},
+			Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id,
+			Annotations: map[string]string{joining.TokenMachineAnnotation: string(s.joiner())},
 		},
 		Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
 			"token-id": []byte(id), "token-secret": []byte(key), "expiration": expiration(),
 			"usage-bootstrap-authentication": []byte("true"),
-			"auth-extra-groups":              []byte(joinGroup),
+			"auth-extra-groups":              []byte(joining.Group),
 			"description":                    []byte("Bootstrap token of machine " + s.machine.Name),
 		},
 	}, nil
@@ -186,7 +182,7 @@ func (r *Reconciler) revokeToken(ctx context.Context, s *scope) (ctrl.Result, er
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)
 	}
-	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}}
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id}}
 	if err := workloadClient.Delete(ctx, token); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting bootstrap token: %w", err)
 	}

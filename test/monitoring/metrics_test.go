@@ -21,6 +21,7 @@ import (
 
 	// The packages of the managers register their metrics.
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

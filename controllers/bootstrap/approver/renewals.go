@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func nodeNameOf(m *clusterv1.Machine) string {
 
 // bindRenewals allows exactly the nodes of the cluster's Machines to renew their certificates.
 // kube-controller-manager continues to approve these requests, so renewals need no management cluster.
-func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
+func (r *Reconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
 	if !ownsRenewals(f.cluster) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -43,11 +44,11 @@ const (
 	apiUnavailableRetry = time.Minute
 )
 
-// RequestReconciler approves or denies the certificate requests of nodes in workload clusters: the
+// Reconciler approves or denies the certificate requests of nodes in workload clusters: the
 // first client certificate of a kubelet that joins, and serving certificates. It does so for machines
 // with a NovaConfig and ignores all others. In clusters with a NovaControlPlane it also ends the
 // renewals of nodes without a Machine.
-type RequestReconciler struct {
+type Reconciler struct {
 	// Client reads through the cache. Defaults to the manager's client.
 	Client client.Client
 	// Recorder records events. Defaults to the manager's recorder.
@@ -85,7 +86,7 @@ type RequestReconciler struct {
 }
 
 // Reconcile approves or denies the open requests of one workload cluster.
-func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.permissionsWritten.forget(req.NamespacedName)
@@ -104,7 +105,7 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil || len(facts.ours) == 0 {
 		return ctrl.Result{}, err
 	}
-	if err := allowed(ctx, r.Client, r.Fence, cluster); err != nil {
+	if err := joining.Allowed(ctx, r.Client, r.Fence, cluster); err != nil {
 		if fence.IsOther(err) {
 			ctrl.LoggerFrom(ctx).V(2).Info("Ignoring certificate requests", "cause", err.Error())
 			return ctrl.Result{RequeueAfter: permissionsTTL}, nil
@@ -152,7 +153,7 @@ func isAPIUnavailable(err error) bool {
 
 // announceAPIUnavailable records once that no machine can join, because each machine waits for its
 // certificate.
-func (r *RequestReconciler) announceAPIUnavailable(ctx context.Context, cluster *clusterv1.Cluster, missing *apiUnavailableError) {
+func (r *Reconciler) announceAPIUnavailable(ctx context.Context, cluster *clusterv1.Cluster, missing *apiUnavailableError) {
 	key := client.ObjectKeyFromObject(cluster)
 	if _, ok := r.apiUnavailable.get(key); ok {
 		return
@@ -176,7 +177,7 @@ type clusterFacts struct {
 }
 
 // facts reads the Machines of a cluster.
-func (r *RequestReconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*clusterFacts, error) {
+func (r *Reconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*clusterFacts, error) {
 	list := &clusterv1.MachineList{}
 	err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	if err != nil {
@@ -194,7 +195,7 @@ func (r *RequestReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 }
 
 // decideAll prepares a workload cluster and decides its open requests.
-func (r *RequestReconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
+func (r *Reconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	cluster := client.ObjectKeyFromObject(f.cluster)
@@ -232,7 +233,7 @@ func (r *RequestReconciler) decideAll(ctx context.Context, f *clusterFacts) (ctr
 
 // setOpen stores the open requests of a workload cluster, and drops the recorded events of requests
 // that are no longer open.
-func (r *RequestReconciler) setOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
+func (r *Reconciler) setOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
 	now := make(map[types.UID]struct{}, len(open))
 	for _, csr := range open {
 		now[csr.UID] = struct{}{}
@@ -251,7 +252,7 @@ func (r *RequestReconciler) setOpen(cluster client.ObjectKey, open []*certificat
 }
 
 // decideOpen decides the open requests of a workload cluster one by one.
-func (r *RequestReconciler) decideOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
+func (r *Reconciler) decideOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: permissionsTTL}
 	var errs []error
 	for _, csr := range open {
@@ -275,7 +276,7 @@ func (r *RequestReconciler) decideOpen(ctx context.Context, open []*certificates
 }
 
 // requests returns the open requests of nodes.
-func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
+func (r *Reconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
 	workloadClient, err := r.WorkloadClusters.GetClient(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -304,7 +305,7 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 }
 
 // decide decides one request, and returns the machine that it concerns.
-func (r *RequestReconciler) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (csrDecision, *clusterv1.Machine, error) {
+func (r *Reconciler) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (csrDecision, *clusterv1.Machine, error) {
 	parsed := read(csr)
 	node := strings.TrimPrefix(parsed.username, nodeUserPrefix)
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
@@ -337,7 +338,7 @@ func (r *RequestReconciler) decide(ctx context.Context, csr *certificatesv1.Cert
 // decideJoiner decides a request that was made with a machine's credential. The key is recorded before
 // it is approved: no other key is approved later, whatever happens in between and however old the
 // cache is.
-func (r *RequestReconciler) decideJoiner(ctx context.Context, parsed request, workloadClient client.Client, machine *clusterv1.Machine) (csrDecision, error) {
+func (r *Reconciler) decideJoiner(ctx context.Context, parsed request, workloadClient client.Client, machine *clusterv1.Machine) (csrDecision, error) {
 	err := workloadClient.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
 	if client.IgnoreNotFound(err) != nil {
 		return csrDecision{}, fmt.Errorf("reading node: %w", err)
@@ -365,7 +366,7 @@ func (r *RequestReconciler) decideJoiner(ctx context.Context, parsed request, wo
 
 // machineOfJoiner returns the machine that a credential belongs to. If the machine was moved after it
 // got the credential, its bootstrap data identifies it.
-func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, machines []*clusterv1.Machine) (*clusterv1.Machine, error) {
+func (r *Reconciler) machineOfJoiner(ctx context.Context, uid types.UID, machines []*clusterv1.Machine) (*clusterv1.Machine, error) {
 	for _, m := range machines {
 		if m.UID == uid {
 			return m, nil
@@ -380,7 +381,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading bootstrap data: %w", err)
 		}
-		if data.Annotations[joinerAnnotation] == string(uid) && data.Labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
+		if data.Annotations[joining.JoinerAnnotation] == string(uid) && data.Labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
 			return m, nil
 		}
 	}
@@ -388,7 +389,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 }
 
 // writeDecision writes a decision to the request and records an event.
-func (r *RequestReconciler) writeDecision(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, workloadClient client.Client,
+func (r *Reconciler) writeDecision(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, workloadClient client.Client,
 	j csrDecision, machine *clusterv1.Machine,
 ) error {
 	if j.action == ignore {
@@ -418,7 +419,7 @@ func (r *RequestReconciler) writeDecision(ctx context.Context, csr *certificates
 }
 
 // announce records an event for a decision. A pending request gets one event per reason.
-func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j csrDecision, machine *clusterv1.Machine) {
+func (r *Reconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j csrDecision, machine *clusterv1.Machine) {
 	kind := kindOf(csr)
 	if why, ok := r.reported.get(csr.UID); ok && j.action == hold && why == j.reason {
 		return

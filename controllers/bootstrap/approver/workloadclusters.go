@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -22,14 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// connectRetry is the delay until an unreachable workload cluster is tried again: joining machines
+// ConnectRetry is the delay until an unreachable workload cluster is tried again: joining machines
 // wait for it.
-const connectRetry = 3 * time.Second
+const ConnectRetry = 3 * time.Second
 
 // SetupWorkloadClusters adds a cluster cache to mgr. It connects as user and caches only the
 // certificate requests of a workload cluster.
@@ -42,11 +43,11 @@ func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, userAgent stri
 		// server does not serve that kind. A field selector would select one signer, but two are
 		// decided.
 		Cache: clustercache.CacheOptions{DefaultTransform: keepRequest},
-	}, options, connectRetry)
+	}, options, ConnectRetry)
 }
 
 // SetupWithManager starts the controller with the manager.
-func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
 	}
@@ -73,7 +74,7 @@ func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager
 }
 
 // watch adds a watch for certificate requests. The cluster cache adds it only once per connection.
-func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey) error {
+func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey) error {
 	err := r.WorkloadClusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name: "novaconfig-requests", Watcher: r.watcher, Kind: &certificatesv1.CertificateSigningRequest{},
 		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
@@ -119,15 +120,15 @@ func machineNamed() predicate.Predicate {
 // joinerOf returns the UID of the machine whose credential was used for a request. ours is false if
 // the request was made with other credentials.
 func joinerOf(ctx context.Context, live client.Client, parsed request) (uid types.UID, ours bool, err error) {
-	if uid, found := strings.CutPrefix(parsed.username, joinUserPrefix); found {
+	if uid, found := strings.CutPrefix(parsed.username, joining.UserPrefix); found {
 		return types.UID(uid), true, nil
 	}
-	id, found := strings.CutPrefix(parsed.username, tokenUserPrefix)
-	if !found || !slices.Contains(parsed.groups, joinGroup) {
+	id, found := strings.CutPrefix(parsed.username, joining.TokenUserPrefix)
+	if !found || !slices.Contains(parsed.groups, joining.Group) {
 		return "", false, nil
 	}
 	token := &corev1.Secret{}
-	err = live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
+	err = live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id}, token)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return "", false, fmt.Errorf("reading bootstrap token: %w", err)
 	}
@@ -136,5 +137,5 @@ func joinerOf(ctx context.Context, live client.Client, parsed request) (uid type
 		// only where it has the kubeconfig's permissions.
 		return "", true, nil
 	}
-	return types.UID(token.Annotations[tokenMachineAnnotation]), true, nil
+	return types.UID(token.Annotations[joining.TokenMachineAnnotation]), true, nil
 }

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
@@ -34,7 +35,7 @@ func joinSystemRules() []rbacv1.PolicyRule {
 // requests are approved for any node; the requests of our group are checked. Changes by others are
 // reverted.
 func allowJoin(ctx context.Context, workloadClient client.Client) error {
-	machines := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: joinGroup}
+	machines := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: joining.Group}
 	_, err := workload.Permissions{Cluster: joinRules(), System: joinSystemRules()}.WriteFor(ctx, joinRole, machines, workloadClient)
 	if err != nil {
 		return fmt.Errorf("allowing machines to join: %w", err)

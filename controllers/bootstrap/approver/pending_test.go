@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	workloadClient := clientfake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()
 	recorder := events.NewFakeRecorder(100)
-	r := &RequestReconciler{
+	r := &Reconciler{
 		Client:   clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
 		Recorder: recorder, WorkloadClusters: clustercache.NewFakeClusterCache(workloadClient, blue, "novaconfig-requests"),
 	}
@@ -122,7 +122,7 @@ func TestPauseEnds(t *testing.T) {
 	}
 	blue, cluster, machine := blueWithMachine()
 	decided := errors.New("a pass was made")
-	r := &RequestReconciler{
+	r := &Reconciler{
 		Client:           clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
 		WorkloadClusters: &unreachable{err: decided},
 	}

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"

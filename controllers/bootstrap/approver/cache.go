@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 )
 
 const (
@@ -50,7 +52,7 @@ func keepRequest(o any) (any, error) {
 	kept.Spec = certificatesv1.CertificateSigningRequestSpec{
 		SignerName: csr.Spec.SignerName, ExpirationSeconds: csr.Spec.ExpirationSeconds,
 		// The user may have many groups. No decision depends on the others.
-		Groups: slices.DeleteFunc(slices.Clone(csr.Spec.Groups), func(g string) bool { return g != nodesGroup && g != joinGroup }),
+		Groups: slices.DeleteFunc(slices.Clone(csr.Spec.Groups), func(g string) bool { return g != nodesGroup && g != joining.Group }),
 	}
 	if len(csr.Spec.Username) <= maxUsername {
 		kept.Spec.Username = strings.Clone(csr.Spec.Username)

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -143,7 +143,7 @@ type cachedAddresses struct {
 }
 
 // network returns the addresses of a cluster that belong to no single machine.
-func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
+func (r *Reconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
 	n, key := networkOf(f.cluster), client.ObjectKeyFromObject(f.cluster)
 	if known, ok := r.addressCache.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < addressCacheTTL {
 		n.observedAddresses = known.observedAddresses
@@ -168,7 +168,7 @@ func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (netwo
 }
 
 // resolve returns the addresses of the endpoint, or why they are not known.
-func (r *RequestReconciler) resolve(ctx context.Context, host string) (found []netip.Addr, unresolved string) {
+func (r *Reconciler) resolve(ctx context.Context, host string) (found []netip.Addr, unresolved string) {
 	if a, ok := address(host); ok || host == "" {
 		return []netip.Addr{a}, ""
 	}

@@ -1,4 +1,4 @@
-package bootstrap
+package approver
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 )
 
 // joinRequest returns an open request with a machine's credential and its own key.
@@ -26,7 +27,7 @@ func joinRequest(t *testing.T, name, machine string) *certificatesv1.Certificate
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: joinUserPrefix + machine,
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: joining.UserPrefix + machine,
 			Usages: joinUsages, Request: newRequest(t, machine, nil),
 		},
 	}
@@ -83,7 +84,7 @@ func TestDecideOpenApprovesOneKey(t *testing.T) {
 			}).Build()
 			machine := aMachine("w-1")
 			machine.UID, machine.Namespace, machine.Spec.Bootstrap.ConfigRef.Name = "w-1", "ns", "w-1"
-			r := &RequestReconciler{Recorder: events.NewFakeRecorder(10), Client: noting(t, tc.noted, tc.late, tc.gone)}
+			r := &Reconciler{Recorder: events.NewFakeRecorder(10), Client: noting(t, tc.noted, tc.late, tc.gone)}
 			result, err := r.decideOpen(t.Context(), open, &clusterFacts{workload: workloadClient, ours: []*clusterv1.Machine{machine}})
 			if !errors.Is(err, tc.fails) || result.RequeueAfter != tc.again {
 				t.Errorf("%s: err = %v, again after %s, want %s", tc.reason, err, result.RequeueAfter, tc.again)

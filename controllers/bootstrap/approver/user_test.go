@@ -1,0 +1,73 @@
+package approver
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+)
+
+// The user of nova-bootstrap in a workload cluster has the permissions that the manager uses and no
+// others.
+func TestUserHasPermissions(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	api, err := env.Start(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(api.Stop()).To(Succeed()) })
+	user := NewUser(nil)
+	g.Expect(user.Permissions.Write(ctx, user.Name, api.Client)).To(BeTrue())
+	managerUser, err := api.User(user.Name, workload.ManagersGroup)
+	g.Expect(err).NotTo(HaveOccurred())
+	workloadClient, err := client.New(managerUser, client.Options{Scheme: api.Scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "blue"}}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "NovaControlPlane", Name: "blue"}
+	kubeadm := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm:node-autoapprove-certificate-rotation"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+	}
+	g.Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, kubeadm))).To(Succeed())
+	r := &Reconciler{Client: api.Client}
+	g.Eventually(func() error { return allowJoin(ctx, workloadClient) }).WithTimeout(10 * time.Second).Should(Succeed())
+	g.Expect(r.bindRenewals(ctx, &clusterFacts{cluster: cluster, workload: workloadClient})).To(Succeed())
+	g.Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+
+	// Requests are decided.
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "join"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Request: newRequest(t, "x", nil),
+		Usages: joinUsages,
+	}}
+	joining := rest.CopyConfig(api.Config)
+	joining.Impersonate = rest.ImpersonationConfig{UserName: "nova:machine:x", Groups: []string{"system:bootstrappers:nova", "system:authenticated"}}
+	joiner, err := client.New(joining, client.Options{Scheme: api.Scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() error { return joiner.Create(ctx, csr) }).WithTimeout(10 * time.Second).Should(Succeed())
+	g.Expect(workloadClient.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
+	decided := csr.DeepCopy()
+	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test"},
+	}
+	g.Expect(workloadClient.SubResource("approval").Patch(ctx, decided, client.MergeFrom(csr))).To(Succeed())
+	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	g.Expect(workloadClient.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
+	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
+	g.Expect(workloadClient.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+	g.Expect(workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "more"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: NewUser(nil).Name}},
+	})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+}
