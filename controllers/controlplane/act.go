@@ -24,7 +24,6 @@ type actor struct {
 	*scope.Config
 	*observer
 	*maker
-	*endpointMover
 }
 
 const (
@@ -44,7 +43,7 @@ func (r *actor) act(ctx context.Context, s *scope.Scope) error {
 	sure := false
 	for range actsAtOnce {
 		s.Decision = plan.Decide(input(s, r.CurrentTime()))
-		if !acts(s.Decision) {
+		if !acts(s.Decision) && (sure || !s.Decision.MovesEndpoint) {
 			break
 		}
 		if !sure {
@@ -62,16 +61,27 @@ func (r *actor) act(ctx context.Context, s *scope.Scope) error {
 			sure = true
 			continue
 		}
+		r.awaitEndpoint(s, s.Decision)
 		if err := r.carryOut(ctx, s, s.Decision); err != nil {
 			return r.failed(s, err)
 		}
 		if a := s.Decision.Action; a != plan.CreateMachine && a != plan.StartInit {
-			s.RequeueAfter(actionRequeue)
+			s.RequeueAfter(requeueAfterAction(a))
 			return nil
 		}
 	}
+	r.awaitEndpoint(s, s.Decision)
 	s.RequeueAfter(s.Decision.RequeueAfter)
 	return nil
+}
+
+// requeueAfterAction returns when to reconcile again after an action. Another
+// node takes the endpoint's address with the next renewal of its lease.
+func requeueAfterAction(a plan.Action) time.Duration {
+	if a == plan.MoveEndpoint {
+		return endpointMoveRequeue
+	}
+	return actionRequeue
 }
 
 // acts reports whether the decision is an action.
@@ -79,12 +89,6 @@ func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action !=
 
 // failed records the failure of an action.
 func (r *actor) failed(s *scope.Scope, err error) error {
-	if moving, ok := errors.AsType[*endpointMoveError](err); ok {
-		// The action is not carried out yet, and the conditions report why.
-		s.Decision.Action, s.Decision.Reason = plan.Wait, moving.waits
-		s.RequeueAfter(endpointMoveRequeue)
-		return nil
-	}
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
 		// Another writer changed the object; the decision may no longer be
 		// valid.
@@ -114,6 +118,7 @@ func (r *actor) carryOut(ctx context.Context, s *scope.Scope, d plan.Decision) e
 		plan.RemoveMember:  r.removeMember,
 		plan.ReleaseHook:   r.releaseMachine,
 		plan.SetVersion:    r.setVersion,
+		plan.MoveEndpoint:  r.moveEndpoint,
 	}[d.Action]
 	if do == nil {
 		return fmt.Errorf("carrying out %s: unknown action", d.Action)
@@ -177,10 +182,9 @@ func (r *actor) moveLeader(ctx context.Context, s *scope.Scope, d plan.Decision)
 // removeMember removes a member by its ID. Before that it stores on the machine
 // that it was a member, because a removed member never joins again.
 func (r *actor) removeMember(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	r.warnNotMoved(s, d)
 	if machine, ok := s.Machines[d.Machine]; ok {
-		if err := r.moveEndpoint(ctx, s, machine); err != nil {
-			return err
-		}
+		r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
 		if err := r.RecordJoined(ctx, machine); err != nil {
 			return err
 		}
@@ -198,9 +202,7 @@ func (r *actor) releaseMachine(ctx context.Context, s *scope.Scope, d plan.Decis
 	if !ok {
 		return nil
 	}
-	if err := r.moveEndpoint(ctx, s, machine); err != nil {
-		return err
-	}
+	r.warnNotMoved(s, d)
 	if err := r.ReleaseHook(ctx, machine); err != nil {
 		return err
 	}

@@ -23,12 +23,10 @@ func (r *maker) apply(ctx context.Context, manager string, desired, observed cli
 	return err
 }
 
-// forget deletes the state of a machine that is being deleted: the applied
-// configuration of it and its objects, and the nodes that its endpoint address
-// was moved to.
+// forget deletes the applied configuration of a machine that is being deleted
+// and of its objects.
 func (r *maker) forget(s *scope.Scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
-	r.endpointMoves.forget(machine.UID)
 	if infra := s.Infra[machine.Name]; infra != nil {
 		r.applied.Forget(infra.UID)
 	}

@@ -53,7 +53,6 @@ type Reconciler struct {
 	*restorer
 	*maker
 	*machineReporter
-	*endpointMover
 	*actor
 	*remover
 
@@ -63,12 +62,12 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(config scope.Config) *Reconciler {
 	c := &config
-	o, e := &observer{Config: c}, &endpointMover{Config: c}
-	m := &maker{Config: c, observer: o, endpointMover: e}
+	o := &observer{Config: c}
+	m := &maker{Config: c, observer: o}
 	return &Reconciler{
 		Config: c, observer: o, certificateKeeper: &certificateKeeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
-		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrade.Upgrader{Config: c}, endpointMover: e,
-		actor:   &actor{Config: c, observer: o, maker: m, endpointMover: e},
+		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrade.Upgrader{Config: c},
+		actor:   &actor{Config: c, observer: o, maker: m},
 		remover: &remover{Config: c, observer: o, maker: m},
 	}
 }

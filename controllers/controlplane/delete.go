@@ -69,6 +69,7 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 	for _, machine := range scope.SortedMachines(machines) {
 		names = append(names, machine.Name)
 		r.forget(s, machine)
+		r.endpointMoves.forget(machine.UID)
 		// etcd is not needed any more.
 		if err := r.ReleaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
@@ -30,10 +33,21 @@ func three() *scope.Scope {
 	s.Machines = machinesIn("", "", "")
 	s.Workload.Nodes = nil
 	for _, machine := range []string{"m0", "m1", "m2"} {
+		s.Machines[machine].Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
 		s.Machines[machine].UID = "uid-of-" + s.Machines[machine].UID
 		s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
 	}
-	s.Workload.Etcd = &etcd.Health{}
+	s.Workload.Etcd = &etcd.Health{Members: []etcd.Member{
+		{ID: 1, Name: "m0", Answers: true}, {ID: 2, Name: "m1", Answers: true, Leader: true}, {ID: 3, Name: "m2", Answers: true},
+	}}
+	s.ControlPlane.Spec.Replicas = ptr.To[int32](3)
+	deleted := s.Machines["m0"]
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	// Its removal depends on the endpoint alone.
+	deleted.Annotations[controlplanev1.SkipRedundancyAnnotation] = ""
+	conditions.Set(deleted, metav1.Condition{
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+	})
 	return s
 }
 
@@ -133,9 +147,13 @@ func TestNextEndpointStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := three()
 			tc.change(s)
-			got := nextEndpointStep(s, "m0", tc.tried)
-			if got.to != tc.to || !strings.HasPrefix(got.waits, tc.waits) || (got.waits == "") != (tc.waits == "") {
+			s.EndpointMoves = map[string]plan.EndpointMove{"m0": {Tried: sets.List(tc.tried)}}
+			got := plan.Decide(input(s, time.Now()))
+			if got.Node != tc.to || got.MovesEndpoint != (tc.waits != "") || got.MovesEndpoint && !strings.HasPrefix(got.Reason, tc.waits) {
 				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+			if tc.waits == "" && (got.Action != plan.RemoveMember || got.Machine != "m0") {
+				t.Errorf("%s: the machine is not removed: %+v", tc.reason, got)
 			}
 		})
 	}
@@ -165,9 +183,8 @@ func TestMoveEndpoint(t *testing.T) {
 			tc.change(s)
 			workloadCluster := &fakeClusters{movesNot: tc.refuses}
 			r := New(scope.Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}})
-			err := r.moveEndpoint(t.Context(), s, s.Machines["m0"])
-			if moving := (*endpointMoveError)(nil); errors.As(err, &moving) != tc.waits {
-				t.Errorf("%s: got %v", tc.reason, err)
+			if got := decideEndpoint(t, r, s).MovesEndpoint; got != tc.waits {
+				t.Errorf("%s: got %t", tc.reason, got)
 			}
 			if diff := cmp.Diff(tc.moved, workloadCluster.moved); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
@@ -176,21 +193,35 @@ func TestMoveEndpoint(t *testing.T) {
 	}
 }
 
+// decideEndpoint decides about the first machine, and moves the endpoint if that
+// is decided. It returns the decision, or the next one if the move failed.
+func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
+	t.Helper()
+	for {
+		uid := s.Machines["m0"].UID
+		s.EndpointMoves = map[string]plan.EndpointMove{"m0": r.endpointMoves.of(uid)}
+		s.Decision = plan.Decide(input(s, r.CurrentTime()))
+		r.awaitEndpoint(s, s.Decision)
+		if s.Decision.Action == plan.MoveEndpoint {
+			if err := r.carryOut(t.Context(), s, s.Decision); err != nil && r.failed(s, err) != nil {
+				t.Errorf("to wait is no failure: %v", err)
+			}
+			if r.endpointMoves.of(uid).Failed {
+				continue
+			}
+		}
+		return s.Decision
+	}
+}
+
 func TestMoveEndpointIsBounded(t *testing.T) {
 	s, workloadCluster, now := three(), &fakeClusters{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := New(scope.Config{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }})
-	moveEndpoint := func() error {
-		s.Decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
-		err := r.moveEndpoint(t.Context(), s, s.Machines["m0"])
-		if err != nil && r.failed(s, err) != nil {
-			t.Errorf("to wait is no failure: %v", err)
-		}
-		return err
-	}
+	waiting := func() bool { return decideEndpoint(t, r, s).MovesEndpoint }
 	// All of them seem to run, and the old one takes the address back each
 	// time.
 	for range 5 {
-		if moveEndpoint() == nil {
+		if !waiting() {
 			t.Fatal("the machine is deleted while it holds the endpoint")
 		}
 		now = now.Add(10 * time.Second)
@@ -202,11 +233,18 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 		t.Errorf("conditions report the wait, got %q", why)
 	}
 	now = now.Add(endpointMoveTimeout)
-	if err := moveEndpoint(); err != nil {
-		t.Errorf("the machine is deleted in the end: %v", err)
+	if waiting() {
+		t.Errorf("the machine is deleted in the end: %s", s.Decision.Reason)
+	}
+	// The steps before the action do not forget how long it waits.
+	if err := r.sync(t.Context(), &scope.Scope{Machines: collections.FromMachines(s.Machines["m0"])}); err != nil {
+		t.Fatal(err)
+	}
+	if waiting() {
+		t.Errorf("the wait starts again: %s", s.Decision.Reason)
 	}
 	r.endpointMoves.forget(s.Machines["m0"].UID)
-	if moveEndpoint() == nil {
+	if !waiting() {
 		t.Error("a new machine starts a new wait")
 	}
 }

@@ -52,6 +52,7 @@ func input(s *scope.Scope, now time.Time) plan.Input {
 		OldestKubelet:       s.Workload.OldestKubelet,
 		LastRemediation:     lastRemediation(s.ControlPlane),
 		Restore:             s.Restore,
+		Endpoint:            inputEndpoint(s),
 	}
 	for _, machine := range s.Sorted() {
 		in.Machines = append(in.Machines, inputMachine(s, machine))
@@ -84,6 +85,8 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 		LearnerGrace:     learnerGrace,
 		RestoreTimeout:   restoreTimeout,
 		RestorePause:     restorePause,
+
+		EndpointMoveTimeout: endpointMoveTimeout,
 	}
 }
 
@@ -117,6 +120,8 @@ func inputMachine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 		Deleting:           deleting,
 		AtHook:             deleting && hooked && atHook(machine),
 		Released:           deleting && !hooked,
+		On:                 inputNode(s, machine, node),
+		EndpointMove:       s.EndpointMoves[machine.Name],
 	}
 }
 

@@ -30,6 +30,7 @@ type observer struct {
 	*scope.Config
 
 	leaderTransfers leaderTransfers
+	endpointMoves   endpointMoves
 	// observedNodes are the last observations of Machines and nodes.
 	observedNodes observedNodes
 }
@@ -42,6 +43,7 @@ func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 	}
 	s.Infra = map[string]*metav1.PartialObjectMetadata{}
 	s.Configs = map[string]*bootstrapv1.NovaConfig{}
+	s.EndpointMoves = map[string]plan.EndpointMove{}
 	s.Differs, s.Outdated, s.Altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	s.At, s.Lifetime = r.CurrentTime(), certificateLifetime(s)
 	s.TransferFailed = r.leaderTransfers.members(s.ControlPlane.UID)
@@ -94,6 +96,7 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	if err == nil {
 		s.Configs[machine.Name] = config
 	}
+	s.EndpointMoves[machine.Name] = r.endpointMoves.of(machine.UID)
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
 	if diff := differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff

@@ -31,7 +31,7 @@ func waits(s *scope.Scope) string {
 		return s.Waiting
 	case s.Blocked != "":
 		return s.Blocked
-	case s.Decision.Action == plan.Wait:
+	case s.Decision.Action == plan.Wait, s.Decision.MovesEndpoint:
 		return s.Decision.Reason
 	default:
 		return ""

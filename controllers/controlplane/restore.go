@@ -181,6 +181,7 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.
 			}
 		}
 		r.forget(s, machine)
+		r.endpointMoves.forget(machine.UID)
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -31,7 +31,6 @@ import (
 type maker struct {
 	*scope.Config
 	*observer
-	*endpointMover
 
 	applied apply.Memory
 }

@@ -7,7 +7,7 @@ import (
 func defaultRules() rules {
 	return rules{
 		mayInit: lockFree, survives: survives, mayRelease: mayRelease, oneRemediation: noRemediation,
-		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry, discardFirst: discardFirst,
+		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry, discardFirst: discardFirst, endpointFirst: endpointFirst,
 	}
 }
 
@@ -22,6 +22,7 @@ func decide(in Input, r rules) Decision {
 	if d == nil {
 		d = &Decision{Action: Nothing, Reason: "The control plane matches its spec"}
 	}
+	d = p.rules.endpointFirst(p, d)
 	if due := due(p); due > 0 && (d.RequeueAfter == 0 || due < d.RequeueAfter) {
 		d.RequeueAfter = due
 	}

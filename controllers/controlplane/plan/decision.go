@@ -35,6 +35,9 @@ const (
 	ReleaseHook Action = "ReleaseHook"
 	// SetVersion writes the wanted version into kubeadm's configuration.
 	SetVersion Action = "SetVersion"
+	// MoveEndpoint moves the endpoint's address to Node, before Machine is
+	// deleted.
+	MoveEndpoint Action = "MoveEndpoint"
 	// BeginRestore records the restore in the init lock. After that the data of
 	// etcd is discarded.
 	BeginRestore Action = "BeginRestore"
@@ -59,6 +62,8 @@ type Decision struct {
 	Machines []string
 	// Member and Target are members to act on.
 	Member, Target uint64
+	// Node is the node that takes the endpoint's address.
+	Node string
 	// Replaces is the remediated machine that the new machine replaces.
 	Replaces string
 	// Remediation is stored before a remediation begins.
@@ -70,6 +75,10 @@ type Decision struct {
 	// RequeueAfter is when to decide again even if nothing changes; 0 means never.
 	RequeueAfter time.Duration
 
+	// MovesEndpoint is true while Machine waits for another one to take the
+	// endpoint's address. EndpointNotMoved is true if no other one took it in
+	// time, and the action is carried out nevertheless.
+	MovesEndpoint, EndpointNotMoved bool
 	// QuorumLost is true if fewer than a majority of etcd's voters respond.
 	QuorumLost bool
 	// LimitReached is true if remediation stopped at its retry limit.

@@ -87,6 +87,9 @@ type Input struct {
 	LastRemediation *Remediation
 	// Restore is the state of restores of etcd.
 	Restore Restore
+	// Endpoint is the state of the endpoint's address; nil if no node is known to
+	// hold it, or the API server does not answer.
+	Endpoint *Endpoint
 }
 
 // Limits bound remediation.
@@ -110,6 +113,9 @@ type Limits struct {
 	// minimum lifetime of a machine that failed to restore: the cause of an
 	// immediate failure makes the next one fail too.
 	RestoreTimeout, RestorePause time.Duration
+	// EndpointMoveTimeout is how long a machine to be deleted waits for another
+	// one to take the endpoint's address.
+	EndpointMoveTimeout time.Duration
 }
 
 // Machine is a control plane machine.
@@ -161,6 +167,9 @@ type Machine struct {
 	// Released is true once a deleted machine no longer has our hook: its host
 	// may be deleted at any moment.
 	Released bool
+	// On is its node, and EndpointMove the move of the endpoint's address off it.
+	On           Node
+	EndpointMove EndpointMove
 }
 
 // Etcd is the state that etcd reports.

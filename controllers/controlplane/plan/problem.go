@@ -29,6 +29,9 @@ type rules struct {
 	// discardFirst reports whether all other machines are deleted before the
 	// machine that restores is created.
 	discardFirst func(p *problem) bool
+	// endpointFirst moves the endpoint's address off a machine before the machine
+	// is deleted.
+	endpointFirst func(p *problem, d *Decision) *Decision
 }
 
 // problem is the input and the values derived from it.

@@ -65,6 +65,8 @@ type Scope struct {
 	Lock initlock.State
 	// Roles are the roles in the machines' bootstrap data, where it was read.
 	Roles map[string]plan.Role
+	// EndpointMoves are, by machine, the moves of the endpoint's address.
+	EndpointMoves map[string]plan.EndpointMove
 	// InGrace are nodes without a Machine that have not been down for long.
 	InGrace sets.Set[string]
 	// Workload is the observed state of the workload cluster.
