@@ -50,9 +50,9 @@ func TestProviderTellsPrometheus(t *testing.T) {
 		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),
 		ContainSubstring(`nova_condition{condition="HypervisorAvailable",kind="NovaVSphereCluster",name="`+s.rig.InfraCluster().Name+
 			`",namespace="`+s.rig.Namespace+`"} 1`),
-		ContainSubstring(`nova_vsphere_sessions{`+server+`,state="Up"} 1`),
-		ContainSubstring(`nova_vsphere_requests_total{method="CloneVM_Task",result="success",`+server+`} 1`),
-		ContainSubstring(`nova_vsphere_stream_age_seconds{`+server+`} `),
+		ContainSubstring(`nova_hypervisor_sessions{provider="vsphere",`+server+`,state="Up"} 1`),
+		ContainSubstring(`nova_hypervisor_requests_total{code="",method="CloneVM_Task",provider="vsphere",result="success",`+server+`} 1`),
+		ContainSubstring(`nova_hypervisor_stream_age_seconds{provider="vsphere",`+server+`} `),
 		ContainSubstring(`nova_creations{`+server+`,state="InFlight"} 0`),
 		ContainSubstring(`nova_machine_provision_seconds_count{kind="NovaVSphereMachine"} 1`),
 	))

@@ -53,10 +53,10 @@ func TestProviderTellsPrometheus(t *testing.T) {
 		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),
 		ContainSubstring(`nova_condition{condition="HypervisorAvailable",kind="NovaZVirtCluster",name="`+cluster.Name+
 			`",namespace="`+s.rig.Namespace+`"} 1`),
-		ContainSubstring(`nova_zvirt_sessions{`+server+`,state="Up"} 1`),
-		MatchRegexp(`nova_zvirt_requests_total\{code="20[0-9]",method="POST",path="/vms",`+server+`\} 1`),
-		ContainSubstring(`nova_zvirt_request_seconds_count{`+server+`} `),
-		ContainSubstring(`nova_zvirt_connections{`+server+`} `),
+		ContainSubstring(`nova_hypervisor_sessions{provider="zvirt",`+server+`,state="Up"} 1`),
+		MatchRegexp(`nova_hypervisor_requests_total\{code="20[0-9]",method="POST /vms",provider="zvirt",result="success",`+server+`\} 1`),
+		ContainSubstring(`nova_hypervisor_request_seconds_count{method="POST /vms",provider="zvirt",`+server+`} 1`),
+		ContainSubstring(`nova_hypervisor_connections{provider="zvirt",`+server+`} `),
 		ContainSubstring(`nova_creations{`+server+`,state="InFlight"} 0`),
 	))
 }

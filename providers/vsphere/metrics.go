@@ -10,35 +10,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
-var (
-	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nova_vsphere_requests_total",
-		Help: "Requests to a vCenter by method and result (success, fault, error).",
-	}, []string{"server", "method", "result"})
+// provider is the label of vSphere in metrics.
+const provider = "vsphere"
 
-	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "nova_vsphere_request_seconds",
-		Help:    "Duration of requests to a vCenter by method, without long polls.",
-		Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
-	}, []string{"server", "method"})
+var live = &gauges{sessions: map[*session]struct{}{}}
 
-	sessionPhases = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nova_vsphere_sessions",
-		Help: "Sessions with a vCenter by state (Connecting, Up, Down).",
-	}, []string{"server", "state"})
-
-	streamAge = prometheus.NewDesc("nova_vsphere_stream_age_seconds",
-		"Seconds since the last update from a vCenter, including empty updates; the maximum of all sessions.", []string{"server"}, nil)
-
-	tasks = prometheus.NewDesc("nova_vsphere_tasks",
-		"Tasks in progress at a vCenter by action.", []string{"server", "action"}, nil)
-
-	live = &gauges{sessions: map[*session]struct{}{}}
-)
-
-func init() {
-	metrics.Registry.MustRegister(requests, requestSeconds, sessionPhases, live)
-}
+func init() { metrics.Registry.MustRegister(live) }
 
 // gauges are the metrics that are read from the sessions at each scrape.
 type gauges struct {
@@ -60,8 +37,8 @@ func (g *gauges) remove(s *session) {
 
 // Describe sends the descriptions of the metrics.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	to <- streamAge
-	to <- tasks
+	to <- sessions.StreamAge
+	to <- sessions.Tasks
 }
 
 // Collect reads the metrics of all sessions.
@@ -79,10 +56,10 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	g.mu.Unlock()
 	for server, age := range ages {
-		to <- prometheus.MustNewConstMetric(streamAge, prometheus.GaugeValue, age.Seconds(), server)
+		to <- prometheus.MustNewConstMetric(sessions.StreamAge, prometheus.GaugeValue, age.Seconds(), provider, server)
 	}
 	for at, n := range counts {
-		to <- prometheus.MustNewConstMetric(tasks, prometheus.GaugeValue, float64(n), at[0], at[1])
+		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), provider, at[0], at[1])
 	}
 }
 

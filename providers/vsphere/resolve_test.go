@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/vmware/govmomi/vim25"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -53,7 +52,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	b.Expect(shared).To(BeNumerically("<=", 60), "%v", sent)
 	t.Logf("shared requests: %v", sent)
-	b.Expect(testutil.ToFloat64(requests.WithLabelValues(b.vc.Address, "CloneVM_Task", "success"))).To(BeEquivalentTo(many))
+	b.Expect(b.metric("nova_hypervisor_requests_total", "method", "CloneVM_Task", "result", "success")).To(BeEquivalentTo(many))
 }
 
 // Names are resolved again when vCenter reports that the object does not exist

@@ -113,7 +113,7 @@ func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(
 	s.tags = &tagWorker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	sessionPhases.WithLabelValues(sessions.Label(e.server), string(connecting)).Inc()
+	s.conn.meter.Phase("", sessions.Phase(connecting))
 	live.add(s)
 	// Requests that keep the session must not wait for those that use it.
 	go s.run(urgent(ctx))
@@ -146,7 +146,7 @@ func (s *session) run(ctx context.Context) {
 			closed := hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Transient = true
 			s.setPhase(down, closed, nil)
-			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
+			s.conn.meter.Phase(sessions.Phase(down), "")
 			return
 		}
 		err = vcenter.Classify(s.endpoint.server, err)
@@ -298,8 +298,7 @@ func (s *session) setPhaseLocked(to phase, err error, c *vim25.Client) (notify b
 	if from == to {
 		return to == down && (before.Error() != err.Error() || hypervisor.IsTransient(before)), requeue
 	}
-	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(from)).Dec()
-	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(to)).Inc()
+	s.conn.meter.Phase(sessions.Phase(from), sessions.Phase(to))
 	close(s.phaseChanged)
 	s.phaseChanged = make(chan struct{})
 	// A lost session that is opened again at once does not affect the clusters.

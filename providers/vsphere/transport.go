@@ -45,8 +45,7 @@ type wrap func(http.RoundTripper) http.RoundTripper
 // connection is the client side of the connection to one vCenter: all requests
 // to it go through it.
 type connection struct {
-	// server is the label of the vCenter in metrics.
-	server   string
+	meter    sessions.Meter
 	timeouts timeouts
 	limiter  *requestLimiter
 	wrap     wrap
@@ -61,7 +60,7 @@ func (l *connection) hasRespondedSince(since time.Time) bool {
 }
 
 func newConnection(server string, o *Options) *connection {
-	return &connection{server: sessions.Label(server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
+	return &connection{meter: sessions.NewMeter(provider, server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
 }
 
 // keepAlive detects within half a minute that the connection of the long poll
@@ -178,13 +177,14 @@ func (l *connection) do(ctx context.Context, method string, send func(context.Co
 	defer cancel()
 	start := time.Now()
 	err := send(sending)
-	if outcome(err) != "error" {
+	result := outcome(err)
+	if result != sessions.Error {
 		l.lastResponse.Store(time.Now().UnixNano())
 	}
 	if method != pollMethod && !slow {
-		requestSeconds.WithLabelValues(l.server, method).Observe(time.Since(start).Seconds())
+		l.meter.Latency(method, time.Since(start))
 	}
-	requests.WithLabelValues(l.server, method, outcome(err)).Inc()
+	l.meter.Request(method, result, "")
 	return err
 }
 
@@ -205,10 +205,10 @@ func outcome(err error) string {
 	var refused *restError
 	switch {
 	case err == nil:
-		return "success"
+		return sessions.Success
 	case soap.IsSoapFault(err), errors.As(err, &refused):
-		return "fault"
+		return sessions.Fault
 	default:
-		return "error"
+		return sessions.Error
 	}
 }

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/test/measured"
 )
 
 // TestClassify uses the messages of the engine, from its AppErrors.properties.
@@ -67,24 +66,38 @@ func TestClassify(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	const server = "metrics.example.test"
-	m, states := meter(server), countSessions(server)
-	m.Request(http.MethodGet, "/vms/{}", "200", time.Second)
-	m.Connections(1)
-	m.Connections(1)
-	m.Connections(-1)
-	states("", sessions.Connecting)
-	states(sessions.Connecting, sessions.Up)
+	m := sessions.NewMeter(provider, server)
+	requests := meter(m)
+	requests.Request(http.MethodGet, "/vms/{}", "200", time.Second)
+	requests.Connections(1)
+	requests.Connections(1)
+	requests.Connections(-1)
+	m.Phase("", sessions.Connecting)
+	m.Phase(sessions.Connecting, sessions.Up)
+	value := func(name string, labels ...string) float64 {
+		got, err := measured.Value(name, append(labels, "provider", "zvirt", "server", server)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
 	for name, got := range map[string]float64{
-		"requests":    testutil.ToFloat64(requests.WithLabelValues(server, http.MethodGet, "/vms/{}", "200")),
-		"connections": testutil.ToFloat64(connections.WithLabelValues(server)),
-		"sessions":    testutil.ToFloat64(sessionStates.WithLabelValues(server, "Up")),
+		"requests":    value("nova_hypervisor_requests_total", "method", "GET /vms/{}", "result", "success", "code", "200"),
+		"latency":     value("nova_hypervisor_request_seconds", "method", "GET /vms/{}"),
+		"connections": value("nova_hypervisor_connections"),
+		"sessions":    value("nova_hypervisor_sessions", "state", "Up"),
 	} {
 		if got != 1 {
 			t.Errorf("%s: %g", name, got)
 		}
 	}
-	states(sessions.Up, "")
-	if got := testutil.ToFloat64(sessionStates.WithLabelValues(server, "Up")) + testutil.ToFloat64(sessionStates.WithLabelValues(server, "Connecting")); got != 0 {
+	m.Phase(sessions.Up, "")
+	if got := value("nova_hypervisor_sessions", "state", "Up") + value("nova_hypervisor_sessions", "state", "Connecting"); got != 0 {
 		t.Errorf("%g sessions are left", got)
+	}
+	for code, want := range map[string]string{"error": "error", "503": "error", "404": "fault", "302": "success", "201": "success"} {
+		if got := result(code); got != want {
+			t.Errorf("result(%s) = %s, want %s", code, got, want)
+		}
 	}
 }

@@ -76,7 +76,8 @@ type Session struct {
 // Open opens a session. It calls wake with the machines that must be
 // reconciled.
 func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
-	client, err := ovirt.NewClient(e, meter(e.Server))
+	m := sessions.NewMeter(provider, e.Server)
+	client, err := ovirt.NewClient(e, meter(m))
 	if err != nil {
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
@@ -92,7 +93,7 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 	})
 	s.Session = sessions.Open(sessions.Options{
 		Endpoint: "oVirt engine " + e.Server, Serve: s.serve, Timeouts: timeouts.Session,
-		Logout: s.logout, Requeue: func(key hypervisor.Key) { wake(key) }, AvailabilityChanged: availabilityChanged, PhaseChanged: countSessions(e.Server),
+		Logout: s.logout, Requeue: func(key hypervisor.Key) { wake(key) }, AvailabilityChanged: availabilityChanged, PhaseChanged: m.Phase,
 	})
 	return s, nil
 }
