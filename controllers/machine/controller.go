@@ -72,10 +72,11 @@ type Reconciler[M Object] struct {
 	// are reconciled.
 	WatchFilterValue string
 
-	retries           retries
-	shutdownRequests  shutdownRequests
-	states            stateTracker
-	writtenConditions writtenConditions
+	retries          retries
+	shutdownRequests shutdownRequests
+	// writtenConditions are the conditions that were last written for each machine. The cache may not
+	// show them yet at the next reconcile, which would then record the same events again.
+	writtenConditions reconcile.Memory[types.NamespacedName, conditionSet]
 	lookups           lookups
 }
 
@@ -84,7 +85,7 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	s := &scope[M]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
+			r.forget(s, req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -280,12 +281,4 @@ func (r *Reconciler[M]) lifecycle(s *scope[M]) lifecycle {
 		at.softShutdown = s.shutdownTimeLeft > 0
 	}
 	return at
-}
-
-// forget drops everything that is remembered about a deleted machine.
-func (r *Reconciler[M]) forget(key types.NamespacedName) {
-	r.retries.forget(key)
-	r.shutdownRequests.forget(key)
-	r.states.forget(key)
-	r.writtenConditions.forget(key)
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -34,13 +35,15 @@ func changed(was, is metav1.Condition) bool {
 // and a wait for a slot in the queue gets none.
 func (r *Reconciler[M]) announce(s *scope[M], before conditionSet) {
 	if s.released {
-		r.forget(s.key())
+		r.forget(s, s.key())
 		r.event(s, corev1.EventTypeNormal, "Deleted", "The VM was deleted")
 		return
 	}
 	now := snapshot(s.infra)
-	before = r.writtenConditions.swap(s.key(), before, now)
-	r.states.record(s.key(), r.kind(s), s.infra.GetLabels()[clusterv1.ClusterNameLabel], now.provisioned, now.bootstrapped)
+	if written, known := r.writtenConditions.Swap(s.key(), now); known {
+		before = written
+	}
+	states.record(machineKey{r.kind(s), s.key()}, s.infra.GetLabels()[clusterv1.ClusterNameLabel], now.provisioned, now.bootstrapped)
 	if hypervisor.IsWaiting(s.failure) {
 		return
 	}
@@ -99,4 +102,12 @@ func (r *Reconciler[M]) event(s *scope[M], kind, reason, note string) {
 		action = wait // nothing was decided: the hypervisor was unreachable
 	}
 	r.Recorder.Eventf(s.infra, nil, kind, reason, string(action), "%s", note)
+}
+
+// forget drops everything that is remembered about a deleted machine.
+func (r *Reconciler[M]) forget(s *scope[M], key types.NamespacedName) {
+	r.retries.Forget(key)
+	r.shutdownRequests.Forget(key)
+	states.Forget(machineKey{r.kind(s), key})
+	r.writtenConditions.Forget(key)
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -32,8 +32,7 @@ type Resolver interface {
 
 // lookups keeps the addresses of names.
 type lookups struct {
-	mu    sync.Mutex
-	known map[string]lookup
+	reconcile.Memory[string, lookup]
 }
 
 type lookup struct {
@@ -83,18 +82,20 @@ func addedAddresses(nics []hypervisor.NIC, assigned []netip.Addr) []netip.Addr {
 // resolve returns the addresses of a name. If the lookup fails, it returns the previous result, so
 // that a failing DNS server does not change the addresses.
 func (l *lookups) resolve(ctx context.Context, resolver Resolver, host string, now time.Time) []netip.Addr {
-	l.mu.Lock()
-	last, known := l.known[host]
-	if known && now.Sub(last.at) < lookupFresh {
-		l.mu.Unlock()
+	if _, known := l.Get(host); !known && len(l.All()) >= maxLookups {
+		l.ForgetIf(func(string, lookup) bool { return true })
+	}
+	var last lookup
+	l.Update(host, func(known *lookup) {
+		last = *known
+		if now.Sub(last.at) >= lookupFresh {
+			known.at = now // other reconciles use the previous result meanwhile
+		}
+	})
+	if now.Sub(last.at) < lookupFresh {
 		return last.addresses
 	}
-	if l.known == nil || len(l.known) >= maxLookups && !known {
-		l.known = map[string]lookup{}
-	}
 	last.at = now
-	l.known[host] = last // other reconciles use the previous result meanwhile
-	l.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -107,8 +108,6 @@ func (l *lookups) resolve(ctx context.Context, resolver Resolver, host string, n
 	for _, address := range found[:min(len(found), maxResolved)] {
 		last.addresses = append(last.addresses, address.Unmap())
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known[host] = last
+	l.Set(host, last)
 	return last.addresses
 }

@@ -41,7 +41,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, collector)
+	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, states)
 }
 
 // count increments the counter for the result of the due action. An action that was accepted and

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,8 +12,7 @@ import (
 // accepted and fails later is a success for the queue, and any event bypasses its backoff. A restart
 // clears everything, which only makes the next attempt earlier.
 type retries struct {
-	mu       sync.Mutex
-	attempts map[types.NamespacedName]attempt
+	reconcile.Memory[types.NamespacedName, attempt]
 }
 
 // attempt is the last failure of the due action.
@@ -30,21 +28,15 @@ type attempt struct {
 // failed records a failure and reports whether it is new: a driver may return the same failure until
 // the action is tried again.
 func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a, known := r.attempts[key]
-	if known && a.action == do && !a.tried {
+	a, _ := r.Get(key)
+	if a.action == do && !a.tried {
 		return false
 	}
 	if a.action != do {
 		a = attempt{action: do}
 	}
 	delay := min(reconcile.MinDelay<<min(a.count, 16), reconcile.MaxDelay)
-	a.err, a.count, a.notBefore, a.tried = err, a.count+1, time.Now().Add(delay), false
-	if r.attempts == nil {
-		r.attempts = map[types.NamespacedName]attempt{}
-	}
-	r.attempts[key] = a
+	r.Set(key, attempt{action: do, err: err, count: a.count + 1, notBefore: time.Now().Add(delay)})
 	return true
 }
 
@@ -52,11 +44,9 @@ func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 // VM is busy, the next attempt may be under way. Any other due action means that the failure was
 // fixed.
 func (r *retries) lastFailure(key types.NamespacedName, due action, busy bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a, known := r.attempts[key]
-	if known && due != a.action && !busy {
-		delete(r.attempts, key)
+	a, _ := r.Get(key)
+	if due != a.action && !busy {
+		r.Forget(key)
 		return nil
 	}
 	return a.err
@@ -64,23 +54,14 @@ func (r *retries) lastFailure(key types.NamespacedName, due action, busy bool) e
 
 // tried records that the action was attempted again.
 func (r *retries) tried(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a, known := r.attempts[key]; known {
+	if a, known := r.Get(key); known {
 		a.tried = true
-		r.attempts[key] = a
+		r.Set(key, a)
 	}
 }
 
 // delay returns the time until the action may be tried again.
 func (r *retries) delay(key types.NamespacedName) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Until(r.attempts[key].notBefore)
-}
-
-func (r *retries) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.attempts, key)
+	a, _ := r.Get(key)
+	return time.Until(a.notBefore)
 }

@@ -65,7 +65,7 @@ func TestRetriesReportOnce(t *testing.T) {
 		{"reported again", func() bool { return r.failed(key, create, errors.New("full")) }, false},
 		{"after another attempt", func() bool { r.tried(key); return r.failed(key, create, errors.New("full")) }, true},
 		{"of another action", func() bool { return r.failed(key, destroy, errors.New("locked")) }, true},
-		{"after it was forgotten", func() bool { r.forget(key); return r.failed(key, destroy, errors.New("locked")) }, true},
+		{"after it was forgotten", func() bool { r.Forget(key); return r.failed(key, destroy, errors.New("locked")) }, true},
 	}
 	for _, step := range steps {
 		if got := step.do(); got != step.want {

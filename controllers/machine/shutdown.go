@@ -40,7 +40,7 @@ func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hyperv
 	var shutdownErr error
 	result, err := r.act(ctx, s, func(ctx context.Context) error {
 		if shutdownErr = driver.Shutdown(ctx, s.infra); shutdownErr == nil {
-			r.shutdownRequests.setSent(s.key(), time.Now())
+			r.shutdownRequests.Set(s.key(), shutdownRequest{at: time.Now()})
 		}
 		return shutdownErr
 	})
@@ -48,7 +48,7 @@ func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hyperv
 	if spec.PowerOff.Mode != infrav1.PowerOffSoftThenHard || hypervisor.ReasonFor(shutdownErr, "") != infrav1.GuestUnreachableReason {
 		return result, err
 	}
-	r.shutdownRequests.setUnreachable(s.key())
+	r.shutdownRequests.Set(s.key(), shutdownRequest{unreachable: true})
 	r.event(s, corev1.EventTypeWarning, infrav1.GuestUnreachableReason, reconcile.Sentence(shutdownErr)+"; powering off the VM")
 	s.action, s.failure, s.shutdownTimeLeft = destroy, nil, 0
 	return r.destroy(ctx, s, driver)

@@ -1,35 +1,32 @@
 package machine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
-// stateCollector is the Prometheus collector: it holds the state trackers of all reconcilers of this
-// process.
+// stateCollector is the Prometheus collector: it stores the state of the machines of all reconcilers
+// of this process. A machine is counted from its first reconcile on.
 type stateCollector struct {
-	mu       sync.Mutex
-	trackers []*stateTracker
+	reconcile.Memory[machineKey, machineState]
 }
 
-var collector = &stateCollector{}
+var states = &stateCollector{}
 
-// stateTracker stores the state of the machines of a reconciler for metrics. A machine is counted from
-// its first reconcile on.
-type stateTracker struct {
-	registerOnce sync.Once
-	mu           sync.Mutex
-	known        map[types.NamespacedName]machineState
+type machineKey struct {
+	kind string
+	types.NamespacedName
 }
 
 // machineState is the state of a machine: the state of its VM, and of the first boot of its guest.
 type machineState struct {
-	kind, cluster string
-	vm, boot      stateSince
+	cluster  string
+	vm, boot stateSince
 }
 
 // stateSince is a state and the time since which the machine is in it.
@@ -51,27 +48,10 @@ func (was stateSince) next(c metav1.Condition, seen bool, now time.Time) stateSi
 }
 
 // record stores the state of a machine.
-func (c *stateTracker) record(key types.NamespacedName, kind, cluster string, vm, boot metav1.Condition) {
-	c.registerOnce.Do(func() {
-		collector.mu.Lock()
-		defer collector.mu.Unlock()
-		collector.trackers = append(collector.trackers, c)
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = map[types.NamespacedName]machineState{}
-	}
-	was, seen := c.known[key]
+func (r *stateCollector) record(key machineKey, cluster string, vm, boot metav1.Condition) {
+	was, seen := r.Get(key)
 	now := time.Now()
-	c.known[key] = machineState{kind: kind, cluster: cluster, vm: was.vm.next(vm, seen, now), boot: was.boot.next(boot, seen, now)}
-}
-
-// forget removes a machine from the tracker.
-func (c *stateTracker) forget(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, key)
+	r.Set(key, machineState{cluster: cluster, vm: was.vm.next(vm, seen, now), boot: was.boot.next(boot, seen, now)})
 }
 
 // group is the key of machines that are counted together.
@@ -84,28 +64,18 @@ type stateCount struct {
 	longest time.Duration
 }
 
-// counts counts the machines of all reconcilers by the state that of returns.
+// counts counts the machines by the state that of returns.
 func (r *stateCollector) counts(now time.Time, of func(machineState) stateSince) map[group]stateCount {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	found := map[group]stateCount{}
-	for _, c := range r.trackers {
-		c.addCounts(found, now, of)
-	}
-	return found
-}
-
-func (c *stateTracker) addCounts(to map[group]stateCount, now time.Time, of func(machineState) stateSince) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, s := range c.known {
+	for key, s := range r.All() {
 		is := of(s)
 		if is.state == "" {
 			continue
 		}
-		at := group{s.kind, key.Namespace, s.cluster, is.state}
-		to[at] = stateCount{to[at].n + 1, max(to[at].longest, now.Sub(is.since))}
+		at := group{key.kind, key.Namespace, s.cluster, is.state}
+		found[at] = stateCount{found[at].n + 1, max(found[at].longest, now.Sub(is.since))}
 	}
+	return found
 }
 
 // Describe sends the descriptors of the metrics.

@@ -30,22 +30,23 @@ func TestStateSince(t *testing.T) {
 	}
 }
 
-func TestStateTracker(t *testing.T) {
+func TestStateCollector(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
 	at := func(reason string, ago time.Duration) metav1.Condition {
 		return metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(now.Add(-ago))}
 	}
-	one, two := &stateTracker{}, &stateTracker{}
-	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team", Name: name} }
-	one.record(key("a"), "K", "blue", at(infrav1.CreatingReason, time.Minute), metav1.Condition{})
-	one.record(key("b"), "K", "blue", at(infrav1.CreatingReason, time.Hour), at(infrav1.BootstrappingReason, time.Hour))
-	one.record(key("c"), "K", "red", at(infrav1.ProvisionedReason, time.Hour), at(infrav1.BootstrapFailedReason, time.Minute))
-	two.record(key("d"), "K", "red", at(infrav1.ProvisionedReason, 2*time.Hour), at(infrav1.BootstrapFailedReason, time.Minute))
-	one.record(key("e"), "K", "red", at(infrav1.ProvisionedReason, time.Hour), metav1.Condition{})
-	one.forget(key("e"))
+	all := &stateCollector{}
+	key := func(name string) machineKey {
+		return machineKey{"K", types.NamespacedName{Namespace: "team", Name: name}}
+	}
+	all.record(key("a"), "blue", at(infrav1.CreatingReason, time.Minute), metav1.Condition{})
+	all.record(key("b"), "blue", at(infrav1.CreatingReason, time.Hour), at(infrav1.BootstrappingReason, time.Hour))
+	all.record(key("c"), "red", at(infrav1.ProvisionedReason, time.Hour), at(infrav1.BootstrapFailedReason, time.Minute))
+	all.record(key("d"), "red", at(infrav1.ProvisionedReason, 2*time.Hour), at(infrav1.BootstrapFailedReason, time.Minute))
+	all.record(key("e"), "red", at(infrav1.ProvisionedReason, time.Hour), metav1.Condition{})
+	all.Forget(key("e"))
 
-	all := &stateCollector{trackers: []*stateTracker{one, two}}
 	g.Expect(all.counts(now, func(s machineState) stateSince { return s.vm })).To(Equal(map[group]stateCount{
 		{"K", "team", "blue", infrav1.CreatingReason}:   {2, time.Hour},
 		{"K", "team", "red", infrav1.ProvisionedReason}: {2, 2 * time.Hour},
