@@ -145,7 +145,7 @@ type cachedAddresses struct {
 // network returns the addresses of a cluster that belong to no single machine.
 func (r *Reconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
 	n, key := networkOf(f.cluster), client.ObjectKeyFromObject(f.cluster)
-	if known, ok := r.addressCache.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < addressCacheTTL {
+	if known, ok := r.addressCache.Get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < addressCacheTTL {
 		n.observedAddresses = known.observedAddresses
 		return n, nil
 	}
@@ -163,7 +163,7 @@ func (r *Reconciler) network(ctx context.Context, f *clusterFacts) (network, err
 	if n.nodes, err = nodeAddresses(ctx, f.workload); err != nil {
 		return n, err
 	}
-	r.addressCache.set(key, cachedAddresses{observedAddresses: n.observedAddresses, endpoint: n.endpoint, at: time.Now()})
+	r.addressCache.Set(key, cachedAddresses{observedAddresses: n.observedAddresses, endpoint: n.endpoint, at: time.Now()})
 	return n, nil
 }
 

@@ -72,7 +72,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	reconcile := func(want int) {
 		t.Helper()
 		// A pass is followed by a pause, which this test skips.
-		r.pausedUntil.forget(blue)
+		r.pausedUntil.Forget(blue)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 	known := func(want int) {
 		t.Helper()
-		if got := len(r.reported.known); got != want {
+		if got := len(r.reported.All()); got != want {
 			t.Errorf("%d requests are remembered, want %d", got, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 	reconcile(3)
 	known(0)
-	if got := len(r.open.known); got != 0 {
+	if got := len(r.open.All()); got != 0 {
 		t.Errorf("%d workload clusters are remembered, want none", got)
 	}
 }
@@ -129,12 +129,12 @@ func TestPauseEnds(t *testing.T) {
 	for range 3000 {
 		// The pause ends at about the time of the check.
 		began := time.Now()
-		r.pausedUntil.set(blue, began.Add(time.Hour))
+		r.pausedUntil.Set(blue, began.Add(time.Hour))
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
-		r.pausedUntil.set(blue, time.Now().Add(took))
+		r.pausedUntil.Set(blue, time.Now().Add(took))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue})
 		if !errors.Is(err, decided) && result.RequeueAfter <= 0 {
 			t.Fatalf("the cluster is not requeued: %v, %v", result, err)

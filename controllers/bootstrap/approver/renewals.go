@@ -77,7 +77,7 @@ func (r *Reconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
 		return fmt.Errorf("listing MachinePools: %w", err)
 	}
 	f.renewable = renewable(f.machines, pools.Items)
-	known, _ := r.renewals.get(key)
+	known, _ := r.renewals.Get(key)
 	if known.replaced && slices.Equal(known.nodes, f.renewable) && time.Since(known.at) < permissionsTTL {
 		return nil
 	}
@@ -99,6 +99,6 @@ func (r *Reconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting kubeadm's binding for renewals: %w", err)
 	}
-	r.renewals.set(key, renewal{nodes: f.renewable, at: time.Now(), replaced: known.replaced || err == nil})
+	r.renewals.Set(key, renewal{nodes: f.renewable, at: time.Now(), replaced: known.replaced || err == nil})
 	return nil
 }

@@ -67,34 +67,34 @@ type Reconciler struct {
 	watcher clustercache.SourceWatcher[ctrl.Request]
 	// pausedUntil holds the end of each cluster's pause. continueAfter is the user after which the
 	// next pass over the requests of a cluster continues.
-	pausedUntil        keyedState[client.ObjectKey, time.Time]
-	continueAfter      keyedState[client.ObjectKey, string]
-	permissionsWritten keyedState[client.ObjectKey, time.Time]
+	pausedUntil        reconcile.Memory[client.ObjectKey, time.Time]
+	continueAfter      reconcile.Memory[client.ObjectKey, string]
+	permissionsWritten reconcile.Memory[client.ObjectKey, time.Time]
 	// renewals are the written lists of nodes that may renew their certificates.
-	renewals keyedState[client.ObjectKey, renewal]
+	renewals reconcile.Memory[client.ObjectKey, renewal]
 	// addressCache are the addresses that were looked up for serving certificates.
-	addressCache keyedState[client.ObjectKey, cachedAddresses]
+	addressCache reconcile.Memory[client.ObjectKey, cachedAddresses]
 	// reported holds the pending requests for which an event was recorded.
-	reported keyedState[types.UID, string]
+	reported reconcile.Memory[types.UID, string]
 	// open holds the requests of each workload cluster that were open in the last pass. A request that
 	// is no longer open may never have been decided: kubelets replace requests that are not approved,
 	// and the old ones are deleted.
-	open keyedState[client.ObjectKey, map[types.UID]struct{}]
+	open reconcile.Memory[client.ObjectKey, map[types.UID]struct{}]
 	// apiUnavailable holds the workload clusters for which an event reported that they serve no
 	// certificate requests.
-	apiUnavailable keyedState[client.ObjectKey, struct{}]
+	apiUnavailable reconcile.Memory[client.ObjectKey, struct{}]
 }
 
 // Reconcile approves or denies the open requests of one workload cluster.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		r.permissionsWritten.forget(req.NamespacedName)
-		r.renewals.forget(req.NamespacedName)
-		r.addressCache.forget(req.NamespacedName)
-		r.apiUnavailable.forget(req.NamespacedName)
-		r.pausedUntil.forget(req.NamespacedName)
-		r.continueAfter.forget(req.NamespacedName)
+		r.permissionsWritten.Forget(req.NamespacedName)
+		r.renewals.Forget(req.NamespacedName)
+		r.addressCache.Forget(req.NamespacedName)
+		r.apiUnavailable.Forget(req.NamespacedName)
+		r.pausedUntil.Forget(req.NamespacedName)
+		r.continueAfter.Forget(req.NamespacedName)
 		r.setOpen(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -112,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
-	until, _ := r.pausedUntil.get(req.NamespacedName)
+	until, _ := r.pausedUntil.Get(req.NamespacedName)
 	// The clock is read once: at a second read the remaining time could be zero, and the request would
 	// wait for the next event.
 	if left := time.Until(until); left > 0 {
@@ -120,11 +120,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	began := time.Now()
 	result, err := r.decideAll(ctx, facts)
-	r.pausedUntil.set(req.NamespacedName, time.Now().Add(pauseFactor*time.Since(began)))
+	r.pausedUntil.Set(req.NamespacedName, time.Now().Add(pauseFactor*time.Since(began)))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		// A new connection to the workload cluster triggers the next reconcile.
-		r.permissionsWritten.forget(req.NamespacedName)
-		r.renewals.forget(req.NamespacedName)
+		r.permissionsWritten.Forget(req.NamespacedName)
+		r.renewals.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if missing, is := errors.AsType[*apiUnavailableError](err); is {
@@ -132,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: apiUnavailableRetry}, nil
 	}
 	if err == nil {
-		r.apiUnavailable.forget(req.NamespacedName)
+		r.apiUnavailable.Forget(req.NamespacedName)
 	}
 	return result, err
 }
@@ -155,10 +155,10 @@ func isAPIUnavailable(err error) bool {
 // certificate.
 func (r *Reconciler) announceAPIUnavailable(ctx context.Context, cluster *clusterv1.Cluster, missing *apiUnavailableError) {
 	key := client.ObjectKeyFromObject(cluster)
-	if _, ok := r.apiUnavailable.get(key); ok {
+	if _, ok := r.apiUnavailable.Get(key); ok {
 		return
 	}
-	r.apiUnavailable.set(key, struct{}{})
+	r.apiUnavailable.Set(key, struct{}{})
 	ctrl.LoggerFrom(ctx).Error(missing, "The workload cluster does not serve CertificateSigningRequests")
 	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, bootstrapv1.CertificatesAPIUnavailableEventReason, "Judge",
 		"No machine can join: the API server does not serve %s; check its argument runtime-config: %s", certificatesv1.SchemeGroupVersion, missing)
@@ -204,11 +204,11 @@ func (r *Reconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Resul
 		return ctrl.Result{}, err
 	}
 	f.workload = live
-	if at, ok := r.permissionsWritten.get(cluster); !ok || time.Since(at) > permissionsTTL {
+	if at, ok := r.permissionsWritten.Get(cluster); !ok || time.Since(at) > permissionsTTL {
 		if err := allowJoin(ctx, live); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.permissionsWritten.set(cluster, time.Now())
+		r.permissionsWritten.Set(cluster, time.Now())
 	}
 	if err := r.bindRenewals(ctx, f); err != nil {
 		return ctrl.Result{}, err
@@ -218,9 +218,9 @@ func (r *Reconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Resul
 		return ctrl.Result{}, err
 	}
 	defer r.setOpen(cluster, open)
-	after, _ := r.continueAfter.get(cluster)
+	after, _ := r.continueAfter.Get(cluster)
 	picked, last := pick(open, after)
-	r.continueAfter.set(cluster, last)
+	r.continueAfter.Set(cluster, last)
 	result, err := r.decideOpen(ctx, picked, f)
 	switch {
 	case last != "":
@@ -238,17 +238,17 @@ func (r *Reconciler) setOpen(cluster client.ObjectKey, open []*certificatesv1.Ce
 	for _, csr := range open {
 		now[csr.UID] = struct{}{}
 	}
-	before, _ := r.open.get(cluster)
+	before, _ := r.open.Get(cluster)
 	for uid := range before {
 		if _, still := now[uid]; !still {
-			r.reported.forget(uid)
+			r.reported.Forget(uid)
 		}
 	}
 	if len(now) == 0 {
-		r.open.forget(cluster)
+		r.open.Forget(cluster)
 		return
 	}
-	r.open.set(cluster, now)
+	r.open.Set(cluster, now)
 }
 
 // decideOpen decides the open requests of a workload cluster one by one.
@@ -421,13 +421,13 @@ func (r *Reconciler) writeDecision(ctx context.Context, csr *certificatesv1.Cert
 // announce records an event for a decision. A pending request gets one event per reason.
 func (r *Reconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j csrDecision, machine *clusterv1.Machine) {
 	kind := kindOf(csr)
-	if why, ok := r.reported.get(csr.UID); ok && j.action == hold && why == j.reason {
+	if why, ok := r.reported.Get(csr.UID); ok && j.action == hold && why == j.reason {
 		return
 	}
 	if j.action == hold {
-		r.reported.set(csr.UID, j.reason)
+		r.reported.Set(csr.UID, j.reason)
 	} else {
-		r.reported.forget(csr.UID)
+		r.reported.Forget(csr.UID)
 	}
 	decisions.WithLabelValues(kind, strings.ToLower(string(j.action))).Inc()
 	ctrl.LoggerFrom(ctx).Info("Decided certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.action, "reason", j.reason)
