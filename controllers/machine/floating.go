@@ -82,7 +82,7 @@ func addedAddresses(nics []hypervisor.NIC, assigned []netip.Addr) []netip.Addr {
 // resolve returns the addresses of a name. If the lookup fails, it returns the previous result, so
 // that a failing DNS server does not change the addresses.
 func (l *lookups) resolve(ctx context.Context, resolver Resolver, host string, now time.Time) []netip.Addr {
-	if _, known := l.Get(host); !known && len(l.All()) >= maxLookups {
+	if _, known := l.Get(host); !known && l.Len() >= maxLookups {
 		l.ForgetIf(func(string, lookup) bool { return true })
 	}
 	var last lookup

@@ -73,7 +73,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		}
 	} else {
 		r.WorkloadClusters.Forget(s.key)
-		r.outages.forget(s.key)
+		r.outages.Forget(s.key)
 	}
 	var errs []error
 	var mine []string

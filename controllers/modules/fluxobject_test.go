@@ -70,7 +70,7 @@ func TestReadyObjects(t *testing.T) {
 		}
 	}
 	s.markReadyBefore(cluster, nil)
-	if len(s.generations) != 0 {
-		t.Errorf("a deleted object is remembered: %v", s.generations)
+	if s.Len() != 0 {
+		t.Errorf("a deleted object is remembered: %v", s.All())
 	}
 }

@@ -3,13 +3,13 @@ package modules
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -67,8 +67,7 @@ func holder(desired, existing client.Object) string {
 
 // nameReservations remembers name reservations that the cache may not show yet.
 type nameReservations struct {
-	mu           sync.Mutex
-	reservations map[objectName]nameReservation
+	reconcile.Memory[objectName, nameReservation]
 }
 
 type nameReservation struct {
@@ -78,28 +77,15 @@ type nameReservation struct {
 
 // reserve reserves a name for an owner and returns the owner that has it now.
 func (n *nameReservations) reserve(p objectName, to owner, now time.Time) owner {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for other, g := range n.reservations {
-		if now.Sub(g.at) >= sourceGracePeriod {
-			delete(n.reservations, other)
+	n.ForgetIf(func(_ objectName, r nameReservation) bool { return now.Sub(r.at) >= sourceGracePeriod })
+	var has owner
+	n.Update(p, func(r *nameReservation) {
+		if r.at.IsZero() || r.owner == to {
+			*r = nameReservation{owner: to, at: now}
 		}
-	}
-	if g, ok := n.reservations[p]; ok && g.owner != to {
-		return g.owner
-	}
-	if n.reservations == nil {
-		n.reservations = map[objectName]nameReservation{}
-	}
-	n.reservations[p] = nameReservation{owner: to, at: now}
-	return to
-}
-
-// release drops the reservation of a name whose object is deleted.
-func (n *nameReservations) release(p objectName) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.reservations, p)
+		has = r.owner
+	})
+	return has
 }
 
 // create writes a module that does not exist yet. It does not change an object of the same name that

@@ -73,11 +73,11 @@ func TestNameReservations(t *testing.T) {
 			t.Errorf("step %d: %s has it, want %s", i, got, step.want)
 		}
 	}
-	if len(n.reservations) != 2 {
-		t.Errorf("%d names are remembered", len(n.reservations))
+	if n.Len() != 2 {
+		t.Errorf("%d names are remembered", n.Len())
 	}
-	n.release(at)
-	if got := n.reserve(at, one, begin.Add(3*time.Second+sourceGracePeriod)); got != one || len(n.reservations) != 1 {
-		t.Errorf("%s has a name that was released, and %d names are remembered", got, len(n.reservations))
+	n.Forget(at)
+	if got := n.reserve(at, one, begin.Add(3*time.Second+sourceGracePeriod)); got != one || n.Len() != 1 {
+		t.Errorf("%s has a name that was released, and %d names are remembered", got, n.Len())
 	}
 }

@@ -3,10 +3,10 @@ package modules
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // maxOutage is how long Flux keeps trying to reach a workload cluster. Each
@@ -16,31 +16,21 @@ const maxOutage = 30 * time.Minute
 // outages remembers since when workload clusters have been unreachable. The time starts again when the
 // manager restarts.
 type outages struct {
-	mu    sync.Mutex
-	since map[key]time.Time
+	reconcile.Memory[key, time.Time]
 }
 
 // update returns how long a workload cluster has been unreachable.
 func (o *outages) update(cluster key, unreachable bool, now time.Time) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if !unreachable {
-		delete(o.since, cluster)
+		o.Forget(cluster)
 		return 0
 	}
-	if o.since == nil {
-		o.since = map[key]time.Time{}
+	since, known := o.Get(cluster)
+	if !known {
+		since = now
+		o.Set(cluster, since)
 	}
-	if _, ok := o.since[cluster]; !ok {
-		o.since[cluster] = now
-	}
-	return now.Sub(o.since[cluster])
-}
-
-func (o *outages) forget(cluster key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.since, cluster)
+	return now.Sub(since)
 }
 
 // suspend makes Flux stop connecting to a workload cluster that has been unreachable for a long time.

@@ -1,9 +1,9 @@
 package modules
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // readyObjects remembers which objects were seen ready, and at which generation. The status that Flux
@@ -11,16 +11,14 @@ import (
 // success is still about the previous one. A restart clears the memory, so that a module that Flux is
 // checking at that moment is not ready until Flux has finished.
 type readyObjects struct {
-	mu          sync.Mutex
-	generations map[key]map[types.UID]int64
+	reconcile.Memory[key, map[types.UID]int64]
 }
 
 // markReadyBefore records which of a Cluster's objects are ready, sets on each whether it was ready
 // before, and drops deleted objects.
 func (s *readyObjects) markReadyBefore(cluster key, all map[key][]*fluxObject) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, now := s.generations[cluster], map[types.UID]int64{}
+	before, _ := s.Get(cluster)
+	now := map[types.UID]int64{}
 	for _, objects := range all {
 		for _, p := range objects {
 			uid, generation := p.object.GetUID(), p.object.GetGeneration()
@@ -30,10 +28,7 @@ func (s *readyObjects) markReadyBefore(cluster key, all map[key][]*fluxObject) {
 			}
 		}
 	}
-	if s.generations == nil {
-		s.generations = map[key]map[types.UID]int64{}
-	}
-	if s.generations[cluster] = now; len(now) == 0 {
-		delete(s.generations, cluster)
+	if s.Set(cluster, now); len(now) == 0 {
+		s.Forget(cluster)
 	}
 }

@@ -149,9 +149,9 @@ func (r *ClusterReconciler) removeObject(ctx context.Context, p *fluxObject, do 
 	}
 	removals.WithLabelValues(string(do)).Inc()
 	r.applied.Forget(p.object.GetUID())
-	r.nameReservations.release(objectNameOf(p.object))
+	r.nameReservations.Forget(objectNameOf(p.object))
 	if release := releaseOf(p.object); release != "" {
-		r.nameReservations.release(releaseName(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
+		r.nameReservations.Forget(releaseName(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
 	}
 	uid := p.object.GetUID()
 	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})

@@ -54,7 +54,7 @@ func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl
 	f := &setScope{set: &addonsv1.NovaModuleSet{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, f.set); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.rollouts.forget(req.NamespacedName)
+			r.rollouts.Forget(req.NamespacedName)
 			for _, state := range []string{"selected", "updated", "ready", "failed"} {
 				clusters.DeleteLabelValues(req.Namespace, req.Name, state)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
@@ -58,7 +58,7 @@ func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, options cluste
 	if err != nil {
 		return nil, err
 	}
-	return &workloadClusters{clusters: cache, refused: secrets.Refused, written: map[client.ObjectKey]written{}}, nil
+	return &workloadClusters{clusters: cache, refused: secrets.Refused}, nil
 }
 
 type workloadClusters struct {
@@ -66,8 +66,7 @@ type workloadClusters struct {
 	// refused returns why a kubeconfig is not used.
 	refused func(cluster client.ObjectKey) error
 
-	mu      sync.Mutex
-	written map[client.ObjectKey]written
+	written reconcile.Memory[client.ObjectKey, written]
 }
 
 // written holds the data that was seen on a workload cluster, and the time.
@@ -101,9 +100,7 @@ func (t *workloadClusters) Reachable(ctx context.Context, cluster client.ObjectK
 // Substitute implements Tenants. It reads written data again every ten minutes, as often as Flux
 // compares.
 func (t *workloadClusters) Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error {
-	t.mu.Lock()
-	last := t.written[cluster]
-	t.mu.Unlock()
+	last, _ := t.written.Get(cluster)
 	if equality.Semantic.DeepEqual(last.data, data) && time.Since(last.at) < addonsv1.DefaultInterval {
 		return nil
 	}
@@ -114,9 +111,7 @@ func (t *workloadClusters) Substitute(ctx context.Context, cluster client.Object
 	if err := substitute(ctx, c, data); err != nil {
 		return fmt.Errorf("writing ConfigMap %s to the workload cluster: %w", modules.SubstituteConfig, err)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.written[cluster] = written{data: data, at: time.Now()}
+	t.written.Set(cluster, written{data: data, at: time.Now()})
 	return nil
 }
 
@@ -139,7 +134,5 @@ func substitute(ctx context.Context, c client.Client, data map[string]string) er
 
 // Forget implements Tenants.
 func (t *workloadClusters) Forget(cluster client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.written, cluster)
+	t.written.Forget(cluster)
 }

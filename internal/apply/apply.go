@@ -5,20 +5,21 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"sync"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // Memory records the last apply of each object and the state of the object
 // afterwards. If the record is lost, one request per object is repeated. The
 // zero value is ready to use; it is safe for concurrent use.
 type Memory struct {
-	mu   sync.Mutex
-	seen map[types.UID]map[string]state
+	seen reconcile.Memory[types.UID, map[string]state]
 }
 
 // state contains hashes of the applied and of the observed object.
@@ -58,36 +59,24 @@ func (m *Memory) Apply(ctx context.Context, c client.Client, manager string, des
 }
 
 // Forget drops the record of a deleted object.
-func (m *Memory) Forget(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.seen, uid)
-}
+func (m *Memory) Forget(uid types.UID) { m.seen.Forget(uid) }
 
 // Len returns the number of recorded objects.
-func (m *Memory) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.seen)
-}
+func (m *Memory) Len() int { return m.seen.Len() }
 
 func (m *Memory) same(uid types.UID, manager string, s state) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	got, ok := m.seen[uid][manager]
+	seen, _ := m.seen.Get(uid)
+	got, ok := seen[manager]
 	return ok && got == s
 }
 
 func (m *Memory) remember(uid types.UID, manager string, s state) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.seen == nil {
-		m.seen = map[types.UID]map[string]state{}
-	}
-	if m.seen[uid] == nil {
-		m.seen[uid] = map[string]state{}
-	}
-	m.seen[uid][manager] = s
+	m.seen.Update(uid, func(seen *map[string]state) {
+		if *seen = maps.Clone(*seen); *seen == nil { // others may read the previous one
+			*seen = map[string]state{}
+		}
+		(*seen)[manager] = s
+	})
 }
 
 func stateOf(desired *unstructured.Unstructured, observed client.Object) (s state, err error) {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const (
@@ -51,8 +52,7 @@ type backoff struct {
 	// connected returns when a cluster last answered the cluster cache.
 	connected func(context.Context, client.ObjectKey) time.Time
 
-	mu       sync.Mutex
-	attempts map[client.ObjectKey]attempts
+	attempts reconcile.Memory[client.ObjectKey, attempts]
 }
 
 // attempts is the record of the attempts to connect to one cluster.
@@ -89,39 +89,27 @@ func (b *backoff) Get(ctx context.Context, key client.ObjectKey, o client.Object
 }
 
 func (b *backoff) allow(cluster client.ObjectKey, version string, connected time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := b.now()
 	b.forget(now)
-	known := b.attempts[cluster]
-	if connected.After(known.last) {
-		known = attempts{} // the last attempt succeeded
-	}
-	next, allowed := decide(known, version, now, b.interval)
-	if b.attempts == nil {
-		b.attempts = map[client.ObjectKey]attempts{}
-	}
-	b.attempts[cluster] = next
+	var allowed bool
+	b.attempts.Update(cluster, func(a *attempts) {
+		if connected.After(a.last) {
+			*a = attempts{} // the last attempt succeeded
+		}
+		*a, allowed = decide(*a, version, now, b.interval)
+	})
 	return allowed
 }
 
 // forget drops clusters that are connected or deleted.
 func (b *backoff) forget(now time.Time) {
-	for cluster, a := range b.attempts {
-		if now.Sub(a.last) > idlePeriod {
-			delete(b.attempts, cluster)
-		}
-	}
+	b.attempts.ForgetIf(func(_ client.ObjectKey, a attempts) bool { return now.Sub(a.last) > idlePeriod })
 }
 
 // answered records that a cluster has responded on another connection.
 func (b *backoff) answered(cluster client.ObjectKey) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a, ok := b.attempts[cluster]; ok {
-		a.changed = true
-		b.attempts[cluster] = a
-	}
+	// For a cluster without attempts this changes nothing: its next attempt is the first.
+	b.attempts.Update(cluster, func(a *attempts) { a.changed = true })
 }
 
 // decide reports whether an attempt to connect is allowed, and returns the new

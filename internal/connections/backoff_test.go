@@ -132,7 +132,7 @@ func TestReader(t *testing.T) {
 	b.answered(key)
 	now = now.Add(idlePeriod + time.Second)
 	b.forget(now)
-	if len(b.attempts) != 0 {
-		t.Errorf("a cluster that is read no more is kept: %v", b.attempts)
+	if b.attempts.Len() != 0 {
+		t.Errorf("a cluster that is read no more is kept: %v", b.attempts.All())
 	}
 }

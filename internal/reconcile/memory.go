@@ -68,6 +68,13 @@ func (m *Memory[K, V]) ForgetIf(old func(K, V) bool) {
 	maps.DeleteFunc(m.values, old)
 }
 
+// Len returns the number of values.
+func (m *Memory[K, V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.values)
+}
+
 // All returns a copy of all values.
 func (m *Memory[K, V]) All() map[K]V {
 	m.mu.Lock()

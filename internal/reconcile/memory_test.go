@@ -28,6 +28,9 @@ func TestMemory(t *testing.T) {
 		if got := m.All(); !maps.Equal(got, step.want) {
 			t.Errorf("%s: got %v, want %v", step.name, got, step.want)
 		}
+		if got := m.Len(); got != len(step.want) {
+			t.Errorf("%s: Len() = %d, want %d", step.name, got, len(step.want))
+		}
 		for _, key := range []string{"a", "b", "c"} {
 			want, known := step.want[key]
 			if got, ok := m.Get(key); got != want || ok != known {

@@ -8,8 +8,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const (
@@ -38,14 +39,13 @@ var (
 type limiter struct {
 	next http.RoundTripper
 
-	mu sync.Mutex
 	// watched counts the bytes of watches since the last list, by resource and
 	// selector. The keys come from requests, not from responses.
-	watched map[string]int64
+	watched reconcile.Memory[string, int64]
 }
 
 func newLimiter(next http.RoundTripper) *limiter {
-	return &limiter{next: next, watched: map[string]int64{}}
+	return &limiter{next: next}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,7 +71,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 	case isList(r):
 		bound = maxList
 		if r.Method == http.MethodGet {
-			l.listed(watchKey(r))
+			l.watched.Forget(watchKey(r))
 		}
 	}
 	response.Body = &body{ReadCloser: response.Body, left: func(n int64) bool { bound -= n; return bound >= 0 }, done: cancel}
@@ -104,7 +104,7 @@ func (l *limiter) send(r *http.Request) (*http.Response, error) {
 func (l *limiter) watch(r *http.Request) (*http.Response, error) {
 	key := watchKey(r)
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		l.listed(key)
+		l.watched.Forget(key)
 	} else if l.count(key, 0) >= maxList {
 		return expired(r), nil
 	}
@@ -120,19 +120,12 @@ func (l *limiter) watch(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-func (l *limiter) listed(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.watched, key)
-}
-
-func (l *limiter) count(key string, n int64) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > 0 {
-		l.watched[key] += n
-	}
-	return l.watched[key]
+func (l *limiter) count(key string, n int64) (sum int64) {
+	l.watched.Update(key, func(watched *int64) {
+		*watched += n
+		sum = *watched
+	})
+	return sum
 }
 
 // expired is the response of an API server that cannot go on with a watch.

@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 const (
@@ -39,8 +38,7 @@ type User struct {
 	// Permissions are the permissions of the user.
 	Permissions Permissions
 
-	mu       sync.Mutex
-	granters map[client.ObjectKey]*granter
+	granters reconcile.Memory[client.ObjectKey, *granter]
 }
 
 // Authority signs client certificates for workload clusters.
@@ -84,18 +82,15 @@ func (u *User) RESTConfig(ctx context.Context, cluster client.ObjectKey, kubecon
 // granter returns the granter of a cluster, and drops those that were not used
 // for long.
 func (u *User) granter(cluster client.ObjectKey, now time.Time) *granter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	maps.DeleteFunc(u.granters, func(_ client.ObjectKey, g *granter) bool { return g.unused(now) })
-	g := u.granters[cluster]
-	if g == nil {
-		g = &granter{}
-		if u.granters == nil {
-			u.granters = map[client.ObjectKey]*granter{}
+	u.granters.ForgetIf(func(_ client.ObjectKey, g *granter) bool { return g.unused(now) })
+	var found *granter
+	u.granters.Update(cluster, func(g **granter) {
+		if *g == nil {
+			*g = &granter{}
 		}
-		u.granters[cluster] = g
-	}
-	return g
+		found = *g
+	})
+	return found
 }
 
 // signed reports whether a client certificate was signed by the cluster's CA,

@@ -1,8 +1,9 @@
 package etcdbackup
 
 import (
-	"sync"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // lockRequeue is the requeue interval of a snapshot or a restore that waits for
@@ -13,24 +14,13 @@ const lockRequeue = 5 * time.Second
 // time. A tenant whose buckets do not respond thus occupies one worker for each
 // namespace, independent of the number of control planes.
 type namespaceLocks struct {
-	mu   sync.Mutex
-	busy map[string]struct{}
+	busy reconcile.Memory[string, struct{}]
 }
 
 // tryLock locks a namespace if it is free. The returned done unlocks it.
 func (t *namespaceLocks) tryLock(namespace string) (done func(), ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, busy := t.busy[namespace]; busy {
+	if _, busy := t.busy.Swap(namespace, struct{}{}); busy {
 		return nil, false
 	}
-	if t.busy == nil {
-		t.busy = map[string]struct{}{}
-	}
-	t.busy[namespace] = struct{}{}
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.busy, namespace)
-	}, true
+	return func() { t.busy.Forget(namespace) }, true
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,9 +69,7 @@ type SnapshotReconciler struct {
 	Now func() time.Time
 
 	locks namespaceLocks
-
-	mu   sync.Mutex
-	idle map[client.ObjectKey]idlePeriod
+	idle  reconcile.Memory[client.ObjectKey, idlePeriod]
 }
 
 // idlePeriod is the time until which no snapshot is due for an unchanged
@@ -136,7 +133,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	s := &snapshotScope{controlPlane: &controlplanev1.NovaControlPlane{}, now: r.now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
 		forget(req.NamespacedName)
-		r.clearIdle(req.NamespacedName)
+		r.idle.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !reconcile.Watched(s.controlPlane, r.WatchFilterValue) || !s.controlPlane.DeletionTimestamp.IsZero() {
@@ -164,7 +161,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	}()
 	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
 		forget(req.NamespacedName)
-		r.clearIdle(req.NamespacedName)
+		r.idle.Forget(req.NamespacedName)
 		if s.requested() {
 			delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
 			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, controlplanev1.EtcdSnapshotFailedEventReason, "TakeSnapshot",
@@ -196,7 +193,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	}
 	if restore.Name != "" {
 		// The data of etcd is about to be replaced.
-		r.clearIdle(client.ObjectKeyFromObject(s.controlPlane))
+		r.idle.Forget(client.ObjectKeyFromObject(s.controlPlane))
 		return ctrl.Result{RequeueAfter: restoreHoldRequeue}, nil
 	}
 	if left := r.untilIdleEnds(s); left > 0 {
@@ -208,7 +205,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 		return ctrl.Result{RequeueAfter: lockRequeue}, nil
 	}
 	defer done()
-	r.clearIdle(client.ObjectKeyFromObject(s.controlPlane))
+	r.idle.Forget(client.ObjectKeyFromObject(s.controlPlane))
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
 	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3, false)
@@ -269,28 +266,14 @@ func (r *SnapshotReconciler) setIdle(s *snapshotScope, again time.Duration) time
 	if again < 0 || again > listInterval {
 		again = listInterval
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.idle == nil {
-		r.idle = map[client.ObjectKey]idlePeriod{}
-	}
-	r.idle[client.ObjectKeyFromObject(s.controlPlane)] = idlePeriod{generation: s.controlPlane.Generation, until: r.now().Add(again)}
+	r.idle.Set(client.ObjectKeyFromObject(s.controlPlane), idlePeriod{generation: s.controlPlane.Generation, until: r.now().Add(again)})
 	return again
-}
-
-// clearIdle makes the next reconcile list the bucket.
-func (r *SnapshotReconciler) clearIdle(of client.ObjectKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.idle, of)
 }
 
 // untilIdleEnds returns how long no snapshot is due; 0 if the bucket has to be
 // listed.
 func (r *SnapshotReconciler) untilIdleEnds(s *snapshotScope) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known, ok := r.idle[client.ObjectKeyFromObject(s.controlPlane)]
+	known, ok := r.idle.Get(client.ObjectKeyFromObject(s.controlPlane))
 	if !ok || s.requested() || known.generation != s.controlPlane.Generation ||
 		conditions.Get(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition) == nil {
 		return 0

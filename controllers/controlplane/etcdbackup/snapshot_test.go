@@ -193,7 +193,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(testEnv.Client.Delete(ctx, before)).To(Succeed())
 		_, err = reconcile()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(reconciler.idle).To(BeEmpty(), "a deleted control plane leaves no entry")
+		Expect(reconciler.idle.All()).To(BeEmpty(), "a deleted control plane leaves no entry")
 	})
 
 	It("wait until a new cluster is healthy", func(ctx context.Context) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
@@ -100,7 +100,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 	t := &Clusters{clusters: cache, authority: authority, user: user, events: make(chan event.GenericEvent, 1024), forwards: newForwardLimiter()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
 	t.probes = &probe.Probes{
-		Start: t.start, Clusters: mgr.GetClient(), Secrets: secrets, User: user, Longest: probePeriod, Changed: t.changed(ctx), Ended: t.drop,
+		Start: t.start, Clusters: mgr.GetClient(), Secrets: secrets, User: user, Longest: probePeriod, Changed: t.changed(ctx), Ended: t.states.Forget,
 		Answered: cache.Answered,
 	}
 	return t, nil
@@ -123,8 +123,7 @@ type Clusters struct {
 	// forwards limits the connections through API servers.
 	forwards forwardLimiter
 
-	mu     sync.Mutex
-	states map[client.ObjectKey]*clusterState
+	states reconcile.Memory[client.ObjectKey, *clusterState]
 }
 
 // clusterState is the cached state of one workload cluster. All of it can be read
@@ -160,22 +159,12 @@ func (t *Clusters) changed(ctx context.Context) func(client.ObjectKey) {
 
 // withState gives access to the cached state of a workload cluster.
 func (t *Clusters) withState(cluster client.ObjectKey, do func(m *clusterState)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.states == nil {
-		t.states = map[client.ObjectKey]*clusterState{}
-	}
-	if t.states[cluster] == nil {
-		t.states[cluster] = &clusterState{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
-	}
-	do(t.states[cluster])
-}
-
-// drop deletes the cached state of a workload cluster.
-func (t *Clusters) drop(cluster client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.states, cluster)
+	t.states.Update(cluster, func(m **clusterState) {
+		if *m == nil {
+			*m = &clusterState{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
+		}
+		do(*m)
+	})
 }
 
 // Source implements the WorkloadClusters of controllers/controlplane.

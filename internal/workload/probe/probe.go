@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -577,18 +578,23 @@ type Probes struct {
 	// Changed.
 	Answered func(client.ObjectKey)
 
-	mu sync.Mutex
-	by map[client.ObjectKey]*Probe
+	by reconcile.Memory[client.ObjectKey, *Probe]
 }
 
 // Of returns the health probe of a workload cluster, and starts it if
 // necessary.
 func (s *Probes) Of(cluster client.ObjectKey) *Probe {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.by[cluster]; p != nil {
-		return p
-	}
+	var found *Probe
+	s.by.Update(cluster, func(p **Probe) {
+		if *p == nil {
+			*p = s.start(cluster)
+		}
+		found = *p
+	})
+	return found
+}
+
+func (s *Probes) start(cluster client.ObjectKey) *Probe {
 	p := newProbe(cluster, s.Clusters, s.Secrets, nil)
 	p.user, p.longest = s.User, cmp.Or(s.Longest, Interval)
 	p.changed = func() {
@@ -597,16 +603,10 @@ func (s *Probes) Of(cluster client.ObjectKey) *Probe {
 		}
 		s.Changed(cluster)
 	}
-	if s.by == nil {
-		s.by = map[client.ObjectKey]*Probe{}
-	}
-	s.by[cluster] = p
 	s.Start(func(ctx context.Context) {
 		p.run(ctx)
 		s.Ended(cluster)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.by, cluster)
+		s.by.Forget(cluster)
 	})
 	return p
 }
