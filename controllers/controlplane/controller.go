@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -49,14 +50,14 @@ const controllerName = "novacontrolplane"
 type Reconciler struct {
 	*scope.Config
 	*observer
-	*certificateKeeper
 	*restorer
 	*maker
 	*machineReporter
 	*actor
 	*remover
 
-	upgrader *upgrade.Upgrader
+	certificateKeeper *certificates.Keeper
+	upgrader          *upgrade.Upgrader
 }
 
 // New returns a Reconciler.
@@ -65,7 +66,7 @@ func New(config scope.Config) *Reconciler {
 	o := &observer{Config: c}
 	m := &maker{Config: c, observer: o}
 	return &Reconciler{
-		Config: c, observer: o, certificateKeeper: &certificateKeeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
+		Config: c, observer: o, certificateKeeper: &certificates.Keeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
 		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrade.Upgrader{Config: c},
 		actor:   &actor{Config: c, observer: o, maker: m},
 		remover: &remover{Config: c, observer: o, maker: m},
@@ -108,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, s.ControlPlane); err != nil {
 		if apierrors.IsNotFound(err) {
 			deleteMetrics(req.NamespacedName)
-			r.externals.forget(req.NamespacedName)
+			r.certificateKeeper.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -187,12 +188,12 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		r.adoptLock,
 		r.template,
 		r.infrastructure,
-		r.formerSecrets,
-		r.external,
-		r.certificates,
-		r.queryExternal,
+		r.certificateKeeper.AwaitFormerSecrets,
+		r.certificateKeeper.AwaitExternal,
+		r.certificateKeeper.Ensure,
+		r.certificateKeeper.QueryExternal,
 		r.endpoint,
-		r.keepKubeconfig,
+		r.certificateKeeper.KeepKubeconfig,
 		// Before all other decisions about machines.
 		r.restore,
 		r.sync,

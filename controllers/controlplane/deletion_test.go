@@ -141,7 +141,7 @@ var _ = Describe("Deleting a control plane", func() {
 		machines := r.expectMachines(ctx, 3)
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(reconciler.applied.Len()).To(Equal(3*len(machines)), "of each its infrastructure machine and its NovaConfig too")
-		Expect(reconciler.externals.answers).NotTo(BeEmpty())
+		Expect(reconciler.certificateKeeper.Cached()).NotTo(BeZero())
 
 		hold(ctx, machines)
 		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
@@ -164,7 +164,7 @@ var _ = Describe("Deleting a control plane", func() {
 		_, err = reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(gone(ctx, r)()).To(BeTrue())
-		Expect(reconciler.externals.answers).To(BeEmpty())
+		Expect(reconciler.certificateKeeper.Cached()).To(BeZero())
 	})
 
 	It("needs neither infrastructure nor machines", func(ctx SpecContext) {

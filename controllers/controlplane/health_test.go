@@ -22,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
@@ -117,16 +118,16 @@ var _ = Describe("The health of a workload cluster", func() {
 
 		By("the manager having its own user there, with only the permissions that it needs")
 		binding := &rbacv1.ClusterRoleBinding{}
-		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: managerUser}, binding)).To(Succeed())
-		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: adminsGroup}, binding)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: certificates.ManagerUser}, binding)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: certificates.AdminsGroup}, binding)).To(Succeed())
 		Expect(binding.RoleRef.Name).To(Equal("cluster-admin"))
-		asManager, err := workloadCluster.server.AddUser(envtest.User{Name: managerUser}, workloadCluster.config)
+		asManager, err := workloadCluster.server.AddUser(envtest.User{Name: certificates.ManagerUser}, workloadCluster.config)
 		Expect(err).NotTo(HaveOccurred())
 		manager, err := client.New(asManager, client.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(manager.List(ctx, &corev1.NodeList{})).To(Succeed())
 		Expect(manager.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
-		more := kubeadm.ClusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, managerUser)
+		more := kubeadm.ClusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, certificates.ManagerUser)
 		Expect(manager.Create(ctx, &more)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 
 		By("kubeadm's stored configuration matching the spec")

@@ -21,6 +21,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
@@ -80,7 +81,9 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		r.reconcileUntilIdle(ctx, reconciler)
 		first, err := kubeconfig(ctx, r)()
 		Expect(err).NotTo(HaveOccurred())
-		reconciler.Now = func() time.Time { return time.Now().Add(kubeconfigTTL - kubeconfigRenewAt + time.Minute) }
+		reconciler.Now = func() time.Time {
+			return time.Now().Add(certificates.KubeconfigTTL - certificates.KubeconfigRenewAt + time.Minute)
+		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(kubeconfig(ctx, r)()).To(And(HaveField("UID", first.UID), HaveField("Data", Not(Equal(first.Data)))))
 	})

@@ -1,27 +1,16 @@
 package controlplane
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-)
-
-// The values of the label of certificates.
-const (
-	ofMachines   = "Machines"
-	ofKubeconfig = "Kubeconfig"
-	ofClusterCA  = "ClusterCA"
 )
 
 // measure sets the metrics of one control plane that its conditions do not
@@ -53,7 +42,7 @@ func measure(s *scope.Scope) {
 			}
 		}
 	}
-	expires(s, ofMachines, firstExpiry(s))
+	certificates.SetExpiry(s, certificates.OfMachines, firstExpiry(s))
 }
 
 // membersByState counts members of etcd. While etcd could not be queried the
@@ -90,47 +79,10 @@ func firstExpiry(s *scope.Scope) time.Time {
 	return first
 }
 
-// expires sets the metric of when certificates of a kind expire.
-func expires(s *scope.Scope, kind string, at time.Time) {
-	labels := []string{s.ControlPlane.Namespace, s.ControlPlane.Name, kind}
-	if at.IsZero() {
-		certificatesExpireAt.DeleteLabelValues(labels...)
-		return
-	}
-	certificatesExpireAt.WithLabelValues(labels...).Set(float64(at.Unix()))
-}
-
-// kubeconfigExpires returns when a kubeconfig's client certificate expires;
-// zero if it has none, for instance because a user created it with a token.
-func kubeconfigExpires(current *corev1.Secret) time.Time {
-	if current == nil {
-		return time.Time{}
-	}
-	config, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName])
-	if err != nil {
-		return time.Time{}
-	}
-	return pemExpires(config.CertData)
-}
-
-// pemExpires returns when the first certificate in data expires; zero if there
-// is none.
-func pemExpires(data []byte) time.Time {
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return time.Time{}
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}
-	}
-	return certificate.NotAfter
-}
-
 // deleteMetrics deletes the metrics of a deleted control plane.
 func deleteMetrics(of client.ObjectKey) {
 	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
-	for _, gauge := range []*prometheus.GaugeVec{replicas, etcdMembers, certificatesExpireAt} {
+	for _, gauge := range []*prometheus.GaugeVec{replicas, etcdMembers, certificates.ExpireAt} {
 		gauge.DeletePartialMatch(match)
 	}
 }

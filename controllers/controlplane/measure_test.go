@@ -7,12 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
@@ -37,7 +34,7 @@ func TestMembersByState(t *testing.T) {
 
 func TestMeasure(t *testing.T) {
 	g := NewWithT(t)
-	replicasBefore, certificatesBefore := testutil.CollectAndCount(replicas), testutil.CollectAndCount(certificatesExpireAt)
+	replicasBefore, certificatesBefore := testutil.CollectAndCount(replicas), testutil.CollectAndCount(certificates.ExpireAt)
 	s := running()
 	s.ControlPlane.Namespace, s.ControlPlane.Name = "measured", "cp"
 	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
@@ -54,7 +51,7 @@ func TestMeasure(t *testing.T) {
 	g.Expect(members("Foreign")).To(BeZero())
 	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Desired"))).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Current"))).To(Equal(2.0))
-	g.Expect(testutil.ToFloat64(certificatesExpireAt.WithLabelValues("measured", "cp", ofMachines))).To(Equal(1.8e9), "the first")
+	g.Expect(testutil.ToFloat64(certificates.ExpireAt.WithLabelValues("measured", "cp", certificates.OfMachines))).To(Equal(1.8e9), "the first")
 
 	all := testutil.CollectAndCount(etcdMembers)
 	s.Workload.Etcd = nil
@@ -63,26 +60,5 @@ func TestMeasure(t *testing.T) {
 
 	deleteMetrics(client.ObjectKeyFromObject(s.ControlPlane))
 	g.Expect(testutil.CollectAndCount(replicas)).To(Equal(replicasBefore))
-	g.Expect(testutil.CollectAndCount(certificatesExpireAt)).To(Equal(certificatesBefore))
-}
-
-func TestKubeconfigExpires(t *testing.T) {
-	g := NewWithT(t)
-	write := func(user *clientcmdapi.AuthInfo) *corev1.Secret {
-		data, err := clientcmd.Write(clientcmdapi.Config{
-			Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:6443"}},
-			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": user},
-			Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-			CurrentContext: "x",
-		})
-		g.Expect(err).NotTo(HaveOccurred())
-		return &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: data}}
-	}
-	expires := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
-	pair := selfSigned(t, expires)
-	g.Expect(kubeconfigExpires(write(&clientcmdapi.AuthInfo{ClientCertificateData: pair, ClientKeyData: []byte("k")}))).To(Equal(expires))
-	g.Expect(kubeconfigExpires(write(&clientcmdapi.AuthInfo{Token: "t"}))).To(BeZero())
-	g.Expect(kubeconfigExpires(&corev1.Secret{})).To(BeZero())
-	g.Expect(kubeconfigExpires(nil)).To(BeZero())
-	g.Expect(pemExpires([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))).To(BeZero())
+	g.Expect(testutil.CollectAndCount(certificates.ExpireAt)).To(Equal(certificatesBefore))
 }

@@ -17,10 +17,6 @@ var (
 		Name: "nova_control_plane_etcd_members",
 		Help: "Members of a control plane's own etcd by state: Voting, Answering (voting members that respond), Learner, and Foreign (members without a Machine). Quorum is lost if Answering is half of Voting or less.",
 	}, append(ofOne, "state"))
-	certificatesExpireAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nova_control_plane_certificates_expire_timestamp_seconds",
-		Help: "Unix time at which the first certificate of a control plane expires, by owner of the certificates: Machines, Kubeconfig, ClusterCA.",
-	}, append(ofOne, "of"))
 	machinesCreated = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_machines_created_total",
 		Help: "Control plane machines created.",
@@ -41,13 +37,9 @@ var (
 		Name: "nova_control_plane_orphans_deleted_total",
 		Help: "Objects deleted because their Machine was never created.",
 	})
-	kubeconfigsIssued = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "nova_control_plane_kubeconfigs_issued_total",
-		Help: "Kubeconfigs written, new or renewed.",
-	})
 )
 
 func init() {
-	metrics.Registry.MustRegister(replicas, etcdMembers, certificatesExpireAt)
-	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted, kubeconfigsIssued)
+	metrics.Registry.MustRegister(replicas, etcdMembers)
+	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
@@ -140,7 +141,7 @@ func availableCondition(s *scope.Scope, err error) metav1.Condition {
 	case !s.ControlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 	case s.Certificates.BlocksAll():
-		c.Message = certificatesMessage(s.Certificates.Err)
+		c.Message = certificates.Message(s.Certificates.Err)
 	case err != nil && !initialized:
 		c.Message = reconcile.Sentence(err)
 	case s.Waiting != "":
@@ -216,21 +217,13 @@ func certificatesCondition(s *scope.Scope) metav1.Condition {
 	case s.Certificates.Err == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.CertificatesAvailableReason
 	case errors.As(s.Certificates.Err, &invalid):
-		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificatesMessage(s.Certificates.Err)
+		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificates.Message(s.Certificates.Err)
 	case errors.Is(s.Certificates.Err, pki.ErrNotFound):
-		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificatesMessage(s.Certificates.Err)
+		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificates.Message(s.Certificates.Err)
 	default:
-		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificatesMessage(s.Certificates.Err)
+		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificates.Message(s.Certificates.Err)
 	}
 	return c
-}
-
-// certificatesMessage returns the problem with the certificates.
-func certificatesMessage(err error) string {
-	if errors.Is(err, pki.ErrNotFound) {
-		return "A certificate Secret of the running cluster is missing, restore it from a backup: " + err.Error()
-	}
-	return reconcile.Sentence(err)
 }
 
 func etcdCondition(s *scope.Scope) metav1.Condition {

@@ -4,25 +4,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 )
 
-const (
-	// managerUser is the user of this manager in workload clusters.
-	managerUser = "nova-control-plane"
-	// adminsGroup is the group of the user in kubeconfigs. It is bound to
-	// cluster-admin like kubeadm's own group, which kube-vip and other
-	// components of nodes use: this one can be revoked without affecting them.
-	adminsGroup = "nova:cluster-admins"
-)
-
 // NewUser returns the user of this manager in workload clusters, with exactly
 // the permissions that the manager needs there.
 func NewUser(authority pki.Authority) *workload.User {
-	return &workload.User{Name: managerUser, Authority: authority, Permissions: workload.Permissions{
+	return &workload.User{Name: certificates.ManagerUser, Authority: authority, Permissions: workload.Permissions{
 		Cluster: []rbacv1.PolicyRule{
 			{Verbs: []string{"get"}, NonResourceURLs: []string{"/", "/livez/ping"}},
 			{Verbs: []string{"get", "list", "watch", "delete"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
@@ -46,6 +38,6 @@ func NewUser(authority pki.Authority) *workload.User {
 			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{kubeadm.CoreDNSName}},
 			{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{probe.KubeVIPLease}},
 		},
-		Bindings: []rbacv1.ClusterRoleBinding{kubeadm.ClusterRoleBinding(adminsGroup, "cluster-admin", rbacv1.GroupKind, adminsGroup)},
+		Bindings: []rbacv1.ClusterRoleBinding{kubeadm.ClusterRoleBinding(certificates.AdminsGroup, "cluster-admin", rbacv1.GroupKind, certificates.AdminsGroup)},
 	}}
 }

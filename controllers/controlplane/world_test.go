@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -475,4 +477,18 @@ func (w *world) whole(ctx context.Context, n int) func() bool {
 		}
 		return true
 	}
+}
+
+// usersKubeconfig is a kubeconfig that a user could have created.
+func usersKubeconfig() []byte {
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"mine": {Server: "https://127.0.0.1:1"}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubernetes-admin": {}},
+		Contexts:       map[string]*clientcmdapi.Context{"mine": {Cluster: "mine", AuthInfo: "kubernetes-admin"}},
+		CurrentContext: "mine",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

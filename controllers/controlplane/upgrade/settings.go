@@ -45,6 +45,7 @@ func (r *Upgrader) ReportAltered(_ context.Context, s *scope.Scope) error {
 	return nil
 }
 
+// SettingsCondition reports the settings that are not carried out.
 func SettingsCondition(s *scope.Scope) metav1.Condition {
 	c := metav1.Condition{
 		Type: controlplanev1.SettingsAppliedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.SettingsAppliedReason,

@@ -1,4 +1,4 @@
-package controlplane
+package certificates
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 // Secrets.
 const formerRequeue = 2 * time.Second
 
-// formerSecrets waits until Secrets of a deleted control plane or Cluster with the
+// AwaitFormerSecrets waits until Secrets of a deleted control plane or Cluster with the
 // same names are deleted. They are garbage-collected shortly after their owner;
 // adopting one would leave the new cluster without it.
-func (r *certificateKeeper) formerSecrets(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) AwaitFormerSecrets(ctx context.Context, s *scope.Scope) error {
 	if s.Initialized || len(s.Machines) > 0 {
 		return nil
 	}

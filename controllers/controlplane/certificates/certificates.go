@@ -1,4 +1,4 @@
-package controlplane
+package certificates
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
@@ -14,19 +15,28 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
-// certificateKeeper keeps the certificate authorities, the kubeconfig and the
+const (
+	// ManagerUser is the user of this manager in workload clusters.
+	ManagerUser = "nova-control-plane"
+	// AdminsGroup is the group of the user in kubeconfigs. It is bound to
+	// cluster-admin like kubeadm's own group, which kube-vip and other
+	// components of nodes use: this one can be revoked without affecting them.
+	AdminsGroup = "nova:cluster-admins"
+)
+
+// Keeper keeps the certificate authorities, the kubeconfig and the
 // connection to external etcd.
-type certificateKeeper struct {
+type Keeper struct {
 	*scope.Config
 
 	// externals are the states of external etcds.
 	externals externalEtcds
 }
 
-// certificates creates the cluster's certificate authorities once. After the
+// Ensure creates the cluster's certificate authorities once. After the
 // initialization it only checks that they exist: the nodes would not trust new
 // ones.
-func (r *certificateKeeper) certificates(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) Ensure(ctx context.Context, s *scope.Scope) error {
 	var err error
 	if s.Initialized {
 		err = r.Authority.Check(ctx, s.Key(), s.Owner())
@@ -49,7 +59,7 @@ func (r *certificateKeeper) certificates(ctx context.Context, s *scope.Scope) er
 	case s.Initialized:
 		// The nodes have their certificates. Only machines that have not joined
 		// yet need these Secrets.
-		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, certificatesMessage(err)
+		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, Message(err)
 		s.Failures = append(s.Failures, fmt.Errorf("checking certificates: %w", err))
 		switch {
 		case errors.As(err, &invalid):
@@ -65,4 +75,26 @@ func (r *certificateKeeper) certificates(ctx context.Context, s *scope.Scope) er
 	default:
 		return fmt.Errorf("ensuring certificates: %w", err)
 	}
+}
+
+// Message returns the problem with the certificates.
+func Message(err error) string {
+	if errors.Is(err, pki.ErrNotFound) {
+		return "A certificate Secret of the running cluster is missing, restore it from a backup: " + err.Error()
+	}
+	return reconcile.Sentence(err)
+}
+
+// Forget deletes the state of a deleted control plane.
+func (r *Keeper) Forget(of client.ObjectKey) {
+	r.externals.mu.Lock()
+	defer r.externals.mu.Unlock()
+	delete(r.externals.answers, of)
+}
+
+// Cached returns the number of external etcds whose state is cached.
+func (r *Keeper) Cached() int {
+	r.externals.mu.Lock()
+	defer r.externals.mu.Unlock()
+	return len(r.externals.answers)
 }

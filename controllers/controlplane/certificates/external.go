@@ -1,4 +1,4 @@
-package controlplane
+package certificates
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// externalFresh and externalRequeue are how long the state of a healthy and
+	// ExternalFresh and externalRequeue are how long the state of a healthy and
 	// of an unhealthy external etcd is cached.
-	externalFresh, externalRequeue = time.Minute, 10 * time.Second
+	ExternalFresh, externalRequeue = time.Minute, 10 * time.Second
 )
 
 // externalEtcds caches the state of external etcds by control plane, so that an
@@ -37,17 +37,10 @@ type externalAnswer struct {
 	problems  []string
 }
 
-// forget deletes the cached state of a deleted control plane.
-func (e *externalEtcds) forget(of client.ObjectKey) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.answers, of)
-}
-
-// external waits until the Secrets that connect to an external etcd exist:
+// AwaitExternal waits until the Secrets that connect to an external etcd exist:
 // without them the controller would create its own CA, which that etcd does not
 // trust.
-func (r *certificateKeeper) external(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) AwaitExternal(ctx context.Context, s *scope.Scope) error {
 	if !scope.ExternalEtcd(s) || s.Initialized {
 		return nil
 	}
@@ -66,9 +59,9 @@ func (r *certificateKeeper) external(ctx context.Context, s *scope.Scope) error 
 	return nil
 }
 
-// queryExternal queries the state of external etcd, unless the cached state is
+// QueryExternal queries the state of external etcd, unless the cached state is
 // recent. A failed query does not block other steps.
-func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) QueryExternal(ctx context.Context, s *scope.Scope) error {
 	if !scope.ExternalEtcd(s) {
 		return nil
 	}
@@ -77,12 +70,12 @@ func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope.Scope) e
 	r.externals.mu.Lock()
 	last, known := r.externals.answers[of]
 	r.externals.mu.Unlock()
-	fresh := externalFresh
+	fresh := ExternalFresh
 	if len(last.problems) > 0 {
 		fresh = externalRequeue
 	}
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.CurrentTime().Sub(last.at) >= fresh {
-		config, err := pki.EtcdTLS(ctx, r.Authority, s.Key(), managerUser)
+		config, err := pki.EtcdTLS(ctx, r.Authority, s.Key(), ManagerUser)
 		if err != nil {
 			s.ExternalProblems = []string{reconcile.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
 			s.RequeueAfter(externalRequeue)
@@ -100,7 +93,7 @@ func (r *certificateKeeper) queryExternal(ctx context.Context, s *scope.Scope) e
 	if len(last.problems) > 0 {
 		s.RequeueAfter(externalRequeue)
 	} else {
-		s.RequeueAfter(externalFresh)
+		s.RequeueAfter(ExternalFresh)
 	}
 	return nil
 }

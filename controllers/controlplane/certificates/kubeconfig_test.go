@@ -1,4 +1,4 @@
-package controlplane
+package certificates
 
 import (
 	"crypto/ecdsa"
@@ -31,15 +31,6 @@ func selfSigned(t *testing.T, until time.Time) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// usersKubeconfig is a kubeconfig that a user could have created.
-func usersKubeconfig() []byte {
-	data, err := clientcmd.Write(*newKubeconfig("mine", "https://127.0.0.1:1", nil, pki.KeyPair{}))
-	if err != nil {
-		panic(err)
-	}
-	return data
 }
 
 // edited adds a field to a kubeconfig that would make a manager send its own
@@ -82,17 +73,17 @@ func TestKubeconfigDue(t *testing.T) {
 		renewIn time.Duration
 	}{
 		"Fresh": {
-			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(kubeconfigTTL, nil),
-			renewIn: kubeconfigTTL - kubeconfigRenewAt,
+			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(KubeconfigTTL, nil),
+			renewIn: KubeconfigTTL - KubeconfigRenewAt,
 		},
 		"Missing": {reason: "a missing one is created", want: "was created"},
-		"Old":     {reason: "an old one is renewed", current: kubeconfig(kubeconfigRenewAt, nil), want: "renewed"},
+		"Old":     {reason: "an old one is renewed", current: kubeconfig(KubeconfigRenewAt, nil), want: "renewed"},
 		"Expired": {reason: "an expired one too", current: kubeconfig(-time.Minute, nil), want: "renewed"},
 		"Endpoint": {
-			reason: "another endpoint needs another one", current: kubeconfig(kubeconfigTTL, nil),
+			reason: "another endpoint needs another one", current: kubeconfig(KubeconfigTTL, nil),
 			server: "https://10.0.0.2:6443", want: "endpoint",
 		},
-		"CA": {reason: "another CA needs another one", current: kubeconfig(kubeconfigTTL, nil), ca: "other", want: "CA"},
+		"CA": {reason: "another CA needs another one", current: kubeconfig(KubeconfigTTL, nil), ca: "other", want: "CA"},
 		"Garbage": {
 			reason:  "an unreadable kubeconfig is replaced",
 			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "is not a kubeconfig",
@@ -100,15 +91,15 @@ func TestKubeconfigDue(t *testing.T) {
 		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "names no context"},
 		"Edited": {
 			reason:  "one with a field that is refused is replaced",
-			current: edited(t, kubeconfig(kubeconfigTTL, nil)), want: "users[].user.tokenFile",
+			current: edited(t, kubeconfig(KubeconfigTTL, nil)), want: "users[].user.tokenFile",
 		},
 		"NoCertificate": {
 			reason:  "one without a certificate is replaced",
-			current: kubeconfig(kubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",
+			current: kubeconfig(KubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",
 		},
 		"BadCertificate": {
 			reason: "one with a broken certificate is replaced",
-			current: kubeconfig(kubeconfigTTL, func(p *pki.KeyPair) {
+			current: kubeconfig(KubeconfigTTL, func(p *pki.KeyPair) {
 				p.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
 			}),
 			want: "certificate could not be read",

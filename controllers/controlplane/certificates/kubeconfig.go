@@ -1,4 +1,4 @@
-package controlplane
+package certificates
 
 import (
 	"bytes"
@@ -24,18 +24,18 @@ import (
 )
 
 const (
-	// kubeconfigTTL is the lifetime of the kubeconfig's certificate. It is
+	// KubeconfigTTL is the lifetime of the kubeconfig's certificate. It is
 	// renewed after 2.8 days: a client that has read it has 4.2 days to read it
 	// again, and this provider may be down or the cluster be paused as long.
-	kubeconfigTTL = 7 * 24 * time.Hour
-	// kubeconfigRenewAt is the remaining lifetime at which it is renewed.
-	kubeconfigRenewAt = kubeconfigTTL * 6 / 10
+	KubeconfigTTL = 7 * 24 * time.Hour
+	// KubeconfigRenewAt is the remaining lifetime at which it is renewed.
+	KubeconfigRenewAt = KubeconfigTTL * 6 / 10
 	kubeconfigUser    = "kubernetes-admin"
 )
 
-// keepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
+// KeepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
 // failure is reported and the current kubeconfig stays in use.
-func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) KeepKubeconfig(ctx context.Context, s *scope.Scope) error {
 	err := r.kubeconfig(ctx, s)
 	if err != nil && s.Initialized {
 		s.Failures = append(s.Failures, err)
@@ -46,7 +46,7 @@ func (r *certificateKeeper) keepKubeconfig(ctx context.Context, s *scope.Scope) 
 
 // kubeconfig maintains the Secret that Cluster API and this provider use to
 // connect to the workload cluster. A Secret that a user created is not changed.
-func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.Key())
 	if err != nil {
 		return fmt.Errorf("reading cluster CA: %w", err)
@@ -64,8 +64,8 @@ func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope.Scope) erro
 	} else if err := pki.Adopt(ctx, r.Client, current, s.ClusterName, s.Owner()); err != nil {
 		return err
 	}
-	expires(s, ofClusterCA, pemExpires(ca))
-	expires(s, ofKubeconfig, kubeconfigExpires(current))
+	SetExpiry(s, ofClusterCA, pemExpires(ca))
+	SetExpiry(s, ofKubeconfig, kubeconfigExpires(current))
 	if current != nil && !metav1.IsControlledBy(current, s.ControlPlane) {
 		if _, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName]); err != nil {
 			return fmt.Errorf("using Secret %s: %w", key.Name, err)
@@ -78,7 +78,7 @@ func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope.Scope) erro
 		return nil
 	}
 	pair, err := r.Authority.Client(ctx, s.Key(), pki.ClientRequest{
-		CommonName: kubeconfigUser, Organizations: []string{adminsGroup}, TTL: kubeconfigTTL,
+		CommonName: kubeconfigUser, Organizations: []string{AdminsGroup}, TTL: KubeconfigTTL,
 	})
 	if err != nil {
 		return fmt.Errorf("issuing kubeconfig's certificate: %w", err)
@@ -92,12 +92,12 @@ func (r *certificateKeeper) kubeconfig(ctx context.Context, s *scope.Scope) erro
 	}
 	kubeconfigsIssued.Inc()
 	r.Event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
-	s.RequeueAfter(kubeconfigTTL - kubeconfigRenewAt)
+	s.RequeueAfter(KubeconfigTTL - KubeconfigRenewAt)
 	return nil
 }
 
 // saveKubeconfig writes the kubeconfig into current, or into a new Secret.
-func (r *certificateKeeper) saveKubeconfig(ctx context.Context, s *scope.Scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
+func (r *Keeper) saveKubeconfig(ctx context.Context, s *scope.Scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
 	if current == nil {
 		// Not applied: a Secret that a user creates at the same moment must
 		// win.
@@ -160,7 +160,7 @@ func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Ti
 		// No certificate outlives its CA's: a new one would not last longer.
 		return "", 0
 	}
-	renewIn = certificate.NotAfter.Add(-kubeconfigRenewAt).Sub(now)
+	renewIn = certificate.NotAfter.Add(-KubeconfigRenewAt).Sub(now)
 	if renewIn <= 0 {
 		return "The kubeconfig was renewed before its certificate expires", 0
 	}
