@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -20,12 +22,15 @@ var independent = []string{"cmd/nova-bootstrap", "cmd/nova-control-plane", "cmd/
 // infrastructure are the folders that an independent manager must not link.
 var infrastructure = []string{"api/infrastructure/", "providers/"}
 
-// listImports returns the imports of the packages that the independent managers
-// link.
+// shared are the folders in providers that are not a provider.
+var shared = []string{"hypervisor", "kit", "registry"}
+
+// listImports returns the imports of the product's packages, and of those that
+// the independent managers link.
 func listImports(ctx context.Context) (map[string][]string, error) {
 	args := []string{"list", "-deps", "-json=ImportPath,Imports"}
-	for _, manager := range independent {
-		args = append(args, "./"+manager)
+	for _, root := range roots {
+		args = append(args, "./"+root+"/...")
 	}
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Stderr = os.Stderr
@@ -59,6 +64,26 @@ func linkProblems(imports map[string][]string) (problems []string) {
 		if chain := chainTo(imports, module+manager); chain != nil {
 			problems = append(problems, fmt.Sprintf("%s must work with every infrastructure provider, but it links %s:\n    %s",
 				manager, chain[len(chain)-1], strings.Join(chain, "\n    imports ")))
+		}
+	}
+	return append(problems, driverProblems(imports)...)
+}
+
+// driverProblems returns a message for each package that imports a provider,
+// unless it belongs to that provider. A provider is added in its own folders,
+// so no other part of the product depends on one.
+func driverProblems(imports map[string][]string) (problems []string) {
+	for _, from := range slices.Sorted(maps.Keys(imports)) {
+		importer := strings.TrimPrefix(from, module)
+		for _, to := range imports[from] {
+			path, ours := strings.CutPrefix(to, module+"providers/")
+			name, _, _ := strings.Cut(path, "/")
+			if !ours || slices.Contains(shared, name) || strings.HasPrefix(importer+"/", "providers/"+name+"/") ||
+				importer == "cmd/nova-"+name || importer == "providers/registry" {
+				continue
+			}
+			problems = append(problems, fmt.Sprintf("%s must not import %s: only the provider itself, its command and providers/registry do",
+				importer, strings.TrimPrefix(to, module)))
 		}
 	}
 	return problems

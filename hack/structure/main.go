@@ -5,7 +5,8 @@
 // Links: the bootstrap, control plane and add-on managers work with every
 // infrastructure provider, so they must not link the infrastructure API or a
 // package of providers, not even through other packages. If they do, the chain
-// of imports is printed. depguard sees direct imports only.
+// of imports is printed. depguard sees direct imports only. Only a provider
+// itself, its command and providers/registry import a package of the provider.
 //
 // Figures: a package should be readable from the top down, file by file, and a
 // type should be readable in a few files. For each package, three figures are

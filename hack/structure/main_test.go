@@ -89,6 +89,27 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+func TestDriverProblems(t *testing.T) {
+	got := driverProblems(map[string][]string{
+		module + "cmd/nova-a":          {module + "providers/a"},
+		module + "controllers/machine": {module + "providers/hypervisor", module + "providers/a"},
+		module + "providers/a":         {module + "providers/a/client", module + "providers/kit"},
+		module + "providers/b/client":  {module + "providers/a/client"},
+		module + "providers/kit":       {module + "providers/b"},
+		module + "providers/registry":  {module + "providers/a", module + "providers/b"},
+		"example.test/providers/a":     {"fmt"},
+	})
+	want := []string{"controllers/machine must not import providers/a", "providers/b/client must not import providers/a/client", "providers/kit must not import providers/b"}
+	if len(got) != len(want) {
+		t.Fatalf("found %q, expected %q", got, want)
+	}
+	for i, problem := range got {
+		if !strings.HasPrefix(problem, want[i]+":") {
+			t.Errorf("found %q, expected %q", problem, want[i])
+		}
+	}
+}
+
 func TestMeasureMissingFolder(t *testing.T) {
 	if _, err := measure([]string{filepath.Join(t.TempDir(), "absent")}); err == nil {
 		t.Error("a folder that does not exist is accepted")

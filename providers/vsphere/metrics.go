@@ -10,8 +10,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
-// provider is the label of vSphere in metrics.
-const provider = "vsphere"
+// providerName is the label of vSphere in metrics.
+const providerName = "vsphere"
 
 var live = &gauges{sessions: map[*session]struct{}{}}
 
@@ -56,10 +56,10 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	g.mu.Unlock()
 	for server, age := range ages {
-		to <- prometheus.MustNewConstMetric(sessions.StreamAge, prometheus.GaugeValue, age.Seconds(), provider, server)
+		to <- prometheus.MustNewConstMetric(sessions.StreamAge, prometheus.GaugeValue, age.Seconds(), providerName, server)
 	}
 	for at, n := range counts {
-		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), provider, at[0], at[1])
+		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), providerName, at[0], at[1])
 	}
 }
 

@@ -60,7 +60,7 @@ func (l *connection) hasRespondedSince(since time.Time) bool {
 }
 
 func newConnection(server string, o *Options) *connection {
-	return &connection{meter: sessions.NewMeter(provider, server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
+	return &connection{meter: sessions.NewMeter(providerName, server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
 }
 
 // keepAlive detects within half a minute that the connection of the long poll
