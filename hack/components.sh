@@ -66,8 +66,10 @@ provider() {
 	fi
 	printf -- '- name: %s\n  type: %s\n  url: %s\n' "$3" "$4" "$dir/$2/latest/$5" >>"$dir/clusterctl.yaml"
 }
-provider nova-vsphere infrastructure-nova-vsphere nova-vsphere InfrastructureProvider infrastructure-components.yaml
-provider nova-zvirt infrastructure-nova-zvirt nova-zvirt InfrastructureProvider infrastructure-components.yaml
+for folder in templates/nova-*; do
+	manager=$(basename "$folder")
+	provider "$manager" "infrastructure-$manager" "$manager" InfrastructureProvider infrastructure-components.yaml
+done
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml
 provider nova-addon addon-nova nova AddonProvider addon-components.yaml

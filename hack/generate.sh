@@ -28,8 +28,9 @@ definitions() {
 	rm -f "$bases"/*.yaml
 	mv "$scratch/$1"/*_"$2"*.yaml "$bases/"
 }
-definitions infrastructure novavsphere nova-vsphere
-definitions infrastructure novazvirt nova-zvirt
+while read -r manager kinds; do
+	definitions infrastructure "$kinds" "$manager"
+done < <(go run ./hack/providers list)
 definitions bootstrap nova nova-bootstrap
 definitions controlplane nova nova-control-plane
 definitions addons nova nova-addon
@@ -45,9 +46,10 @@ kinds() {
 }
 kinds infrastructure
 
-# role CONTROLLER PROVIDER NAME writes the role of a manager. The roles of
-# nova-vsphere and nova-zvirt are written by hand: their reconcilers serve every
-# hypervisor.
+# The files of each infrastructure provider: roles, policies, parts of scripts.
+go run ./hack/providers write .
+
+# role CONTROLLER PROVIDER NAME writes the role of a manager from markers.
 role() {
 	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"
 }

@@ -28,8 +28,9 @@ dir=$(cd "$1" && pwd)
 version=$2
 registry=${REGISTRY:-ghcr.io/nova-platform}
 read -ra archs <<<"${ARCH:-amd64}"
-managers=(nova-vsphere nova-zvirt nova-bootstrap nova-control-plane nova-addon)
 cd "$here/.."
+managers=(cmd/*)
+managers=("${managers[@]#cmd/}")
 # Another Go version would build other bytes.
 GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN

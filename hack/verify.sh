@@ -35,12 +35,14 @@ check() {
 }
 
 generated() {
-	local copy=$scratch/tree
+	local copy=$scratch/tree folder stale=0
 	mkdir -p "$copy" && git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
 		tar -c --null --no-recursion --ignore-failed-read --files-from - 2>/dev/null | tar -x -C "$copy" &&
-		hack/generate.sh "$copy" &&
-		diff -r -u api "$copy/api" && diff -r -u config "$copy/config" &&
-		diff -r -u docs/reference "$copy/docs/reference" && return
+		hack/generate.sh "$copy" || return
+	for folder in api bootstrap config docs/reference templates; do
+		diff -r -u "$folder" "$copy/$folder" || stale=1
+	done
+	((stale)) || return 0
 	echo 'run "make generate" and commit what it writes'
 	return 1
 }

@@ -12,7 +12,10 @@
 // common, and the reasons of events:
 //
 //	// Failed requests to a hypervisor: reasons of HypervisorAvailable and Ready.
-//	// NovaVSphereCluster's and NovaZVirtCluster's events.
+//	// InfrastructureCluster's events.
+//
+// InfrastructureCluster, InfrastructureMachine and InfrastructureMachineTemplate
+// are these kinds of all infrastructure providers.
 //
 // The comment of a reason has its cause, and the next step of the user in a
 // paragraph that begins with "Action:". A path such as docs/etcd.md#it-is-down

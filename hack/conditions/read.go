@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 )
 
 // sources are the packages that declare conditions, in the order of the page.
@@ -195,8 +197,19 @@ func (b *block) place(comment string) error {
 	return nil
 }
 
-func kindsIn(text string) []string {
-	return listed.Split(strings.ReplaceAll(text, "'s", ""), -1)
+// kindsIn returns the kinds that a comment names.
+func kindsIn(text string) (kinds []string) {
+	for _, kind := range listed.Split(strings.ReplaceAll(text, "'s", ""), -1) {
+		every, infrastructure := strings.CutPrefix(kind, "Infrastructure")
+		if !infrastructure {
+			kinds = append(kinds, kind)
+			continue
+		}
+		for _, p := range registry.All() {
+			kinds = append(kinds, p.Kind+every)
+		}
+	}
+	return kinds
 }
 
 // explain splits the comment of a reason.

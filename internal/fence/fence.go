@@ -25,7 +25,7 @@ const (
 	TakeOverAnnotation = "nova-platform.io/take-over"
 )
 
-// NovaVSphereCluster's, NovaZVirtCluster's and NovaControlPlane's ManagementClusterMatches
+// InfrastructureCluster's and NovaControlPlane's ManagementClusterMatches
 // condition and corresponding reasons.
 const (
 	// ConditionType is true unless the record in an annotation of the object names another

@@ -28,7 +28,7 @@ const ClusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 // clusterctl move keeps it.
 const HypervisorIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-hypervisor-id"
 
-// NovaVSphereCluster's and NovaZVirtCluster's Ready condition and corresponding reasons.
+// InfrastructureCluster's Ready condition and corresponding reasons.
 const (
 	// ClusterReadyCondition is true while machines can be created: HypervisorAvailable is
 	// true and the control plane endpoint is known. Otherwise it has the reason of
@@ -59,7 +59,7 @@ const (
 	ClusterDeletingReason = clusterv1.DeletingReason
 )
 
-// NovaVSphereCluster's and NovaZVirtCluster's HypervisorAvailable condition and
+// InfrastructureCluster's HypervisorAvailable condition and
 // corresponding reasons.
 const (
 	// HypervisorAvailableCondition is true while a session with the hypervisor is open
@@ -72,7 +72,7 @@ const (
 	HypervisorAvailableReason = "Available"
 )
 
-// NovaVSphereCluster's and NovaZVirtCluster's ControlPlaneEndpointUnique condition and
+// InfrastructureCluster's ControlPlaneEndpointUnique condition and
 // corresponding reasons.
 const (
 	// EndpointUniqueCondition is false while another cluster on the same hypervisor has
@@ -197,7 +197,7 @@ type ClusterStatus struct {
 // MaxOrphanedVMs is how many orphaned VMs the status lists.
 const MaxOrphanedVMs = 20
 
-// NovaVSphereCluster's and NovaZVirtCluster's events.
+// InfrastructureCluster's events.
 const (
 	// OrphanFoundReason: the hypervisor has VMs of this cluster without a machine, for
 	// instance after a restore of the management cluster from a backup.

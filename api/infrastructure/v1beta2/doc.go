@@ -1,5 +1,5 @@
 // Package v1beta2 holds the infrastructure kinds: clusters, machines, their
-// templates and identities, for vCenter and for zVirt and oVirt engines.
+// templates and identities, for each hypervisor.
 //
 // The kinds have the fields of the Cluster API infrastructure contract v1beta2 and
 // the settings of VMs. Validation rules are CEL on the CRDs. Defaults are getters

@@ -16,19 +16,14 @@ var (
 	AddToScheme = schemeBuilder.AddToScheme
 )
 
+// objects are the kinds of all providers.
+var objects []runtime.Object
+
+// register adds the kinds of a provider.
+func register(kinds ...runtime.Object) { objects = append(objects, kinds...) }
+
 func addKnownTypes(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion,
-		&NovaVSphereCluster{}, &NovaVSphereClusterList{},
-		&NovaVSphereClusterTemplate{}, &NovaVSphereClusterTemplateList{},
-		&NovaVSphereIdentity{}, &NovaVSphereIdentityList{},
-		&NovaVSphereMachine{}, &NovaVSphereMachineList{},
-		&NovaVSphereMachineTemplate{}, &NovaVSphereMachineTemplateList{},
-		&NovaZVirtCluster{}, &NovaZVirtClusterList{},
-		&NovaZVirtClusterTemplate{}, &NovaZVirtClusterTemplateList{},
-		&NovaZVirtIdentity{}, &NovaZVirtIdentityList{},
-		&NovaZVirtMachine{}, &NovaZVirtMachineList{},
-		&NovaZVirtMachineTemplate{}, &NovaZVirtMachineTemplateList{},
-	)
+	s.AddKnownTypes(GroupVersion, objects...)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // MachineFinalizer keeps a machine until its VM is deleted.
 const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 
-// NovaVSphereMachine's and NovaZVirtMachine's Ready condition and corresponding reasons.
+// InfrastructureMachine's Ready condition and corresponding reasons.
 const (
 	// MachineReadyCondition is true while the VM is provisioned and running. Otherwise it
 	// is false with the reason of VirtualMachineProvisioned, or with the reason of
@@ -26,7 +26,7 @@ const (
 	MachineReadyReason = clusterv1.ReadyReason
 )
 
-// NovaVSphereMachine's and NovaZVirtMachine's VirtualMachineProvisioned condition and
+// InfrastructureMachine's VirtualMachineProvisioned condition and
 // corresponding reasons. Drivers add their own for failures whose cause they understand.
 const (
 	// VirtualMachineProvisionedCondition is true once the VM exists, is powered on and has
@@ -145,7 +145,7 @@ const (
 	DisksInSnapshotReason = "DisksInSnapshot"
 )
 
-// NovaVSphereMachine's and NovaZVirtMachine's VirtualMachineSynced condition and
+// InfrastructureMachine's VirtualMachineSynced condition and
 // corresponding reasons.
 const (
 	// VirtualMachineSyncedCondition is true once groups, rules, labels, tags and custom
@@ -173,7 +173,7 @@ const (
 	WaitingForNodeReason = "WaitingForNode"
 )
 
-// NovaVSphereMachine's and NovaZVirtMachine's NodeBootstrapped condition and corresponding
+// InfrastructureMachine's NodeBootstrapped condition and corresponding
 // reasons.
 const (
 	// NodeBootstrappedCondition is true once the node of the machine has joined, false

@@ -145,3 +145,13 @@ type NovaVSphereClusterTemplateList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NovaVSphereClusterTemplate `json:"items"`
 }
+
+func init() {
+	register(
+		&NovaVSphereCluster{}, &NovaVSphereClusterList{},
+		&NovaVSphereClusterTemplate{}, &NovaVSphereClusterTemplateList{},
+		&NovaVSphereIdentity{}, &NovaVSphereIdentityList{},
+		&NovaVSphereMachine{}, &NovaVSphereMachineList{},
+		&NovaVSphereMachineTemplate{}, &NovaVSphereMachineTemplateList{},
+	)
+}

@@ -239,3 +239,13 @@ type NovaZVirtClusterTemplateList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NovaZVirtClusterTemplate `json:"items"`
 }
+
+func init() {
+	register(
+		&NovaZVirtCluster{}, &NovaZVirtClusterList{},
+		&NovaZVirtClusterTemplate{}, &NovaZVirtClusterTemplateList{},
+		&NovaZVirtIdentity{}, &NovaZVirtIdentityList{},
+		&NovaZVirtMachine{}, &NovaZVirtMachineList{},
+		&NovaZVirtMachineTemplate{}, &NovaZVirtMachineTemplateList{},
+	)
+}

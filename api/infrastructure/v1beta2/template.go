@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NovaVSphereMachineTemplate's and NovaZVirtMachineTemplate's CapacityKnown condition and
+// InfrastructureMachineTemplate's CapacityKnown condition and
 // corresponding reasons.
 const (
 	// CapacityKnownCondition is true while the capacity of a machine from the template is

@@ -1,0 +1,76 @@
+package files
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
+)
+
+// section is a part of a file that has lines of each provider.
+type section struct {
+	file string
+	// begin is the text before the part, and end the text after it. If end is
+	// empty, the part ends with the file.
+	begin, end string
+	lines      func(*provider.Info) string
+}
+
+// namespace is the element of a list of the managers' namespaces.
+func namespace(p *provider.Info) string { return "- " + p.Manager() + "-system\n" }
+
+var sections = []section{
+	{
+		"bootstrap/node.sh", "provider_id() {\n  uuid=$(dmi product_uuid | tr 'A-F' 'a-f')\n  case $(dmi sys_vendor) in\n", "  *)\n    return 0\n",
+		func(p *provider.Info) string {
+			return fmt.Sprintf("  %s)\n%s    scheme=%s\n    ;;\n", p.Guest.Vendors, indent(4, p.Guest.ProviderID), p.Name)
+		},
+	},
+	{
+		"bootstrap/report.sh", "  [ ! -e \"$dir/restarting\" ] || return 0\n  case $(dmi sys_vendor) in\n", "  *) return 0 ;;\n",
+		func(p *provider.Info) string {
+			return fmt.Sprintf("  %s) most=%d send=%s ;;\n", p.Guest.Vendors, p.Guest.ReportSize, p.Guest.Report)
+		},
+	},
+	{
+		"bootstrap/report.sh", "  $send \"$text\" >/dev/null 2>&1\n  return 0\n)\n", "",
+		func(p *provider.Info) string { return "\n" + p.Guest.Functions },
+	},
+	{
+		"config/monitoring/podmonitor.yaml", "    matchNames:\n", "      - nova-bootstrap-system\n",
+		func(p *provider.Info) string { return indent(6, namespace(p)) },
+	},
+	{
+		"config/monitoring/scrape.yaml", "          names:\n", "            - nova-bootstrap-system\n",
+		func(p *provider.Info) string { return indent(12, namespace(p)) },
+	},
+}
+
+// replace returns the text of the file with the lines of these providers.
+func (s section) replace(text string, providers []*provider.Info) (string, error) {
+	before, rest, found := strings.Cut(text, s.begin)
+	after, end := "", true
+	if s.end != "" {
+		_, after, end = strings.Cut(rest, s.end)
+	}
+	if !found || !end {
+		return "", fmt.Errorf("%s has no section between %q and %q", s.file, s.begin, s.end)
+	}
+	var lines strings.Builder
+	for _, p := range providers {
+		lines.WriteString(s.lines(p))
+	}
+	return before + s.begin + lines.String() + s.end + after, nil
+}
+
+// indent indents each line that is not empty.
+func indent(by int, text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" {
+			out.WriteString(strings.Repeat(" ", by))
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
