@@ -47,12 +47,13 @@ func (s *scope[M]) acceptedEvent() (reason, note string) {
 // act sends the request of the due action to the hypervisor. A later Observe sees its result; a push
 // from the driver triggers that reconcile.
 func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(context.Context) error) (ctrl.Result, error) {
+	err := request(ctx)
+	if hypervisor.IsWaiting(err) { // a wait, not a failure
+		return ctrl.Result{}, fmt.Errorf("%s: %w", actionText[s.action], err)
+	}
 	r.retries.tried(s.key())
-	if err := request(ctx); err != nil {
+	if err != nil {
 		err = fmt.Errorf("%s: %w", actionText[s.action], err)
-		if hypervisor.IsWaiting(err) {
-			return ctrl.Result{}, err // a wait, not a failure
-		}
 		r.retries.failed(s.key(), s.action, err)
 		r.count(s, failed)
 		if s.syncsRunningVM() || s.action == shutdown {

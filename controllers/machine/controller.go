@@ -247,19 +247,14 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 // observe sets the VM, the due action and, if an earlier attempt at the action failed, its error.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
-	vm.Addresses = r.ownAddresses(ctx, s, &vm)
-	due := next(vm, r.lifecycle(s))
-	if err != nil && due == publish && vm.State != "" {
-		// The action that failed is not due any more, so its failure blocks nothing.
-		ctrl.LoggerFrom(ctx).Error(err, "An earlier request failed")
-		err = nil
-	}
-	if err != nil && (vm.State == "" || actionText[due] == "") {
+	if err != nil {
 		return fmt.Errorf("observing VM: %w", err)
 	}
+	vm.Addresses = r.ownAddresses(ctx, s, &vm)
+	due := next(vm, r.lifecycle(s))
 	s.vm, s.action, s.failedBefore = vm, due, true
-	if err != nil {
-		err = fmt.Errorf("%s: %w", actionText[due], err)
+	if vm.LastFailure != nil && actionText[due] != "" { // otherwise, the action that failed is not due any more
+		err := fmt.Errorf("%s: %w", actionText[due], vm.LastFailure)
 		if r.retries.failed(s.key(), due, err) {
 			r.count(s, failed)
 			if !s.syncsRunningVM() {

@@ -40,12 +40,9 @@ type Connector[M any] interface {
 // on m alone, so a repeated call does not create a second VM. A driver never
 // changes a VM that lacks the owner mark.
 type Driver[M any] interface {
-	// Observe reports the VM of m, or Absent. It changes nothing, and in the
-	// steady state it sends no request. If the last action failed after its call
-	// returned (a task that failed), Observe returns this failure as an Error
-	// together with the VM, as soon as the VM is in a state in which the action
-	// can be repeated. Only one call of Observe returns it. With all other
-	// errors, the VM is the zero value, because its state is not known.
+	// Observe reports the VM of m, or Absent. It changes nothing, it can be
+	// repeated with the same result, and in the steady state it sends no request.
+	// It returns an error only if the state of the VM is not known.
 	Observe(ctx context.Context, m M) (VM, error)
 
 	// Create starts to create the VM. It is called while the VM is Absent.
@@ -168,6 +165,11 @@ type VM struct {
 	// Report is the progress of the first boot that the guest reports. It is the
 	// zero value if the guest reports nothing.
 	Report Report
+	// LastFailure is the error with which the last action failed after its call
+	// had returned: a task that failed. It is set as soon as the VM is in a state
+	// in which the action can be repeated, and stays until the next action begins
+	// or the VM no longer needs the action.
+	LastFailure error
 	// Message is, for display, the current operation of a Busy VM, the fault of a
 	// Running VM, or the step that is required before an Absent VM can be
 	// created.

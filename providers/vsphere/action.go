@@ -314,7 +314,7 @@ func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message stri
 	if m.action != nil && m.action.busy(i.objects, id) {
 		return false
 	}
-	m.action = &action{verb: v, message: message, at: time.Now(), lag: i.lag}
+	m.action, m.failed = &action{verb: v, message: message, at: time.Now(), lag: i.lag}, failedAction{}
 	m.lastObserved = i.evaluate(id, m)
 	return true
 }

@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -172,12 +173,20 @@ func (b *bed) waitForState(m *infrav1.NovaVSphereMachine, state hypervisor.State
 	return vm
 }
 
-// waitForError waits until observing a machine fails with a reason.
+// failure returns the error of observing a machine, or the failure of its last
+// action.
+func (b *bed) failure(m *infrav1.NovaVSphereMachine) error {
+	vm, err := b.observe(m)
+	return cmp.Or(err, vm.LastFailure)
+}
+
+// waitForError waits until observing a machine fails with a reason, or reports
+// that its last action failed with this reason.
 func (b *bed) waitForError(m *infrav1.NovaVSphereMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
-		_, err = b.observe(m)
+		err = b.failure(m)
 		return hypervisor.ReasonFor(err, "")
 	}).Should(Equal(reason))
 	return err

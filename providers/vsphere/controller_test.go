@@ -42,6 +42,8 @@ type machineRun struct {
 	// startedAt and endedAt are the times of the start and the end.
 	startedAt, endedAt time.Time
 	failures           int
+	// reported is the last failure of an action that was counted.
+	reported error
 }
 
 // testController reconciles machines as controllers/machine does, with as many
@@ -122,6 +124,9 @@ func (p *testController) reconcile(ctx context.Context, key hypervisor.Key, c *m
 		return err
 	}
 	vm, err := d.Observe(ctx, m)
+	if err == nil && vm.LastFailure != c.reported { //nolint:errorlint // another failure may be equal
+		c.reported, err = vm.LastFailure, vm.LastFailure
+	}
 	if err != nil {
 		return err // the queue retries it a short time later
 	}

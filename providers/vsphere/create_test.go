@@ -136,17 +136,17 @@ func TestCreateOnFullDatastore(t *testing.T) {
 	b.notified(changes, "m", soon)
 
 	d := b.connect(m)
-	vm, err := d.Observe(b.ctx(), m)
-	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InsufficientResourcesReason))
-	b.Expect(err).To(MatchError(ContainSubstring("Insufficient disk space on datastore 'LocalDS_0'")))
-	b.Expect(vm.State).To(Equal(hypervisor.Absent))
-	vm, err = d.Observe(b.ctx(), m)
-	b.Expect(err).NotTo(HaveOccurred(), "a failure is reported once")
-	b.Expect(vm.State).To(Equal(hypervisor.Absent))
+	for range 2 { // the failure stays until the next action
+		vm, err := d.Observe(b.ctx(), m)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(hypervisor.ReasonFor(vm.LastFailure, "")).To(Equal(infrav1.InsufficientResourcesReason))
+		b.Expect(vm.LastFailure).To(MatchError(ContainSubstring("Insufficient disk space on datastore 'LocalDS_0'")))
+		b.Expect(vm.State).To(Equal(hypervisor.Absent))
+	}
 
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", false)).To(Succeed())
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
-	b.waitForState(m, hypervisor.Running)
+	b.Expect(b.waitForState(m, hypervisor.Running).LastFailure).NotTo(HaveOccurred())
 }
 
 func TestCreateWithForeignName(t *testing.T) {

@@ -57,8 +57,7 @@ func TestSlotIsReleased(t *testing.T) {
 	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, createOptions))).To(BeTrue())
 	// The failure is read when the machine is observed.
 	b.Eventually(func() string {
-		_, err := b.observe(failing)
-		return hypervisor.ReasonFor(err, "")
+		return hypervisor.ReasonFor(b.failure(failing), "")
 	}).Should(Equal(infrav1.InsufficientResourcesReason))
 	b.notified(changes, "next", soon)
 

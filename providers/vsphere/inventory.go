@@ -106,8 +106,10 @@ type inventory struct {
 
 // machine is the record of a machine that the controller has observed.
 type machine struct {
-	key          hypervisor.Key
-	action       *action
+	key    hypervisor.Key
+	action *action
+	// failed is the failure of the last action, until the next action begins.
+	failed       failedAction
 	lastObserved observation
 	// vm is the VM that the machine had when it was last observed. A VM that
 	// the account cannot see any more need not be deleted: the account may have
@@ -154,10 +156,28 @@ func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 	return m
 }
 
-// observe returns the state of a machine's VM and the failure of the last
-// action, once: the next call does not return that failure again. When the
+// failedAction is an action that ended with an error.
+type failedAction struct {
+	verb verb
+	err  *hypervisor.Error
+}
+
+// lastFailure returns the failure of the machine's last action. When the
 // machine is being deleted, a failed creation or start of its VM does not
 // matter.
+func (m *machine) lastFailure(o *objectCache, id uuid.UUID) failedAction {
+	last := m.failed
+	if m.action != nil {
+		last = failedAction{verb: m.action.verb, err: m.action.failure(o, id)}
+	}
+	if m.deleting && (last.verb == creating || last.verb == starting) {
+		return failedAction{}
+	}
+	return last
+}
+
+// observe returns the state of a machine's VM. If its action has ended, observe
+// records the failure.
 func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) observation {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -169,24 +189,23 @@ func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) obs
 	}
 	i.recordNewVM(id, m)
 	s := i.evaluate(id, m)
-	if deleting && m.action != nil && (m.action.verb == creating || m.action.verb == starting) {
-		s.failure = nil
-	}
-	if s.vm.State != hypervisor.Busy && s.unknown == nil && m.action != nil && !m.action.busy(i.objects, id) {
-		if m.action.verb == creating && s.failure != nil {
-			m.failures++
-		}
-		m.action = nil
-	}
-	if s.vm.State != hypervisor.Busy && s.unknown == nil {
-		m.rejected = s.rejected
-	}
 	m.lastObserved = s
-	m.lastObserved.failure = nil
+	if s.vm.State == hypervisor.Busy || s.unknown != nil {
+		return s
+	}
+	m.rejected = s.rejected
+	if m.action != nil && m.action.busy(i.objects, id) {
+		return s
+	}
+	s.failedNow = s.failure.err != nil && s.failure != m.failed
+	if s.failedNow && s.failure.verb == creating {
+		m.failures++
+	}
+	m.action, m.failed = nil, s.failure
 	return s
 }
 
-// state is observe, but keeps the failure.
+// state returns the state of a machine's VM, and the VM.
 func (i *inventory) state(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

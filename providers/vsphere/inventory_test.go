@@ -70,8 +70,8 @@ func (t *streamTest) look() (hypervisor.State, error) {
 	if s.unknown != nil {
 		return s.vm.State, s.unknown
 	}
-	if s.failure != nil {
-		return s.vm.State, s.failure
+	if s.failure.err != nil {
+		return s.vm.State, s.failure.err
 	}
 	return s.vm.State, nil
 }
@@ -182,7 +182,10 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	_, err := ta.look()
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
 	_, err = ta.look()
-	g.Expect(err).NotTo(HaveOccurred(), "the failure is returned once")
+	g.Expect(err).To(MatchError("Full (NoDiskSpace)"), "the failure stays until the next action")
+	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())
+	_, err = ta.look()
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 // The stream reports that a task failed, but not the reason.

@@ -15,8 +15,11 @@ import (
 
 // observation is the result that an Observe would return.
 type observation struct {
-	vm      hypervisor.VM
-	failure *hypervisor.Error
+	vm hypervisor.VM
+	// failure is the failure of the last action. failedNow is set if it was not
+	// observed before.
+	failure   failedAction
+	failedNow bool
 	// unknown is set when the VM's state is not known.
 	unknown *hypervisor.Error
 	// missing is the VM that the account could see before and cannot see any
@@ -52,8 +55,8 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: its owner is not known until then"
 		return s
 	}
-	if m.action != nil && !busy {
-		s.failure = m.action.failure(i.objects, id)
+	if !busy {
+		s.failure = m.lastFailure(i.objects, id)
 	}
 	if !known {
 		i.evaluateMissing(id, m, &s)
@@ -113,6 +116,21 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 	}
 	if s.vm.OutOfSync = i.outOfSync(vm, m, info); m.action != nil && m.action.verb == syncing && m.action.busy(i.objects, id) {
 		s.vm.OutOfSync = m.action.message
+	}
+	if !s.failure.matters(&s.vm) {
+		s.failure, m.failed = failedAction{}, failedAction{}
+	}
+}
+
+// matters reports whether the action may still be repeated for a VM that runs.
+func (f failedAction) matters(vm *hypervisor.VM) bool {
+	switch f.verb {
+	case creating, starting, upgrading:
+		return false
+	case syncing:
+		return vm.OutOfSync != "" || vm.UserData
+	default:
+		return true
 	}
 }
 

@@ -50,9 +50,11 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 	if s.vm.State == hypervisor.Absent && deleting {
 		d.session.inv.forget(id)
 	}
-	if s.failure != nil {
-		d.dropStale(s.failure)
-		return s.vm, s.failure
+	if s.failedNow {
+		d.dropStale(s.failure.err)
+	}
+	if s.failure.err != nil {
+		s.vm.LastFailure = s.failure.err
 	}
 	return s.vm, nil
 }

@@ -386,7 +386,7 @@ func TestTakenInstanceUUID(t *testing.T) {
 				b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring("("+clone+")"), ContainSubstring("was deleted"))))
 				b.drain(changes)
 				b.waitForState(m, hypervisor.Absent)
-				b.Consistently(changes, "300ms").ShouldNot(Receive(), "the failure is returned once")
+				b.Consistently(changes, "300ms").ShouldNot(Receive(), "the failure stays as it is")
 			}
 			b.Expect(b.vmNamed("m")).To(BeEmpty())
 			b.Expect(b.vmNamed("twin")).To(HaveLen(1))
@@ -422,8 +422,8 @@ func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 // rejected creates a machine's VM as the controller does, until that fails.
 func (b *bed) rejected(m *infrav1.NovaVSphereMachine) (failure error) {
 	b.Eventually(func(g Gomega) {
-		var vm hypervisor.VM
-		if vm, failure = b.observe(m); failure == nil && vm.State == hypervisor.Absent {
+		vm, err := b.observe(m)
+		if failure = cmp.Or(err, vm.LastFailure); failure == nil && vm.State == hypervisor.Absent {
 			g.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 		}
 		g.Expect(failure).To(HaveOccurred())

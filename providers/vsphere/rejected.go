@@ -51,16 +51,16 @@ func (i *inventory) evaluateRejected(vm ref, m *machine, s *observation) {
 		if m.deleting {
 			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
-		if s.failure != nil {
-			s.failure = hypervisor.Failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
+		if err := s.failure.err; err != nil && m.action != nil {
+			s.failure.err = hypervisor.Failure(err.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, err.Err)
 		}
 	case m.deleting:
 		s.vm.State = hypervisor.Absent
 	default:
 		s.vm.State = hypervisor.Absent
-		s.failure = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+		s.failure.err = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
 			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
-		m.uuidTaken, m.uuidTakenAt = s.failure, time.Now()
+		m.uuidTaken, m.uuidTakenAt = s.failure.err, time.Now()
 	}
 }
 

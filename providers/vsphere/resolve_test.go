@@ -71,7 +71,7 @@ func TestStaleTemplate(t *testing.T) {
 	m := b.machine("next")
 	err = d.Create(b.ctx(), m, createOptions)
 	if err == nil {
-		b.Eventually(func() error { _, err := b.observe(m); return err }).Should(HaveOccurred())
+		b.Eventually(func() error { return b.failure(m) }).Should(HaveOccurred())
 	}
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)

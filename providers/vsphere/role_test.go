@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -67,6 +68,7 @@ func (r *role) reconcile(m *infrav1.NovaVSphereMachine) error {
 		if err == nil {
 			var vm hypervisor.VM
 			vm, err = d.Observe(r.ctx(), m)
+			err = cmp.Or(err, vm.LastFailure)
 			switch {
 			case err != nil, vm.State == hypervisor.Busy:
 			case deleting && vm.State == hypervisor.Absent:

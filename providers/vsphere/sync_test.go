@@ -79,11 +79,11 @@ func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
 	return nil
 }
 
-// failsOnce waits until observing a machine fails.
+// failsOnce waits until observing a machine or its last action fails.
 func (b *bed) failsOnce(m *infrav1.NovaVSphereMachine) error {
 	b.t.Helper()
 	var err error
-	b.Eventually(func() error { _, err = b.observe(m); return err }).Should(HaveOccurred())
+	b.Eventually(func() error { err = b.failure(m); return err }).Should(HaveOccurred())
 	return err
 }
 
@@ -127,7 +127,7 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
 	}).Should(Succeed())
 	b.Eventually(func() error {
-		_, err := b.observe(second)
+		err := b.failure(second)
 		if err == nil {
 			err = b.connect(second).Sync(b.ctx(), second, true)
 		}

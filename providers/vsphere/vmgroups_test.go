@@ -134,7 +134,7 @@ func TestVMGroupIsDeleted(t *testing.T) {
 		if err == nil {
 			g.Expect(vm.OutOfSync).To(ContainSubstring("the VM group rack-vms"))
 			g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
-			_, err = b.observe(m)
+			err = b.failure(m)
 		}
 		g.Expect(err).To(MatchError(ContainSubstring(`placement.vmGroup "rack-vms" does not exist in the compute cluster`)))
 	}).Should(Succeed())

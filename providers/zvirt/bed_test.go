@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,6 +67,9 @@ type bed struct {
 	cluster   *infrav1.NovaZVirtCluster
 	// onRequest, if set, is called with requests before the engine performs them.
 	onRequest atomic.Pointer[func(method, path string)]
+	// reported are the failures of actions that reconcile has returned, by the
+	// name of the machine.
+	reported sync.Map
 }
 
 func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
@@ -185,6 +189,11 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 		return hypervisor.VM{}, "", err
 	}
 	vm, err := d.Observe(b.ctx(), m)
+	if err == nil {
+		if last, _ := b.reported.Swap(m.Name, vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure {
+			err = vm.LastFailure
+		}
+	}
 	if err != nil {
 		return vm, "", err
 	}

@@ -36,10 +36,10 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 		out.ID = view.VM.ID
 		out.ProviderID = d.cluster.Spec.GetProviderIDPrefix() + "://" + view.VM.ID
 	}
-	failed := d.lastFailure(ctx, id, m, out.State)
+	out.LastFailure = d.lastFailure(ctx, id, m, out.State)
 	switch out.State {
 	case hypervisor.Absent:
-		return d.confirmAbsent(ctx, id, m, failed)
+		return d.confirmAbsent(ctx, id, m, out.LastFailure)
 	case hypervisor.Stopped, hypervisor.Running:
 		out.OutOfSync = d.outOfSync(ctx, m, view.VM, mark)
 	case hypervisor.Busy:
@@ -49,7 +49,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	}
 	idle := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.OutOfSync == "" && m.DeletionTimestamp.IsZero()
 	d.session.Cache.SetIdle(id.String(), idle)
-	return out, failed
+	return out, nil
 }
 
 // running adds the properties of a running VM to out.
@@ -64,26 +64,27 @@ func (d *driver) running(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *o
 	}
 }
 
-// lastFailure returns the failure of the last action, as soon as the VM is in
-// the state that it had before the action.
+// lastFailure returns the failure of the last action while the VM is in the
+// state that it had before the action. It reads the failure once.
 func (d *driver) lastFailure(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, now hypervisor.State) error {
 	if now == hypervisor.Busy {
 		return nil
 	}
 	d.session.CreationQueue.Done(hypervisor.KeyOf(m))
-	verb := d.session.Pending(id)
-	if verb == engine.Removing {
+	verb, failure := d.session.Pending(id)
+	if verb == "" || verb == engine.Removing || verb == engine.Starting && now == hypervisor.Running && !d.isUp(id, m) {
 		return nil
 	}
 	failed := verb == engine.Creating && now == hypervisor.Absent || verb == engine.Starting && now == hypervisor.Stopped
-	if verb == "" || verb == engine.Starting && now == hypervisor.Running && !d.isUp(id, m) {
-		return nil
-	}
-	d.session.SetPending(id, "")
 	if !failed || !m.DeletionTimestamp.IsZero() {
+		d.session.SetPending(id, "")
 		return nil
 	}
-	return d.session.LastError(ctx, m.Spec.VMName(m))
+	if failure == nil {
+		failure = d.session.LastError(ctx, m.Spec.VMName(m))
+		d.session.SetFailure(id, failure)
+	}
+	return failure
 }
 
 // isUp reports whether a VM has started.
@@ -98,7 +99,8 @@ func (d *driver) isUp(id uuid.UUID, m *infrav1.NovaZVirtMachine) bool {
 // VM whose creation may have been requested.
 func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, failed error) (hypervisor.VM, error) {
 	vm := &ovirt.VM{}
-	if known := vmID(m); known != "" && d.session.Pending(id) != engine.Removing {
+	if verb, _ := d.session.Pending(id); vmID(m) != "" && verb != engine.Removing {
+		known := vmID(m)
 		err := d.session.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{"vms", known}, Into: vm})
 		switch {
 		case err == nil:
@@ -109,13 +111,13 @@ func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.Nov
 		}
 	}
 	if m.DeletionTimestamp.IsZero() {
-		return hypervisor.VM{State: hypervisor.Absent}, failed
+		return hypervisor.VM{State: hypervisor.Absent, LastFailure: failed}, nil
 	}
 	if vmID(m) == "" && d.session.Cache.MayAppear(id.String(), m.CreationTimestamp.Time) {
 		return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
 	}
 	d.session.Forget(id, hypervisor.KeyOf(m))
-	return hypervisor.VM{State: hypervisor.Absent}, failed
+	return hypervisor.VM{State: hypervisor.Absent}, nil
 }
 
 // outOfSync describes the next difference between the VM and m.

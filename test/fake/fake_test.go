@@ -39,7 +39,7 @@ func TestContract(t *testing.T) {
 			h.FailLater(Create, full)
 			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Absent, full},
-		{"the failure is reported once", nil, nil, hypervisor.Absent, nil},
+		{"the failure stays until the next action", nil, nil, hypervisor.Absent, full},
 		{"work that is held", func(ctx context.Context) error {
 			h.Repair(Create)
 			h.Hold(Create)
@@ -74,8 +74,8 @@ func TestContract(t *testing.T) {
 			}
 		}
 		vm, err := d.Observe(t.Context(), object{})
-		if vm.State != step.want || !errors.Is(err, step.reported) {
-			t.Errorf("%s: Observe() = %s, %v, want %s, %v", step.name, vm.State, err, step.want, step.reported)
+		if err != nil || vm.State != step.want || !errors.Is(vm.LastFailure, step.reported) {
+			t.Errorf("%s: Observe() = %+v, %v, want %s, %v", step.name, vm, err, step.want, step.reported)
 		}
 	}
 	if got := h.Created(KeyOf(object{})); got != 1 {

@@ -161,7 +161,8 @@ func (h *Hypervisor) HasUserData(key hypervisor.Key) bool {
 func (h *Hypervisor) Exists(key hypervisor.Key) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.vms[key] != nil
+	v := h.vms[key]
+	return v != nil && !v.isRemainder()
 }
 
 // Created returns the number of VMs that were created for a machine.

@@ -66,9 +66,12 @@ type vm struct {
 	// addresses are the addresses that the guest reports while it runs.
 	addresses []clusterv1.MachineAddress
 	work      Verb
-	// failed is the failure of the last action, until an Observe has returned it.
+	// failed is the failure of the last action, until the next one begins.
 	failed error
 }
+
+// isRemainder reports whether only the failure of a creation is left of the VM.
+func (v *vm) isRemainder() bool { return v.observed.State == hypervisor.Absent && v.work == "" }
 
 // fault makes a number of calls fail; a negative number makes all calls fail.
 type fault struct {
@@ -128,7 +131,7 @@ func (h *Hypervisor) owned(namespace string) []hypervisor.OwnedVM {
 	return found
 }
 
-// observe reports the VM and, once, the failure of the last action.
+// observe reports the VM.
 func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,15 +142,16 @@ func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	if v == nil || v.foreign {
 		return hypervisor.VM{State: hypervisor.Absent}, nil
 	}
-	observed, failed := v.observed, v.failed
-	v.failed = nil
+	observed := v.observed
 	switch {
 	case v.work != "":
 		observed.State, observed.Message = hypervisor.Busy, fmt.Sprintf("%s is in progress", v.work)
-	case observed.State == hypervisor.Absent:
-		delete(h.vms, key) // the remainder of a failed creation
+	case v.isRemainder():
+		observed = hypervisor.VM{State: hypervisor.Absent, LastFailure: v.failed}
+	default:
+		observed.LastFailure = v.failed
 	}
-	return observed, failed
+	return observed, nil
 }
 
 func (h *Hypervisor) create(key hypervisor.Key, options hypervisor.CreateOptions) error {
@@ -158,7 +162,7 @@ func (h *Hypervisor) create(key hypervisor.Key, options hypervisor.CreateOptions
 	}
 	if v := h.vms[key]; v != nil && v.foreign {
 		return &hypervisor.Error{Reason: "NameConflict", Err: fmt.Errorf("a VM %q exists and has no owner mark", key.Name)}
-	} else if v == nil || v.observed.State == hypervisor.Absent && v.work == "" {
+	} else if v == nil || v.isRemainder() {
 		if err := h.admit(key, options); err != nil {
 			return err
 		}
@@ -253,7 +257,7 @@ func (h *Hypervisor) change(key hypervisor.Key, verb Verb) error {
 		return errors.New("no such VM")
 	}
 	if v.work == "" && !h.ignored[verb] {
-		v.work = verb
+		v.work, v.failed = verb, nil
 		h.complete(key)
 	}
 	return takeFault(h.replyFaults, verb)

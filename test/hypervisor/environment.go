@@ -64,6 +64,9 @@ type environment[M Machine, C Cluster] struct {
 	silent bool
 	// guests are the addresses of the guests, by the ID of their VM.
 	guests map[string]netip.Prefix
+	// reported are the failures of actions that look has returned, by the name of
+	// the machine.
+	reported sync.Map
 }
 
 // newEnvironment starts a simulator and a manager.

@@ -37,7 +37,8 @@ func (e *environment[M, C]) observe(m M) (hypervisor.VM, error) {
 	return vm, err
 }
 
-// look is the only caller of Observe.
+// look is the only caller of Observe. It returns the failure of an action once,
+// as an error.
 func (e *environment[M, C]) look(c Connector[M, C], m M) (hypervisor.Driver[M], hypervisor.VM, error) {
 	d, err := c.Connect(e.ctx(), m)
 	if err != nil {
@@ -45,6 +46,11 @@ func (e *environment[M, C]) look(c Connector[M, C], m M) (hypervisor.Driver[M], 
 	}
 	vm, err := d.Observe(e.ctx(), m)
 	e.texts.add(vm.Message + " " + vm.OutOfSync)
+	if err == nil {
+		if last, _ := e.reported.Swap(m.GetName(), vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure {
+			err = vm.LastFailure
+		}
+	}
 	return d, vm, e.record(err)
 }
 

@@ -29,6 +29,12 @@ const (
 	Removing = "remove"
 )
 
+// pendingAction is an accepted action, and its failure once that is known.
+type pendingAction struct {
+	verb    string
+	failure error
+}
+
 // Timeouts are the timeouts and intervals of a session.
 type Timeouts struct {
 	Session sessions.Timeouts
@@ -61,9 +67,9 @@ type Session struct {
 	version  string
 	engineID string
 	keys     map[string]hypervisor.Key
-	// pending are the accepted actions that may still fail, by the ID of the VM's
+	// pending are the accepted actions that may still fail or failed, by the ID of the VM's
 	// owner.
-	pending map[string]string
+	pending map[string]pendingAction
 	// powerOffs are the times of the last power-off requests.
 	powerOffs map[string]time.Time
 	// devices are the host devices that were chosen for machines.
@@ -83,7 +89,7 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 	}
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), timeouts: timeouts, CreationQueue: t,
-		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, powerOffs: map[string]time.Time{},
+		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
 		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
 	s.Cache = ovirt.NewCache(client, timeouts.Poll, plan.MarkPrefix, plan.OwnerOf, func(owner string) {
@@ -301,14 +307,22 @@ func (s *Session) SetPending(id uuid.UUID, verb string) {
 		delete(s.pending, id.String())
 		return
 	}
-	s.pending[id.String()] = verb
+	s.pending[id.String()] = pendingAction{verb: verb}
 }
 
-// Pending returns the action whose result is not known yet.
-func (s *Session) Pending(id uuid.UUID) string {
+// SetFailure stores the failure of the pending action.
+func (s *Session) SetFailure(id uuid.UUID, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pending[id.String()]
+	s.pending[id.String()] = pendingAction{verb: s.pending[id.String()].verb, failure: failure}
+}
+
+// Pending returns the action whose result is not known yet, or its failure.
+func (s *Session) Pending(id uuid.UUID) (verb string, failure error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pending[id.String()]
+	return p.verb, p.failure
 }
 
 // SetPowerOffRequested stores the time at which the engine accepted a power-off
