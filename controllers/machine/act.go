@@ -30,7 +30,7 @@ func (s *scope[M]) acceptedEvent() (reason, note string) {
 	case start:
 		return "Started", "Requested to power on the VM"
 	case syncVM:
-		if s.vm.OutOfSync == "" {
+		if s.syncer.AfterJoin {
 			return "Cleared", "Requested the removal of the user data from the VM's settings"
 		}
 		return "Syncing", s.vm.OutOfSync
@@ -54,7 +54,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 	r.retries.tried(s.key())
 	if err != nil {
 		err = fmt.Errorf("%s: %w", actionText[s.action], err)
-		r.retries.failed(s.key(), s.action, err)
+		r.retries.failed(s.key(), s.attempt(), err)
 		r.count(s, failed)
 		if s.syncsRunningVM() || s.action == shutdown {
 			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor rejected the request")

@@ -227,7 +227,7 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 	case start:
 		return r.start(ctx, s, driver)
 	case syncVM:
-		return r.syncVM(ctx, s, driver)
+		return r.syncVM(ctx, s)
 	case shutdown:
 		return r.shutdown(ctx, s, driver)
 	case destroy:
@@ -251,11 +251,16 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 		return fmt.Errorf("observing VM: %w", err)
 	}
 	vm.Addresses = r.ownAddresses(ctx, s, &vm)
-	due := next(vm, r.lifecycle(s))
-	s.vm, s.action, s.failedBefore = vm, due, true
-	if vm.LastFailure != nil && actionText[due] != "" { // otherwise, the action that failed is not due any more
-		err := fmt.Errorf("%s: %w", actionText[due], vm.LastFailure)
-		if r.retries.failed(s.key(), due, err) {
+	at := r.lifecycle(s)
+	syncer, syncDue := nextSyncer(driver.Syncers(), &vm, s.joined())
+	at.syncDue = syncDue
+	s.vm, s.action, s.failedBefore = vm, next(vm, at), true
+	if s.action == syncVM {
+		s.syncer = syncer
+	}
+	if vm.LastFailure != nil && actionText[s.action] != "" && vm.FailedSyncer == s.syncer.Name { // the action is due again
+		err := fmt.Errorf("%s: %w", actionText[s.action], vm.LastFailure)
+		if r.retries.failed(s.key(), s.attempt(), err) {
 			r.count(s, failed)
 			if !s.syncsRunningVM() {
 				return err
@@ -263,13 +268,13 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 			s.failedBefore = false
 		}
 	}
-	s.failure = r.retries.lastFailure(s.key(), due, vm.State == hypervisor.Busy)
+	s.failure = r.retries.lastFailure(s.key(), s.attempt(), vm.State == hypervisor.Busy)
 	return nil
 }
 
 // lifecycle returns the state of the machine apart from its VM.
 func (r *Reconciler[M]) lifecycle(s *scope[M]) lifecycle {
-	at := lifecycle{deleting: s.deleting(), machineDeleting: s.machineDeleting(), provisioned: s.provisioned(), joined: s.joined()}
+	at := lifecycle{deleting: s.deleting(), machineDeleting: s.machineDeleting(), provisioned: s.provisioned()}
 	if at.deleting {
 		spec, _ := s.infra.Common()
 		s.shutdownTimeLeft = remainingShutdownTime(spec.PowerOff, s.infra.GetDeletionTimestamp().Time, time.Now(), r.shutdownRequests.isUnreachable(s.key()))

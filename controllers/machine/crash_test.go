@@ -280,8 +280,14 @@ func (d fusedDriver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) e
 	return d.fuse.through(func() error { return d.Driver.Start(ctx, m) })
 }
 
-func (d fusedDriver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
-	return d.fuse.through(func() error { return d.Driver.Sync(ctx, m, joined) })
+func (d fusedDriver) Syncers() []hypervisor.Syncer[*infrav1.NovaVSphereMachine] {
+	syncers := d.Driver.Syncers()
+	for i, s := range syncers {
+		syncers[i].Apply = func(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+			return d.fuse.through(func() error { return s.Apply(ctx, m) })
+		}
+	}
+	return syncers
 }
 
 func (d fusedDriver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {

@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+import (
+	"slices"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
 
 // action is the one thing that a reconcile does about the VM.
 type action string
@@ -29,8 +33,20 @@ type lifecycle struct {
 	machineDeleting bool
 	// provisioned means that the machine's VM was up before.
 	provisioned bool
-	// joined means that the machine's node is part of the workload cluster.
-	joined bool
+	// syncDue means that a part of the VM is to be changed to match the machine.
+	syncDue bool
+}
+
+// nextSyncer returns the syncer that is due: the first one whose part of the VM differs from the
+// machine. Before the VM runs for the first time, and before its node joins, some have to wait.
+func nextSyncer[M any](syncers []hypervisor.Syncer[M], vm *hypervisor.VM, joined bool) (hypervisor.Syncer[M], bool) {
+	i := slices.IndexFunc(syncers, func(s hypervisor.Syncer[M]) bool {
+		return s.Pending(vm) && (!s.AfterJoin || joined && vm.State == hypervisor.Running)
+	})
+	if i < 0 {
+		return hypervisor.Syncer[M]{}, false
+	}
+	return syncers[i], true
 }
 
 // next returns the action for a VM as observed. It covers the whole life of a machine.
@@ -48,7 +64,7 @@ func next(vm hypervisor.VM, at lifecycle) action {
 		return idle // a machine that is about to be deleted is not started any more
 	case vm.State == hypervisor.Absent:
 		return create
-	case vm.OutOfSync != "" && !at.provisioned:
+	case at.syncDue && !at.provisioned:
 		return syncVM // the first boot reads the VM's surroundings
 	default:
 		return start
@@ -60,7 +76,7 @@ func nextWhileRunning(vm hypervisor.VM, at lifecycle) action {
 	switch {
 	case len(vm.Addresses) == 0:
 		return wait
-	case vm.OutOfSync != "", at.joined && vm.UserData:
+	case at.syncDue:
 		return syncVM // runs beside publish, which waits for nothing
 	default:
 		return publish

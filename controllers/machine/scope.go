@@ -32,6 +32,8 @@ type scope[M Object] struct {
 	// action is the due action, and failure the error of its last attempt.
 	action  action
 	failure error
+	// syncer is the one that is due, if the due action is to sync the VM.
+	syncer hypervisor.Syncer[M]
 	// failedBefore is set when the failure was known before this reconcile.
 	failedBefore bool
 	// waiting is set when the due action needs something from Cluster API first. detail describes it.
@@ -56,6 +58,15 @@ const (
 )
 
 func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObject(s.infra) }
+
+// attempt names the due action for its retries. A failure to change one part of the VM does not delay
+// the change of another.
+func (s *scope[M]) attempt() action {
+	if s.action == syncVM {
+		return syncVM + "/" + action(s.syncer.Name)
+	}
+	return s.action
+}
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
 

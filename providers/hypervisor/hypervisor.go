@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -51,11 +52,9 @@ type Driver[M any] interface {
 	// Start starts to power the VM on. It is called while the VM is Stopped.
 	Start(ctx context.Context, m M) error
 
-	// Sync starts one step that changes the VM and its related objects to match
-	// m: the items that Observe reports as OutOfSync and, once the node has
-	// joined, the removal of the user data from the settings of the VM. A later
-	// Observe reports the remaining steps.
-	Sync(ctx context.Context, m M, joined bool) error
+	// Syncers returns the parts of a VM and of its related objects that can differ
+	// from a machine. Those before others in the list are changed first.
+	Syncers() []Syncer[M]
 
 	// Shutdown requests a shutdown from the guest and returns at once. It is
 	// called while the VM is Running and a graceful shutdown is required. If the
@@ -68,6 +67,21 @@ type Driver[M any] interface {
 	// reports Absent.
 	Delete(ctx context.Context, m M) error
 }
+
+// Syncer changes one part of a VM, or the objects of one kind that are related
+// to it, to match the machine.
+type Syncer[M any] struct {
+	// Name is the name of the part, for instance Tags.
+	Name string
+	// AfterJoin means that the part is changed only once the node has joined.
+	AfterJoin bool
+	// Apply starts to change the part. It is called while the part is pending. A
+	// later Observe reports the result.
+	Apply func(ctx context.Context, m M) error
+}
+
+// Pending reports whether Observe found a difference in the part.
+func (s Syncer[M]) Pending(vm *VM) bool { return slices.Contains(vm.ToSync, s.Name) }
 
 // Inspector reads the infrastructure that the machines of one cluster share.
 type Inspector[C any] interface {
@@ -159,6 +173,8 @@ type VM struct {
 	// its related objects and the spec of the machine. It is empty if there is no
 	// difference.
 	OutOfSync string
+	// ToSync are the names of the Syncers whose part differs from the machine.
+	ToSync []string
 	// UserData is set while the settings of the VM contain the bootstrap data,
 	// which includes secrets.
 	UserData bool
@@ -170,6 +186,9 @@ type VM struct {
 	// in which the action can be repeated, and stays until the next action begins
 	// or the VM no longer needs the action.
 	LastFailure error
+	// FailedSyncer is the name of the Syncer whose change is the last action, if
+	// that failed. It is empty if another action failed.
+	FailedSyncer string
 	// Message is, for display, the current operation of a Busy VM, the fault of a
 	// Running VM, or the step that is required before an Absent VM can be
 	// created.

@@ -31,7 +31,9 @@ const (
 type action struct {
 	verb    verb
 	message string
-	at      time.Time
+	// part is the part of the VM that is changed, if the action changes one.
+	part string
+	at   time.Time
 	// task is the vCenter task. It is not set while the request is under way.
 	task ref
 	// nameHolder is the VM that already has the name.
@@ -310,11 +312,19 @@ func duplicate(f *types.LocalizedMethodFault) *ref {
 func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	m := i.machineOf(id, key)
+	a := action{verb: v, message: message}
+	if v == upgrading {
+		a.part = syncHardware
+	}
+	return i.beginLocked(id, i.machineOf(id, key), a)
+}
+
+func (i *inventory) beginLocked(id uuid.UUID, m *machine, a action) bool {
 	if m.action != nil && m.action.busy(i.objects, id) {
 		return false
 	}
-	m.action, m.failed = &action{verb: v, message: message, at: time.Now(), lag: i.lag}, failedAction{}
+	a.at, a.lag = time.Now(), i.lag
+	m.action, m.failed = &a, failedAction{}
 	m.lastObserved = i.evaluate(id, m)
 	return true
 }

@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -157,6 +158,12 @@ func (b *bed) observe(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 		return hypervisor.VM{}, err
 	}
 	return d.Observe(b.ctx(), m)
+}
+
+// sync syncs the next part of a machine's VM.
+func (b *bed) sync(m *infrav1.NovaVSphereMachine, joined bool) error {
+	b.t.Helper()
+	return hypervisortest.Sync(b.ctx(), b.connect(m), m, joined)
 }
 
 // waitForState waits until a machine's VM is in a state, without an error

@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 )
 
 // shortTimeouts are the timeouts of tests that lose responses and sessions.
@@ -149,14 +150,14 @@ func (p *testController) reconcile(ctx context.Context, key hypervisor.Key, c *m
 	case vm.State == hypervisor.Absent:
 		return d.Create(ctx, m, c.options)
 	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !c.provisioned:
-		return d.Sync(ctx, m, false)
+		return hypervisortest.Sync(ctx, d, m, false)
 	case vm.State == hypervisor.Stopped:
 		return d.Start(ctx, m)
 	}
 	c.provisioned = true
 	m.Spec.ProviderID = vm.ProviderID
 	if vm.OutOfSync != "" || vm.UserData {
-		return d.Sync(ctx, m, true)
+		return hypervisortest.Sync(ctx, d, m, true)
 	}
 	if inv := d.(*driver).session.inv; inv.needsRead(p.b.id(m)) {
 		p.queue.AddAfter(key, pollInterval) // its tags are not known yet

@@ -156,11 +156,11 @@ func (i *inventory) peers(rule string) map[uuid.UUID]bool {
 	return nil
 }
 
-// outOfSync lists the objects around a machine's VM that are out of sync, for
-// messages. The caller holds the lock.
-func (i *inventory) outOfSync(vm ref, m *machine, info *vmInfo) string {
+// compare sets the parts of a machine's VM that are out of sync. The caller holds
+// the lock.
+func (i *inventory) compare(vm ref, m *machine, info *vmInfo, to *hypervisor.VM) {
 	if m.deleting {
-		return ""
+		return
 	}
 	var parts []string
 	if i.ruleOutOfSync(vm, m, info) {
@@ -169,13 +169,15 @@ func (i *inventory) outOfSync(vm ref, m *machine, info *vmInfo) string {
 	if i.groupOutOfSync(vm, m, info) {
 		parts = append(parts, "the VM group "+m.desired.vmGroup)
 	}
+	if len(parts) > 0 {
+		to.ToSync = append(to.ToSync, syncRules)
+	}
 	if text := i.tagsOutOfSync(m, info); text != "" {
-		parts = append(parts, text)
+		parts, to.ToSync = append(parts, text), append(to.ToSync, syncTags)
 	}
-	if len(parts) == 0 {
-		return ""
+	if len(parts) > 0 {
+		to.OutOfSync = outOfSyncPrefix + strings.Join(parts, ", ")
 	}
-	return outOfSyncPrefix + strings.Join(parts, ", ")
 }
 
 // outOfSyncPrefix is the prefix of the list of objects that are out of sync.

@@ -159,18 +159,19 @@ func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 // failedAction is an action that ended with an error.
 type failedAction struct {
 	verb verb
+	part string
 	err  *hypervisor.Error
 }
 
 // lastFailure returns the failure of the machine's last action. When the
-// machine is being deleted, a failed creation or start of its VM does not
-// matter.
+// machine is being deleted, a failed creation, start or change of a part of its
+// VM does not matter.
 func (m *machine) lastFailure(o *objectCache, id uuid.UUID) failedAction {
 	last := m.failed
 	if m.action != nil {
-		last = failedAction{verb: m.action.verb, err: m.action.failure(o, id)}
+		last = failedAction{verb: m.action.verb, part: m.action.part, err: m.action.failure(o, id)}
 	}
-	if m.deleting && (last.verb == creating || last.verb == starting) {
+	if m.deleting && (last.verb == creating || last.verb == starting || last.part != "") {
 		return failedAction{}
 	}
 	return last

@@ -110,14 +110,20 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 		// A suspended VM does not run either, and powering it on resumes it.
 		s.vm.State = hypervisor.Stopped
 	}
-	s.vm.UserData = info.hasUserData()
+	if s.vm.UserData = info.hasUserData(); s.vm.UserData {
+		s.vm.ToSync = []string{syncUserData}
+	}
 	if s.vm.State != hypervisor.Running {
 		return // the objects around a VM do not delay its boot
 	}
-	if s.vm.OutOfSync = i.outOfSync(vm, m, info); m.action != nil && m.action.verb == syncing && m.action.busy(i.objects, id) {
+	i.compare(vm, m, info, &s.vm)
+	if m.action != nil && m.action.verb == syncing && m.action.busy(i.objects, id) {
 		s.vm.OutOfSync = m.action.message
+		if !slices.Contains(s.vm.ToSync, m.action.part) {
+			s.vm.ToSync = append(s.vm.ToSync, m.action.part)
+		}
 	}
-	if !s.failure.matters(&s.vm) {
+	if unread := s.failure.part == syncTags && i.tagsUnread(m); !unread && !s.failure.matters(&s.vm) {
 		s.failure, m.failed = failedAction{}, failedAction{}
 	}
 }
@@ -128,7 +134,7 @@ func (f failedAction) matters(vm *hypervisor.VM) bool {
 	case creating, starting, upgrading:
 		return false
 	case syncing:
-		return vm.OutOfSync != "" || vm.UserData
+		return slices.Contains(vm.ToSync, f.part)
 	default:
 		return true
 	}

@@ -54,7 +54,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 		d.dropStale(s.failure.err)
 	}
 	if s.failure.err != nil {
-		s.vm.LastFailure = s.failure.err
+		s.vm.LastFailure, s.vm.FailedSyncer = s.failure.err, s.failure.part
 	}
 	return s.vm, nil
 }
@@ -83,7 +83,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 		d.session.tags.queueRead(id)
 	}
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
-		s.vm.OutOfSync = outOfSyncPrefix + text
+		s.vm.OutOfSync, s.vm.ToSync = outOfSyncPrefix+text, append(s.vm.ToSync, syncHardware)
 	}
 	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.endpoint)
 	return s, nil

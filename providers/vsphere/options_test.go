@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -367,7 +368,7 @@ func TestUpgradeHardware(t *testing.T) {
 			vm, err := d.Observe(b.ctx(), m)
 			g.Expect(err).NotTo(HaveOccurred())
 			if vm.State == hypervisor.Stopped && vm.OutOfSync != "" {
-				g.Expect(d.Sync(b.ctx(), m, false)).To(Succeed())
+				g.Expect(hypervisortest.Sync(b.ctx(), d, m, false)).To(Succeed())
 			} else if vm.State == hypervisor.Stopped {
 				g.Expect(d.Start(b.ctx(), m)).To(Succeed())
 			}

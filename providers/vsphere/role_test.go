@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -80,7 +81,7 @@ func (r *role) reconcile(m *infrav1.NovaVSphereMachine) error {
 			case vm.State == hypervisor.Stopped && vm.OutOfSync == "":
 				err = d.Start(r.ctx(), m)
 			case vm.OutOfSync != "" || vm.UserData:
-				err = d.Sync(r.ctx(), m, vm.State == hypervisor.Running)
+				err = hypervisortest.Sync(r.ctx(), d, m, vm.State == hypervisor.Running)
 			default:
 				return !d.(*driver).session.inv.needsRead(r.id(m))
 			}

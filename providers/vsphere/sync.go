@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,71 +12,73 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
-// Sync starts to reconcile the objects around the VM of m, one step a call.
-// Once the node has joined, it removes the user data. Then it reconciles the
-// anti-affinity rule of the machine's group and its VM group, and then its
-// tags and attributes. The user data of a control plane machine holds the keys
-// of all CAs, so its removal does not wait for steps that may never succeed.
-// The VM runs on meanwhile.
-func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
+// Names of the parts of a VM that are changed to match its machine.
+const (
+	syncUserData = "UserData"
+	syncHardware = "Hardware"
+	syncRules    = "Rules"
+	syncTags     = "Tags"
+)
+
+// Syncers returns the parts of a VM that are changed to match its machine. The
+// user data of a control plane machine holds the keys of all CAs, so its
+// removal does not wait for parts that may never succeed. The VM runs on
+// meanwhile.
+func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaVSphereMachine] {
+	return []hypervisor.Syncer[*infrav1.NovaVSphereMachine]{
+		{Name: syncUserData, AfterJoin: true, Apply: d.removeUserData},
+		{Name: syncHardware, Apply: d.upgrade},
+		{Name: syncRules, Apply: d.changeRules},
+		{Name: syncTags, Apply: d.setTags},
+	}
+}
+
+// changeRules starts to change the anti-affinity rule of the machine's group
+// and its VM group.
+func (d *driver) changeRules(_ context.Context, m *infrav1.NovaVSphereMachine) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
-	inv := d.session.inv
-	d.recordDesired(id, m)
-	if state, vm := d.state(id, m); d.pendingUpgrade(id, m, state) != "" {
-		return d.upgrade(ctx, id, m, vm)
-	}
-	switch step, at := inv.nextStep(id, hypervisor.KeyOf(m), joined); step {
-	case syncRule:
-		if inv.begin(id, hypervisor.KeyOf(m), syncing, "Changing the anti-affinity rule or the VM group of the machine") {
-			d.session.rules.enqueue(at, id)
-		}
-	case syncTags:
-		if inv.begin(id, hypervisor.KeyOf(m), syncing, "Setting tags and custom attributes") {
-			d.session.tags.queueWrite(id)
-		}
-	case syncUserData:
-		return d.removeUserData(ctx, id, m, at)
-	case syncNone:
+	if vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
+		d.session.rules.enqueue(d.session.inv.clusterOfVM(vm), id)
 	}
 	return nil
 }
 
-// syncStep is the next step that is due around a VM.
-type syncStep int
+// setTags starts to set tags and custom attributes.
+func (d *driver) setTags(_ context.Context, m *infrav1.NovaVSphereMachine) error {
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
+	if err != nil {
+		return err
+	}
+	if vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncTags, "Setting tags and custom attributes"); vm != (ref{}) {
+		d.session.tags.queueWrite(id)
+	}
+	return nil
+}
 
-const (
-	syncNone syncStep = iota
-	syncRule
-	syncTags
-	syncUserData
-)
-
-// nextStep returns the next step that is due around a machine's VM, and its
-// object: the compute cluster, or the VM.
-func (i *inventory) nextStep(id uuid.UUID, key hypervisor.Key, joined bool) (syncStep, ref) {
+// beginSync records that a part of a VM that runs is about to be changed. It
+// returns no VM if the part matches the machine meanwhile, or if another action
+// is under way.
+func (i *inventory) beginSync(id uuid.UUID, key hypervisor.Key, part, message string) ref {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
 	s := i.evaluate(id, m)
-	vm := i.objects.byID[id]
-	info := i.objects.vms[vm]
-	if info == nil || s.unknown != nil || s.vm.State != hypervisor.Running {
-		return syncNone, ref{}
+	if s.unknown != nil || s.vm.State != hypervisor.Running || !slices.Contains(s.vm.ToSync, part) ||
+		!i.beginLocked(id, m, action{verb: syncing, part: part, message: message}) {
+		return ref{}
 	}
-	at, _ := i.objects.clusterInfoOf(info)
-	switch {
-	case joined && info.hasUserData():
-		return syncUserData, vm
-	case i.ruleOutOfSync(vm, m, info) || i.groupOutOfSync(vm, m, info):
-		return syncRule, at
-	case i.tagsOutOfSync(m, info) != "":
-		return syncTags, vm
-	default:
-		return syncNone, ref{}
-	}
+	return i.objects.byID[id]
+}
+
+// clusterOfVM returns the compute cluster of a VM.
+func (i *inventory) clusterOfVM(vm ref) ref {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	at, _ := i.objects.clusterInfoOf(i.objects.vms[vm])
+	return at
 }
 
 // finish ends the actions of machines that started no task. err is the error

@@ -57,7 +57,7 @@ func (b *bed) syncAll(machines ...*infrav1.NovaVSphereMachine) {
 			g.Expect(vm.State).To(Equal(hypervisor.Running))
 			if vm.OutOfSync != "" || vm.UserData {
 				left = append(left, m.Name+": "+vm.OutOfSync)
-				g.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
+				g.Expect(b.sync(m, true)).To(Succeed())
 			}
 		}
 		g.Expect(left).To(BeEmpty())
@@ -93,7 +93,7 @@ func TestScrub(t *testing.T) {
 	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.UserData).To(BeTrue())
-	b.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
+	b.Expect(b.sync(m, false)).To(Succeed())
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.userdata"), "the node may still need it")
 
 	b.vc.ResetRequests()
@@ -101,7 +101,7 @@ func TestScrub(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"ReconfigVM_Task": 1}))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey("guestinfo.userdata.encoding")))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.metadata"), "its instance ID keeps the guest from booting as a new one")
-	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.sync(m, true)).To(Succeed())
 	b.Expect(b.total()).To(Equal(1), "removed settings are not removed again")
 
 	b.connector.Close()
@@ -122,14 +122,14 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 	b.startAll(second)
 	b.Eventually(func(g Gomega) {
 		if vm, err := b.observe(second); err == nil && vm.UserData {
-			g.Expect(b.connect(second).Sync(b.ctx(), second, true)).To(Succeed())
+			g.Expect(b.sync(second, true)).To(Succeed())
 		}
 		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
 	}).Should(Succeed())
 	b.Eventually(func() error {
 		err := b.failure(second)
 		if err == nil {
-			err = b.connect(second).Sync(b.ctx(), second, true)
+			err = b.sync(second, true)
 		}
 		return err
 	}).Should(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
@@ -151,7 +151,7 @@ func TestScrubFailure(t *testing.T) {
 	m := b.create("m")
 	b.vc.InjectFault("ReconfigVM_Task", 0, &types.TaskInProgress{}, "")
 	b.vc.ResetRequests()
-	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.sync(m, true)).To(Succeed())
 	b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring("Another task is already in progress")))
 	vm := b.waitForState(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeTrue())
@@ -171,7 +171,7 @@ func TestStartBeforeSync(t *testing.T) {
 	b.wait(b.vm("m").PowerOff(b.ctx()))
 	vm := b.waitForState(m, hypervisor.Stopped)
 	b.Expect(vm.OutOfSync).To(BeEmpty())
-	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.sync(m, true)).To(Succeed())
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 }
@@ -184,7 +184,7 @@ func TestDeleteDuringSync(t *testing.T) {
 	changes := b.connector.Changes()
 	b.drain(changes)
 	b.vc.SetTaskDelay("ReconfigVM_Task", soon/20)
-	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.sync(m, true)).To(Succeed())
 	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Running), "the VM runs on meanwhile")
@@ -309,7 +309,7 @@ func TestAntiAffinityConflict(t *testing.T) {
 	b.startAll(first, second)
 	b.vc.InjectFault("ReconfigureComputeResource_Task", 1, &types.ConcurrentAccess{}, "")
 	b.waitForState(second, hypervisor.Running)
-	b.Expect(b.connect(first).Sync(b.ctx(), first, false)).To(Succeed())
+	b.Expect(b.sync(first, false)).To(Succeed())
 	b.Expect(b.failsOnce(first)).To(MatchError(ContainSubstring("another operation")))
 	b.syncAll(first, second)
 	b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
@@ -340,7 +340,7 @@ func TestAntiAffinityRejected(t *testing.T) {
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
 	third := b.groupedMachine("c", "md")
 	b.startAll(third)
-	b.Expect(b.connect(third).Sync(b.ctx(), third, false)).To(Succeed())
+	b.Expect(b.sync(third, false)).To(Succeed())
 	b.Expect(b.failsOnce(third)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
 	vm := b.waitForState(third, hypervisor.Running)
 	b.Expect(vm.OutOfSync).To(ContainSubstring("anti-affinity"))
@@ -445,7 +445,7 @@ func TestMissingTags(t *testing.T) {
 	b.startAll(m, n)
 	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
 		b.Eventually(func() string { vm, _ := b.observe(it); return vm.OutOfSync }).ShouldNot(BeEmpty())
-		b.Expect(b.connect(it).Sync(b.ctx(), it, false)).To(Succeed())
+		b.Expect(b.sync(it, false)).To(Succeed())
 		b.Expect(b.waitForError(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
 	}
 	api := b.tagging()
@@ -456,7 +456,7 @@ func TestMissingTags(t *testing.T) {
 	_, err = api.CreateTag(b.ctx(), &tags.Tag{Name: "red", CategoryID: category.ID})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Eventually(func(g Gomega) {
-		g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
+		g.Expect(b.sync(m, false)).To(Succeed())
 		vm, err := b.observe(m)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(vm.OutOfSync).To(BeEmpty())

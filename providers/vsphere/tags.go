@@ -110,6 +110,12 @@ func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
 	}
 }
 
+// tagsUnread reports whether it is not known which tags and attributes a
+// machine's VM has. The caller holds the lock.
+func (i *inventory) tagsUnread(m *machine) bool {
+	return len(m.desired.attributes) > 0 && i.fields == nil || len(m.desired.tags) > 0 && m.tags == nil
+}
+
 // needsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
 func (i *inventory) needsRead(id uuid.UUID) bool {

@@ -3,7 +3,6 @@ package vsphere
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -11,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // upgrading is the verb of a hardware upgrade.
@@ -19,8 +19,13 @@ const upgrading verb = "upgrade"
 // upgrade requests vCenter to upgrade the hardware of a VM that is off to the
 // version in the spec of m. The clone request cannot do that: vCenter accepts
 // a version only for VMs that it creates from scratch.
-func (d *driver) upgrade(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
+func (d *driver) upgrade(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
+	if err != nil {
+		return err
+	}
+	state, vm := d.state(id, m)
+	if d.pendingUpgrade(id, m, state) == "" || !d.session.inv.begin(id, hypervisor.KeyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

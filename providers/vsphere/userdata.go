@@ -3,13 +3,13 @@ package vsphere
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // userDataMarkerKey is the setting that exists until removeUserData has removed
@@ -26,8 +26,13 @@ var bootstrapDataKeys = []string{
 }
 
 // removeUserData removes the bootstrap data from a VM's settings.
-func (d *driver) removeUserData(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), syncing, "Removing the user data from the VM's settings") {
+func (d *driver) removeUserData(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
+	if err != nil {
+		return err
+	}
+	vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncUserData, "Removing the user data from the VM's settings")
+	if vm == (ref{}) {
 		return nil
 	}
 	spec := types.VirtualMachineConfigSpec{}

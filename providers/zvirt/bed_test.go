@@ -24,6 +24,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -220,7 +221,7 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	case vm.State == hypervisor.Absent:
 		return vm, "create", d.Create(b.ctx(), m, launch)
 	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !provisioned:
-		return vm, "sync", d.Sync(b.ctx(), m, joined)
+		return vm, "sync", hypervisortest.Sync(b.ctx(), d, m, joined)
 	case vm.State == hypervisor.Stopped:
 		return vm, "start", d.Start(b.ctx(), m)
 	case len(vm.Addresses) == 0:
@@ -228,7 +229,7 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	}
 	m.Spec.ProviderID = vm.ProviderID
 	if vm.OutOfSync != "" || joined && vm.UserData {
-		return vm, "sync", d.Sync(b.ctx(), m, joined)
+		return vm, "sync", hypervisortest.Sync(b.ctx(), d, m, joined)
 	}
 	return vm, "rest", nil
 }

@@ -41,7 +41,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	case hypervisor.Absent:
 		return d.confirmAbsent(ctx, id, m, out.LastFailure)
 	case hypervisor.Stopped, hypervisor.Running:
-		out.OutOfSync = d.outOfSync(ctx, m, view.VM, mark)
+		out.OutOfSync, out.ToSync = d.outOfSync(ctx, m, view.VM, mark)
 	case hypervisor.Busy:
 	}
 	if out.State == hypervisor.Running {
@@ -118,19 +118,4 @@ func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.Nov
 	}
 	d.session.Forget(id, hypervisor.KeyOf(m))
 	return hypervisor.VM{State: hypervisor.Absent}, nil
-}
-
-// outOfSync describes the next difference between the VM and m.
-func (d *driver) outOfSync(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) string {
-	if !m.DeletionTimestamp.IsZero() {
-		return ""
-	}
-	step, err := d.nextStep(ctx, m, vm, mark)
-	switch {
-	case err != nil:
-		return err.Error()
-	case step != nil:
-		return step.Description
-	}
-	return ""
 }

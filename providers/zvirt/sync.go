@@ -9,21 +9,32 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Sync takes the next step. Once the node has joined, the first step removes
-// the user data from the settings of the VM. The user data of a control plane
-// machine contains the keys of all CAs, so its removal does not wait for other
-// steps, which may fail indefinitely.
-func (d *driver) Sync(ctx context.Context, m *infrav1.NovaZVirtMachine, joined bool) error {
-	id, err := d.identify(m)
-	if err != nil {
+// Syncers returns the parts of a VM that are changed to match its machine. The
+// user data of a control plane machine contains the keys of all CAs, so its
+// removal does not wait for other parts, which may fail indefinitely.
+func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaZVirtMachine] {
+	return []hypervisor.Syncer[*infrav1.NovaZVirtMachine]{
+		{Name: plan.UserData, AfterJoin: true, Apply: d.removeUserData},
+		{Name: plan.Hardware, Apply: d.sync},
+		{Name: plan.AffinityGroups, Apply: d.sync},
+		{Name: plan.Labels, Apply: d.sync},
+	}
+}
+
+// removeUserData removes the user data from the settings of the VM of m.
+func (d *driver) removeUserData(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+	view, mark, err := d.editable(m)
+	if err != nil || view.VM == nil || mark.UserDataFormat == "" {
 		return err
 	}
-	view, mark := d.lookup(id, m)
-	if view.VM == nil || view.Busy != "" {
-		return nil
-	}
-	if joined && mark.UserDataFormat != "" {
-		return d.apply(ctx, view, mark, plan.RemoveUserData(view.VM, mark))
+	return d.apply(ctx, view, mark, plan.RemoveUserData(view.VM, mark))
+}
+
+// sync takes the next step.
+func (d *driver) sync(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+	view, mark, err := d.editable(m)
+	if err != nil || view.VM == nil {
+		return err
 	}
 	next, err := d.nextStep(ctx, m, view.VM, mark)
 	if err == nil && next != nil && next.Group != nil {
@@ -37,6 +48,20 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaZVirtMachine, joined b
 		return err
 	}
 	return d.apply(ctx, view, mark, next)
+}
+
+// editable returns the state of the VM of m. It has no VM while the VM cannot
+// be changed.
+func (d *driver) editable(m *infrav1.NovaZVirtMachine) (ovirt.Snapshot, plan.Mark, error) {
+	id, err := d.identify(m)
+	if err != nil {
+		return ovirt.Snapshot{}, plan.Mark{}, err
+	}
+	view, mark := d.lookup(id, m)
+	if view.Busy != "" {
+		return ovirt.Snapshot{}, mark, nil
+	}
+	return view, mark, nil
 }
 
 // apply executes a step.
@@ -58,6 +83,27 @@ func (d *driver) apply(ctx context.Context, view ovirt.Snapshot, mark plan.Mark,
 		d.session.Cache.InvalidateGroups(vm.Cluster.ID)
 	}
 	return err
+}
+
+// outOfSync describes the next difference between the VM and m, and returns the
+// parts that differ.
+func (d *driver) outOfSync(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) (text string, parts []string) {
+	if mark.UserDataFormat != "" {
+		parts = append(parts, plan.UserData)
+	}
+	if !m.DeletionTimestamp.IsZero() {
+		return "", parts
+	}
+	next, err := d.nextStep(ctx, m, vm, mark)
+	switch {
+	case err != nil && plan.BeforeBoot(m, vm):
+		return err.Error(), append(parts, plan.Hardware)
+	case err != nil:
+		return err.Error(), append(parts, plan.AffinityGroups)
+	case next != nil:
+		return next.Description, append(parts, next.Part)
+	}
+	return "", parts
 }
 
 // nextStep returns the next step, or nil.

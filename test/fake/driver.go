@@ -47,8 +47,15 @@ func (d driver[M]) Create(_ context.Context, m M, l hypervisor.CreateOptions) er
 
 func (d driver[M]) Start(_ context.Context, m M) error { return d.Hypervisor.start(KeyOf(m)) }
 
-func (d driver[M]) Sync(_ context.Context, m M, joined bool) error {
-	return d.Hypervisor.sync(KeyOf(m), joined)
+func (d driver[M]) Syncers() []hypervisor.Syncer[M] {
+	return []hypervisor.Syncer[M]{
+		{Name: userData, AfterJoin: true, Apply: func(_ context.Context, m M) error {
+			return d.Hypervisor.sync(KeyOf(m), func(vm *hypervisor.VM) { vm.UserData = false })
+		}},
+		{Name: settings, Apply: func(_ context.Context, m M) error {
+			return d.Hypervisor.sync(KeyOf(m), func(vm *hypervisor.VM) { vm.OutOfSync = "" })
+		}},
+	}
 }
 
 func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.shutdown(KeyOf(m)) }

@@ -86,8 +86,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestSync syncs a VM step by step: first the difference to its machine, then
-// its user data. The user data is removed only after the node has joined.
+// TestSync syncs a VM step by step: the difference to its machine, and its user
+// data. The user data is removed only after the node has joined.
 func TestSync(t *testing.T) {
 	h := New()
 	h.SetNewOutOfSync("a NIC is missing")
@@ -103,10 +103,19 @@ func TestSync(t *testing.T) {
 		outOfSync string
 		userData  bool
 	}{{false, "", true}, {false, "", true}, {true, "", false}} {
-		if err := d.Sync(t.Context(), object{}, step.joined); err != nil {
+		vm, err := d.Observe(t.Context(), object{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		vm, err := d.Observe(t.Context(), object{})
+		for _, syncer := range d.Syncers() {
+			if syncer.Pending(&vm) && (step.joined || !syncer.AfterJoin) {
+				if err := syncer.Apply(t.Context(), object{}); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		vm, err = d.Observe(t.Context(), object{})
 		if err != nil || vm.OutOfSync != step.outOfSync || vm.UserData != step.userData {
 			t.Errorf("Observe() = %+v, %v, want %+v", vm, err, step)
 		}

@@ -21,11 +21,17 @@ const (
 	Observe  Verb = "Observe"
 	Create   Verb = "Create"
 	Start    Verb = "Start"
-	Sync     Verb = "Sync"
+	Sync     Verb = "Sync" // each Syncer
 	Shutdown Verb = "Shutdown"
 	Delete   Verb = "Delete"
 	Inspect  Verb = "Inspect"
 	Size     Verb = "Size"
+)
+
+// Names of the Syncers.
+const (
+	userData = "UserData"
+	settings = "Settings"
 )
 
 // Hypervisor stores VMs by the key of their machine. It is safe for concurrent
@@ -151,6 +157,12 @@ func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	default:
 		observed.LastFailure = v.failed
 	}
+	if observed.UserData {
+		observed.ToSync = append(observed.ToSync, userData)
+	}
+	if observed.OutOfSync != "" {
+		observed.ToSync = append(observed.ToSync, settings)
+	}
 	return observed, nil
 }
 
@@ -217,8 +229,8 @@ func (h *Hypervisor) notifyQueued() {
 
 func (h *Hypervisor) start(key hypervisor.Key) error { return h.change(key, Start) }
 
-// sync takes one step: first it removes the difference, then the user data.
-func (h *Hypervisor) sync(key hypervisor.Key, joined bool) error {
+// sync changes a part of a VM.
+func (h *Hypervisor) sync(key hypervisor.Key, change func(*hypervisor.VM)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.call(Sync); err != nil {
@@ -228,12 +240,7 @@ func (h *Hypervisor) sync(key hypervisor.Key, joined bool) error {
 	if v == nil || v.foreign {
 		return errors.New("no such VM")
 	}
-	switch {
-	case v.observed.OutOfSync != "":
-		v.observed.OutOfSync = ""
-	case joined:
-		v.observed.UserData = false
-	}
+	change(&v.observed)
 	h.notify(key)
 	return takeFault(h.replyFaults, Sync)
 }

@@ -54,9 +54,23 @@ func (e *environment[M, C]) look(c Connector[M, C], m M) (hypervisor.Driver[M], 
 	return d, vm, e.record(err)
 }
 
-// sync is the only caller of Sync.
+// sync syncs the next part of a VM.
 func (e *environment[M, C]) sync(d hypervisor.Driver[M], m M, joined bool) error {
-	return e.record(d.Sync(e.ctx(), m, joined))
+	return e.record(Sync(e.ctx(), d, m, joined))
+}
+
+// Sync syncs the next part of a VM, as controllers/machine does.
+func Sync[M any](ctx context.Context, d hypervisor.Driver[M], m M, joined bool) error {
+	vm, err := d.Observe(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, s := range d.Syncers() {
+		if s.Pending(&vm) && (joined && vm.State == hypervisor.Running || !s.AfterJoin) {
+			return s.Apply(ctx, m)
+		}
+	}
+	return nil
 }
 
 // record records an error for the search for secrets.

@@ -16,8 +16,18 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
+// Names of the parts of a VM that are changed to match its machine.
+const (
+	UserData       = "UserData"
+	Hardware       = "Hardware"
+	AffinityGroups = "AffinityGroups"
+	Labels         = "Labels"
+)
+
 // Step is one request that removes a difference between a VM and its machine.
 type Step struct {
+	// Part is the part of the VM that the step changes.
+	Part string
 	// Description describes the step for display.
 	Description string
 	Request     ovirt.Request
@@ -60,27 +70,47 @@ func BeforeBoot(m *infrav1.NovaZVirtMachine, vm *ovirt.VM) bool {
 	return vm.Status == "down" && m.Spec.ProviderID == ""
 }
 
-// NextStep returns the next step, or nil if the VM matches m.
+// NextStep returns the next step, or nil if the VM matches m. The user data is
+// removed by RemoveUserData.
 func NextStep(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs References, id uuid.UUID) (*Step, error) {
-	if BeforeBoot(m, vm) {
-		mark, _ := ReadMark(vm.Comment)
-		if next := hostDevices(vm, ReadDevices(mark.Devices)); next != nil {
-			return next, nil
-		}
-		if next := nics(vm, at, refs.Profiles); next != nil {
-			return next, nil
-		}
-		if next, err := disks(m, vm, at, &refs, id); next != nil || err != nil {
-			return next, err
-		}
-		if ptr.Deref(m.Spec.Hardware.Headless, false) && vm.Consoles != nil && len(vm.Consoles.Items) > 0 {
-			return removeConsole(vm), nil
-		}
+	next, err := hardwareStep(m, vm, at, &refs, id)
+	if next != nil || err != nil {
+		return next.in(Hardware), err
 	}
 	if next := groups(vm, refs); next != nil {
+		return next.in(AffinityGroups), nil
+	}
+	return labels(vm, refs).in(Labels), nil
+}
+
+// in sets the part of a VM that a step changes.
+func (s *Step) in(part string) *Step {
+	if s != nil {
+		s.Part = part
+	}
+	return s
+}
+
+// hardwareStep returns the step for the first difference in the hardware of a VM
+// that has not booted yet.
+func hardwareStep(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs *References, id uuid.UUID) (*Step, error) {
+	if !BeforeBoot(m, vm) {
+		return nil, nil //nolint:nilnil // no step is the usual answer, and no failure
+	}
+	mark, _ := ReadMark(vm.Comment)
+	if next := hostDevices(vm, ReadDevices(mark.Devices)); next != nil {
 		return next, nil
 	}
-	return labels(vm, refs), nil
+	if next := nics(vm, at, refs.Profiles); next != nil {
+		return next, nil
+	}
+	if next, err := disks(m, vm, at, refs, id); next != nil || err != nil {
+		return next, err
+	}
+	if ptr.Deref(m.Spec.Hardware.Headless, false) && vm.Consoles != nil && len(vm.Consoles.Items) > 0 {
+		return removeConsole(vm), nil
+	}
+	return nil, nil //nolint:nilnil // no step is the usual answer, and no failure
 }
 
 // nics returns the step for the first interface that differs.
@@ -350,7 +380,7 @@ func RemoveUserData(vm *ovirt.VM, mark Mark) *Step {
 	mark.UserDataFormat = ""
 	comment := mark.String()
 	return &Step{
-		Description: "Removing the bootstrap data from the VM's settings",
+		Part: UserData, Description: "Removing the bootstrap data from the VM's settings",
 		Request: ovirt.Request{
 			Method: http.MethodPut, Path: []string{"vms", vm.ID},
 			Body: ovirt.VM{Comment: comment, Initialization: &ovirt.Initialization{}},

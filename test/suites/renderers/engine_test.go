@@ -21,6 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -131,7 +132,7 @@ func createOnEngine(ctx context.Context, connector *zvirt.Connector, machines ..
 				UserData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/greeting, content: hello}\n"), Format: "cloud-config",
 			})
 		case vm.State == hypervisor.Stopped && vm.OutOfSync != "":
-			err = d.Sync(ctx, m, false)
+			err = hypervisortest.Sync(ctx, d, m, false)
 		case vm.State == hypervisor.Stopped:
 			err = d.Start(ctx, m)
 		}
