@@ -39,7 +39,7 @@ generated() {
 	mkdir -p "$copy" && git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
 		tar -c --null --no-recursion --ignore-failed-read --files-from - 2>/dev/null | tar -x -C "$copy" &&
 		hack/generate.sh "$copy" || return
-	for folder in api bootstrap config docs/reference templates; do
+	for folder in api bootstrap config docs/reference modules templates; do
 		diff -r -u "$folder" "$copy/$folder" || stale=1
 	done
 	((stale)) || return 0

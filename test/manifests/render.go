@@ -15,6 +15,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -33,28 +34,27 @@ type Provider struct {
 
 // Providers are all providers of this project.
 func Providers() []Provider {
-	return []Provider{
-		{
-			Dir: "nova-vsphere", Label: "infrastructure-nova-vsphere", Components: "infrastructure-components.yaml",
-			Flag: "--infrastructure", Name: "nova-vsphere", Type: "InfrastructureProvider",
-		},
-		{
-			Dir: "nova-zvirt", Label: "infrastructure-nova-zvirt", Components: "infrastructure-components.yaml",
-			Flag: "--infrastructure", Name: "nova-zvirt", Type: "InfrastructureProvider",
-		},
-		{
+	var all []Provider
+	for _, p := range registry.All() {
+		all = append(all, Provider{
+			Dir: p.Manager(), Label: "infrastructure-" + p.Manager(), Components: "infrastructure-components.yaml",
+			Flag: "--infrastructure", Name: p.Manager(), Type: "InfrastructureProvider",
+		})
+	}
+	return append(all,
+		Provider{
 			Dir: "nova-bootstrap", Label: "bootstrap-nova", Components: "bootstrap-components.yaml",
 			Flag: "--bootstrap", Name: "nova", Type: "BootstrapProvider",
 		},
-		{
+		Provider{
 			Dir: "nova-control-plane", Label: "control-plane-nova", Components: "control-plane-components.yaml",
 			Flag: "--control-plane", Name: "nova", Type: "ControlPlaneProvider",
 		},
-		{
+		Provider{
 			Dir: "nova-addon", Label: "addon-nova", Components: "addon-components.yaml",
 			Flag: "--addon", Name: "nova", Type: "AddonProvider",
 		},
-	}
+	)
 }
 
 // Namespace is where the provider is installed.

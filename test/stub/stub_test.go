@@ -34,7 +34,7 @@ func workTree(t *testing.T) string {
 	t.Helper()
 	g := NewWithT(t)
 	root := t.TempDir()
-	for _, part := range []string{"bootstrap", "config", "docs/reference", "templates"} {
+	for _, part := range []string{"bootstrap", "config", "docs/reference", "modules/catalogue", "templates"} {
 		g.Expect(os.CopyFS(filepath.Join(root, part), os.DirFS(filepath.Join(tools.Root(), part)))).To(Succeed())
 	}
 	metadata, err := os.ReadFile(filepath.Join(tools.Root(), "metadata.yaml"))
@@ -94,6 +94,8 @@ func showsFiles(t *testing.T, root string) {
 		"bootstrap/report.sh":                             {"  Stub*) most=99 send=report_stub ;;\n", "\nreport_stub() {"},
 		"config/monitoring/podmonitor.yaml":               {"- nova-stub-system"},
 		"config/monitoring/scrape.yaml":                   {"- nova-stub-system"},
+		"templates/flavors/autoscaled/autoscaler.yaml":    {"- novastubmachinetemplates"},
+		"modules/catalogue/access/namespace.yaml":         {"- novastubmachinetemplates"},
 	} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		g.Expect(err).NotTo(HaveOccurred())

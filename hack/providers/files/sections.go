@@ -44,6 +44,14 @@ var sections = []section{
 		"config/monitoring/scrape.yaml", "          names:\n", "            - nova-bootstrap-system\n",
 		func(p *provider.Info) string { return indent(12, namespace(p)) },
 	},
+	{
+		"templates/flavors/autoscaled/autoscaler.yaml", "  # The capacity of a node in a group without nodes.\n  - apiGroups: [infrastructure.cluster.x-k8s.io]\n    resources:\n", "    verbs: ",
+		func(p *provider.Info) string { return indent(6, "- "+p.Resource("MachineTemplate")+"\n") },
+	},
+	{
+		"modules/catalogue/access/namespace.yaml", "- apiGroups: [infrastructure.cluster.x-k8s.io]\n  resources:\n", "  verbs: ",
+		func(p *provider.Info) string { return indent(2, "- "+p.Resource("MachineTemplate")+"\n") },
+	},
 }
 
 // replace returns the text of the file with the lines of these providers.
