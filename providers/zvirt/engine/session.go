@@ -82,16 +82,18 @@ type Session struct {
 // Open opens a session. It calls wake with the machines that must be
 // reconciled.
 func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
+	s := &Session{
+		server: e.Server, caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: t,
+		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
+		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
+	}
+	e.Check = s.checkEngine
 	m := sessions.NewMeter(provider, e.Server)
 	client, err := ovirt.NewClient(e, meter(m))
 	if err != nil {
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
-	s := &Session{
-		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), timeouts: timeouts, CreationQueue: t,
-		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
-		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
-	}
+	s.client, s.names = client, ovirt.NewDirectory(client)
 	s.Cache = ovirt.NewCache(client, timeouts.Poll, plan.MarkPrefix, plan.OwnerOf, func(owner string) {
 		if key, ok := s.keyOf(owner); ok {
 			wake(key)
@@ -137,6 +139,17 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 		}
 		s.removeEmptyGroups(ctx)
 	}
+}
+
+// checkEngine returns an error if another engine than that of the session
+// responds. The session ends, so that no caller takes the VMs of the other
+// engine for those of this one.
+func (s *Session) checkEngine(api *ovirt.Object) error {
+	id, _ := s.EngineInfo()
+	if api.ProductInfo == nil || api.ProductInfo.InstanceID == id {
+		return nil
+	}
+	return hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session ended: another engine responds at the address %s", s.server)
 }
 
 // logout revokes the token.

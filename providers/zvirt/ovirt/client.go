@@ -51,6 +51,10 @@ type Endpoint struct {
 	Filter bool
 	// Guard, if set, calls login, or returns an error instead.
 	Guard func(ctx context.Context, login func() error) error
+	// Check, if set, is called with the engine's description of itself after a
+	// login that replaces an expired token, before other requests use the new
+	// token.
+	Check func(api *Object) error
 }
 
 // Meter receives events about the requests of a client.
@@ -202,8 +206,22 @@ func (c *Client) Login(ctx context.Context, stale string) (string, error) {
 	} else {
 		err = login()
 	}
+	if err == nil && stale != "" && c.endpoint.Check != nil {
+		if err = c.check(ctx, token); err != nil {
+			token = ""
+		}
+	}
 	c.login <- token
 	return token, err
+}
+
+// check calls Check for the engine that accepts a token.
+func (c *Client) check(ctx context.Context, token string) error {
+	var api Object
+	if err := c.send(ctx, Request{Method: http.MethodGet, Into: &api}, nil, token); err != nil {
+		return err
+	}
+	return c.endpoint.Check(&api)
 }
 
 // authenticate requests a token.
