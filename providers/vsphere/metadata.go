@@ -52,7 +52,7 @@ func guestinfo(name string, id uuid.UUID, all []nic, l hypervisor.CreateOptions)
 		}
 		return options, err
 	default:
-		return nil, hypervisor.Terminal(infrav1.HypervisorErrorReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
+		return nil, hypervisor.Terminal(infrav1.InvalidSpecReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
 	}
 }
 

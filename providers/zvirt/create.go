@@ -42,7 +42,8 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 		return err
 	}
 	if !d.session.CreationQueue.Acquire(hypervisor.KeyOf(m)) {
-		return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: the engine is creating the maximum number of VMs")
+		return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: the engine is creating the maximum number of VMs; this VM is number %d in the queue of its namespace",
+			d.session.CreationQueue.Position(hypervisor.KeyOf(m)))
 	}
 	created := ovirt.VM{}
 	err = d.session.Act(ctx, id, "Creating the VM from its template", ovirt.Request{
