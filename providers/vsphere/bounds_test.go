@@ -120,31 +120,6 @@ func testBounds() infrav1.NovaVSphereBounds {
 	}
 }
 
-// If a cluster sets another server beside an identity, no request is sent to
-// that server.
-func TestIdentityWithAnotherServer(t *testing.T) {
-	b := newBed(t)
-	b.addIdentity(infrav1.NovaVSphereBounds{})
-	evil := b.startVCenter(vcenter.Options{})
-	for name, set := range map[string]func(*infrav1.NovaVSphereClusterSpec){
-		"server": func(c *infrav1.NovaVSphereClusterSpec) {
-			c.Server, c.TLS = evil.Address, infrav1.Trust{Thumbprint: evil.Thumbprint}
-		},
-		"trust": func(c *infrav1.NovaVSphereClusterSpec) {
-			c.Server, c.TLS = "", infrav1.Trust{Thumbprint: evil.Thumbprint}
-		},
-	} {
-		set(&b.cluster.Spec)
-		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-		b.Expect(b.waitForError(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
-		_, err := b.connector.Inspect(b.ctx(), b.cluster)
-		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
-		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
-	}
-	b.Expect(evil.Requests()).To(BeEmpty())
-	b.Expect(b.vc.Requests()).To(BeEmpty())
-}
-
 func TestWithinBounds(t *testing.T) {
 	b := newBed(t)
 	b.addIdentity(testBounds())

@@ -45,7 +45,12 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 	}
 	b.vc = b.startVCenter(options)
 	for i := range o.ForeignVMs {
-		s.foreignVM(fmt.Sprintf("foreign-%d", i), elsewhere, true)
+		if i == 0 {
+			s.foreignVM("foreign-0", elsewhere, true)
+			continue
+		}
+		_, err := b.vc.CopyVM(b.vmNamed("foreign-0")[0].Ref, fmt.Sprintf("foreign-%d", i))
+		b.Expect(err).NotTo(HaveOccurred())
 	}
 	return s
 }
@@ -70,6 +75,10 @@ func (adapter) Cluster() *infrav1.NovaVSphereCluster {
 	return c
 }
 
+func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
+	return &infrav1.NovaVSphereIdentity{Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: spec}}
+}
+
 func (adapter) Machine(f conformance.Fields) *infrav1.NovaVSphereMachine {
 	m := &infrav1.NovaVSphereMachine{Spec: infrav1.NovaVSphereMachineSpec{
 		Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
@@ -83,9 +92,7 @@ func (adapter) Machine(f conformance.Fields) *infrav1.NovaVSphereMachine {
 		m.Spec.Network.Interfaces[0].Network = f.Network
 	}
 	m.Spec.Placement.Datastore = f.Storage
-	if f.Address != "" {
-		m.Spec.Network.Interfaces[0].Addresses = []string{f.Address}
-	}
+	m.Spec.Network.Interfaces[0].InterfaceAddressing = f.Addressing
 	if f.Tag != "" {
 		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "suite", Name: f.Tag}}
 	}
@@ -320,5 +327,7 @@ func (s *simulator) SetFull(full bool) {
 }
 
 func (s *simulator) SetDuration(op conformance.Operation, d time.Duration) {
-	s.vc.SetTaskDelay(operations[op], d)
+	if op != conformance.PowerOn { // VMware Tools run when the guest reports its addresses
+		s.vc.SetTaskDelay(operations[op], d)
+	}
 }

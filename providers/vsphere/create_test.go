@@ -168,34 +168,6 @@ func TestCreateWithForeignName(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
 }
 
-func TestCreateRefusesUnknownFormat(t *testing.T) {
-	b := newBed(t)
-	m := b.machine("m")
-	err := b.connect(m).Create(b.ctx(), m, hypervisor.CreateOptions{Format: "jinja"})
-	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
-}
-
-// A manager that crashes while a clone runs leaves no orphaned VM: its
-// successor neither clones again nor reports the VM as deleted.
-func TestRestartWhileCloning(t *testing.T) {
-	b := newBed(t)
-	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
-	m := b.machine("m")
-	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
-
-	b.connector.Close()
-	b.connector = b.newConnector()
-	vm, err := b.observe(markDeleting(m))
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(vm.State).To(Equal(hypervisor.Busy), "it must not look gone")
-	vm, err = b.observe(m)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.notified(b.connector.Changes(), "m", soon)
-	b.waitForState(m, hypervisor.Running)
-	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
-}
-
 // A repeated clone request finds our own VM, which is no failure.
 func TestRepeatedClone(t *testing.T) {
 	b := newBed(t)

@@ -12,34 +12,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// A machine over the limit gets its position in the queue, and is queued for a
-// reconcile when its slot is free.
-func TestQueued(t *testing.T) {
-	b := newBed(t)
-	b.options.MaxCreations = 1
-	b.connector = b.newConnector()
-	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
-	changes := b.connector.Changes()
-	first, second, third := b.machine("first"), b.machine("second"), b.machine("third")
-	b.Expect(b.connect(first).Create(b.ctx(), first, createOptions)).To(Succeed())
-	for i, m := range []*infrav1.NovaVSphereMachine{second, third, second} {
-		err := b.connect(m).Create(b.ctx(), m, createOptions)
-		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
-		b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
-		b.Expect(err).To(MatchError(ContainSubstring("this VM is number %d in the queue", i%2+1)))
-	}
-	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
-
-	// The next machine in the queue is deleted, so the other machine gets the
-	// slot.
-	vm, err := b.observe(markDeleting(second))
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(vm.State).To(Equal(hypervisor.Absent))
-	b.notified(changes, "third", soon)
-	b.Expect(b.connect(third).Create(b.ctx(), third, createOptions)).To(Succeed())
-	b.waitForState(third, hypervisor.Running)
-}
-
 // A failed clone releases its slot, also a clone that vCenter rejects at once,
 // and a clone that is lost with its session.
 func TestSlotIsReleased(t *testing.T) {

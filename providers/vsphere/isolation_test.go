@@ -110,22 +110,6 @@ func TestIdentity(t *testing.T) {
 	b.Expect(b.waitForError(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 }
 
-// Many concurrent callers cause one login.
-func TestSingleFlight(t *testing.T) {
-	b := newBed(t)
-	b.connector = b.newConnector()
-	p := b.startController(b.connector)
-	var runs []*machineRun
-	for _, m := range b.machines("m", 50) {
-		runs = append(runs, p.start(markDeleting(m)))
-	}
-	p.waitForAll(soon, runs...)
-	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
-	for _, c := range runs {
-		b.Expect(c.failures).To(BeZero())
-	}
-}
-
 // One vCenter hangs and another is down. A third works as if they did not
 // exist, in the same process, with the same workers.
 func TestBadNeighbours(t *testing.T) {

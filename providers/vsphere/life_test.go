@@ -31,24 +31,6 @@ func TestDelete(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "RetrievePropertiesEx": 1, "Destroy_Task": 1}))
 }
 
-func TestDeleteWhileCloning(t *testing.T) {
-	b := newBed(t)
-	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
-	m := b.machine("m")
-	d := b.connect(m)
-	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
-	m = markDeleting(m)
-	vm, err := d.Observe(b.ctx(), m)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.waitForState(m, hypervisor.Running)
-	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.waitForState(m, hypervisor.Stopped)
-	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
-	b.waitForState(m, hypervisor.Absent)
-}
-
 func TestDeleteFailure(t *testing.T) {
 	b := newBed(t)
 	m := markDeleting(b.create("m"))
@@ -77,36 +59,6 @@ func TestPowerOffThatIsRefused(t *testing.T) {
 	b.vc.ClearFaults()
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	b.waitForState(m, hypervisor.Stopped)
-}
-
-func TestPoweredOffOutside(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	changes := b.connector.Changes()
-	vm := b.vm("m")
-	b.drain(changes)
-	b.wait(vm.PowerOff(b.ctx()))
-	b.notified(changes, "m", 2*time.Second)
-	b.waitForState(m, hypervisor.Stopped)
-
-	b.vc.ResetRequests()
-	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.waitForState(m, hypervisor.Running)
-	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOnVM_Task": 1}))
-}
-
-func TestVMDeletedOutside(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	changes := b.connector.Changes()
-	vm := b.vm("m")
-	b.wait(vm.PowerOff(b.ctx()))
-	b.waitForState(m, hypervisor.Stopped)
-	b.drain(changes)
-	b.wait(vm.Destroy(b.ctx()))
-	b.notified(changes, "m", 2*time.Second)
-	b.waitForState(m, hypervisor.Absent)
 }
 
 // A restarted manager finds every VM again with the requests that open the

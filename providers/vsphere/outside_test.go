@@ -75,18 +75,6 @@ func TestHostFollowsMigration(t *testing.T) {
 	b.Expect(b.total()).To(BeZero(), "an update of the stream causes no request")
 }
 
-func TestRenamedOutside(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	b.wait(b.vm("m").Rename(b.ctx(), "renamed"))
-	b.Consistently(func() (hypervisor.State, error) {
-		vm, err := b.observe(m)
-		return vm.State, err
-	}, "300ms").Should(Equal(hypervisor.Running))
-	b.destroyed(markDeleting(m))
-	b.Expect(b.vmNamed("renamed")).To(BeEmpty())
-}
-
 func TestRegisteredAgainOutside(t *testing.T) {
 	b := newBed(t)
 	m := b.provisioned(b.create("m"))
@@ -98,18 +86,6 @@ func TestRegisteredAgainOutside(t *testing.T) {
 	b.Expect(vm.ProviderID).To(Equal(m.Spec.ProviderID))
 	b.destroyed(markDeleting(m))
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
-}
-
-func TestSuspendedOutside(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	changes := b.connector.Changes()
-	b.drain(changes)
-	b.wait(b.vm("m").Suspend(b.ctx()))
-	b.notified(changes, "m", seenWithin)
-	b.waitForState(m, hypervisor.Stopped)
-	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
-	b.waitForState(m, hypervisor.Running)
 }
 
 func TestUnreachableIsNotLost(t *testing.T) {

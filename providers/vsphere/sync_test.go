@@ -135,15 +135,6 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
 }
 
-func TestScrubIgnition(t *testing.T) {
-	b := newBed(t)
-	m := b.machine("m")
-	b.Expect(b.connect(m).Create(b.ctx(), m, hypervisor.CreateOptions{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
-	b.waitForState(m, hypervisor.Running)
-	b.syncAll(m)
-	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(HaveKey("guestinfo.ignition.config.data"))
-}
-
 // The error for a locked VM is returned, and the request is repeated only with
 // the next call: the controller backs off.
 func TestScrubFailure(t *testing.T) {

@@ -41,30 +41,6 @@ func narrowBounds() infrav1.NovaZVirtBounds {
 	}
 }
 
-// A cluster that sets another server in addition to an identity sends no
-// credentials to it.
-func TestIdentityWithAnotherServer(t *testing.T) {
-	b := newBed(t)
-	b.useIdentity(infrav1.NovaZVirtBounds{})
-	evil := b.startEngine()
-	for name, set := range map[string]func(*infrav1.NovaZVirtClusterSpec){
-		"server": func(c *infrav1.NovaZVirtClusterSpec) {
-			c.Server, c.TLS = server(evil), infrav1.Trust{CABundle: evil.CABundle}
-		},
-		"trust": func(c *infrav1.NovaZVirtClusterSpec) {
-			c.Server, c.TLS = "", infrav1.Trust{CABundle: evil.CABundle}
-		},
-	} {
-		b.updateCluster(set)
-		b.Expect(b.expectFailure(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
-		_, err := b.connector.Inspect(b.ctx(), b.cluster)
-		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
-		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
-	}
-	b.Expect(evil.Requests()).To(BeEmpty())
-	b.Expect(b.engine.Requests()).To(BeEmpty())
-}
-
 func TestWithinBounds(t *testing.T) {
 	b := newBed(t)
 	b.useIdentity(narrowBounds())

@@ -24,6 +24,9 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, adapter{})
 }
 
+// password is the password of the user, which is no word of a log line.
+const password = "nova-Conformance-1"
+
 // adapter runs the conformance suite on ovirtsim.
 type adapter struct{}
 
@@ -40,18 +43,21 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 		options.Inventory.DataCenters = []string{"Elsewhere"}
 		for i := range o.ForeignVMs {
 			options.Inventory.OvercommitPercent = 10000
-			options.Inventory.VMs = append(options.Inventory.VMs, ovirtsim.VMSpec{Name: fmt.Sprintf("foreign-%d", i), Template: "Blank", Up: true})
+			options.Inventory.VMs = append(options.Inventory.VMs, ovirtsim.VMSpec{Name: fmt.Sprintf("foreign-%d", i), Template: "Blank"})
 		}
 		options.Users = []ovirtsim.UserSpec{{
-			Name: leastUser, Password: leastPassword, Permits: s.permits, SystemPermits: []string{"tag_management"},
+			Name: leastUser, Password: password, Permits: s.permits, SystemPermits: []string{"tag_management"},
 		}}
 	})
+	for i := range o.ForeignVMs {
+		b.Expect(b.engine.SetVMStatus(fmt.Sprintf("foreign-%d", i), "up")).To(Succeed())
+	}
 	return s
 }
 
 func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*infrav1.NovaZVirtMachine, *infrav1.NovaZVirtCluster] {
 	options := Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace, timeouts: testTimeouts()}
-	options.timeouts.PowerOff = time.Second
+	options.timeouts.PowerOff, options.timeouts.Session.Wait = time.Second, 2*time.Second
 	if o.Quiet {
 		options.timeouts.Poll.Idle, options.timeouts.Poll.Groups = time.Hour, time.Hour
 	}
@@ -68,6 +74,10 @@ func (adapter) Cluster() *infrav1.NovaZVirtCluster {
 	return c
 }
 
+func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
+	return &infrav1.NovaZVirtIdentity{Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: spec}}
+}
+
 func (adapter) Machine(f conformance.Fields) *infrav1.NovaZVirtMachine {
 	m := &infrav1.NovaZVirtMachine{Spec: infrav1.NovaZVirtMachineSpec{
 		Template: infrav1.NovaZVirtTemplate{Name: templateName},
@@ -79,9 +89,7 @@ func (adapter) Machine(f conformance.Fields) *infrav1.NovaZVirtMachine {
 		m.Spec.Template.Name = f.Template
 	}
 	m.Spec.Placement.StorageDomain = f.Storage
-	if f.Address != "" {
-		m.Spec.Network.Interfaces[0].Addresses = []string{f.Address}
-	}
+	m.Spec.Network.Interfaces[0].InterfaceAddressing = f.Addressing
 	if f.Tag != "" {
 		m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: f.Tag}}
 	}
@@ -103,9 +111,9 @@ type simulator struct {
 	denied  []string
 }
 
-func (s *simulator) Server() string                       { return server(s.engine) }
-func (s *simulator) CABundle() string                     { return s.engine.CABundle }
-func (s *simulator) Credentials() (user, password string) { return leastUser, leastPassword }
+func (s *simulator) Server() string                     { return server(s.engine) }
+func (s *simulator) CABundle() string                   { return s.engine.CABundle }
+func (s *simulator) Credentials() (user, secret string) { return leastUser, password }
 
 func (s *simulator) VMs() (found []conformance.VM) {
 	for _, vm := range s.engine.VMs() {

@@ -4,9 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -25,45 +23,6 @@ func (b *bed) ownedVMs() []string {
 		out = append(out, vm.Machine)
 	}
 	return out
-}
-
-// TestOwnedVMs checks that the list that the cache reads anyway contains all
-// VMs of a cluster, also for a manager that has no machine.
-func TestOwnedVMs(t *testing.T) {
-	b := newBed(t)
-	b.create("worker-1")
-	b.create("worker-2")
-	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1", "worker-2"))
-
-	b.connector = b.newConnector()
-	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1", "worker-2"), "a manager that has not observed a machine")
-	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = uuid.NewString()
-	b.Expect(b.ownedVMs()).To(BeEmpty(), "another cluster has none of them")
-}
-
-// A VM with another name than its machine is reported with the name of the
-// machine, also after a restart of the manager.
-func TestVMWithAnotherName(t *testing.T) {
-	b := newBed(t)
-	named := func(template string) func(*infrav1.NovaZVirtMachine) {
-		return func(m *infrav1.NovaZVirtMachine) { m.Spec.Naming.Template = template }
-	}
-	m := b.create("worker-1", named("K8S_{{ .machine.name }}"))
-	b.Expect(b.vmsNamed("K8S_worker-1")).To(HaveLen(1))
-	vm, err := b.connect(m).Observe(b.ctx(), m)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(vm.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
-
-	b.connector = b.newConnector()
-	b.Eventually(b.ownedVMs).Should(ConsistOf("worker-1"))
-	unpublished := m.DeepCopy()
-	unpublished.Spec.ProviderID = ""
-	b.Eventually(func() hypervisor.State { return b.observedState(unpublished) }).Should(Equal(hypervisor.Running), "the machine has no provider ID")
-
-	other := b.machine("worker-2", named("K8S_worker-1"))
-	b.Expect(b.expectFailure(other, infrav1.NameConflictReason)).To(HaveOccurred())
-	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
-	b.Expect(b.vmsNamed("K8S_worker-1")).To(BeEmpty())
 }
 
 func TestAddressInUse(t *testing.T) {

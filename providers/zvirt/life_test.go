@@ -67,26 +67,6 @@ func TestLife(t *testing.T) {
 	b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
 }
 
-func TestSteadyStateSendsNoRequests(t *testing.T) {
-	b := newBed(t)
-	b.options.timeouts.Poll.Idle = timeout * 10
-	b.options.timeouts.Poll.Groups = timeout * 10
-	c := b.newConnector()
-	m := b.machine("worker-1")
-	b.reconcileUntil(c, m, true, "rest")
-	// The poll after the last step may still be in progress.
-	b.Eventually(func() int {
-		b.engine.ResetRequests()
-		for range 20 {
-			_, did, err := b.reconcile(c, m, true)
-			b.Expect(err).NotTo(HaveOccurred())
-			b.Expect(did).To(Equal("rest"))
-		}
-		return sum(b.engine.Requests())
-	}).Should(BeZero())
-	b.Expect(b.engine.Connections().Made).To(BeZero())
-}
-
 func TestUserDataIsSetAndRemoved(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
@@ -112,19 +92,6 @@ func TestIgnition(t *testing.T) {
 	b.reconcileUntil(b.connector, m, false, "rest")
 	b.Expect(string(b.vmsNamed("worker-1")[0].Drive["openstack/latest/user_data"])).To(ContainSubstring(`"3.4.0"`))
 	b.Expect(string(b.vmsNamed("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
-}
-
-// User data is removed although a tag of the machine cannot be added.
-func TestUserDataIsRemovedWithoutTags(t *testing.T) {
-	b := newBed(t)
-	m := b.machine("worker-1")
-	b.Expect(b.reconcileUntil(b.connector, m, false, "rest").UserData).To(BeTrue())
-	m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "none"}}
-	b.Eventually(func(g Gomega) {
-		vm, _, err := b.reconcile(b.connector, m, true)
-		g.Expect(vm.UserData).To(BeFalse())
-		g.Expect(err).To(MatchError(ContainSubstring(`"none"`)))
-	}).Should(Succeed())
 }
 
 func TestInvalidUserData(t *testing.T) {
@@ -165,17 +132,6 @@ func TestInterfaces(t *testing.T) {
 	for _, want := range []string{`"ipv4_dhcp"`, `"10.1.0.5"`, `"255.255.240.0"`, `"10.1.0.1"`, `"fd00::5"`, `"fd00::1"`, `"enp2s0"`, `"eth0"`, `"10.0.0.2"`, `"10.0.0.3"`, `"a.example"`} {
 		b.Expect(network).To(ContainSubstring(want))
 	}
-}
-
-func TestAddresses(t *testing.T) {
-	b := newBed(t)
-	m := b.machine("worker-1")
-	vm := b.reconcileUntil(b.connector, m, true, "rest")
-	b.Expect(vm.Addresses).To(Equal([]clusterv1.MachineAddress{
-		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"},
-		{Type: clusterv1.MachineHostName, Address: "worker-1"},
-		{Type: clusterv1.MachineInternalDNS, Address: "worker-1"},
-	}))
 }
 
 func TestAddressesWithoutEndpoint(t *testing.T) {
@@ -243,70 +199,6 @@ func TestInstanceType(t *testing.T) {
 	b.Expect(b.vmsNamed(m.Name)[0].CPUs).To(BeEquivalentTo(2))
 }
 
-func TestPoweredOffByUser(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	b.drain(m.Name)
-	b.Expect(b.engine.GuestStopped("worker-1")).To(Succeed())
-	b.expectChange("worker-1")
-	b.reconcileUntil(b.connector, m, true, "start")
-	b.reconcileUntil(b.connector, m, true, "rest")
-}
-
-func TestMigration(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	vm, _, err := b.reconcile(b.connector, m, true)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.admin("POST", "/vms/"+b.vmsNamed("worker-1")[0].ID+"/migrate", "<action/>")
-	b.Eventually(func() string {
-		now, _, _ := b.reconcile(b.connector, m, true)
-		return now.Host
-	}).Should(And(HavePrefix("host"), Not(Equal(vm.Host))))
-}
-
-func TestShutdown(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("up"))
-	b.Eventually(func(g Gomega) {
-		d := b.connect(m)
-		vm, err := d.Observe(b.ctx(), markDeleted(m))
-		g.Expect(err).NotTo(HaveOccurred())
-		if vm.State == hypervisor.Running {
-			g.Expect(d.Shutdown(b.ctx(), markDeleted(m))).To(Succeed())
-		}
-		g.Expect(vm.State).To(Equal(hypervisor.Stopped))
-	}).Should(Succeed())
-	b.Expect(b.engine.Requests()).To(HaveKey("POST /vms/{}/shutdown"))
-	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
-}
-
-// A guest that hangs during its shutdown, for instance because it cannot
-// unmount a file system, keeps the status of its VM at powering_down.
-func TestGuestHangsDuringShutdown(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("up"))
-	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/shutdown", Work: true})
-	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 6}
-	m = markDeleted(m)
-	hanging := func() bool { return b.vmsNamed("worker-1")[0].Status == "powering_down" }
-	b.Eventually(func() bool {
-		_, _, err := b.reconcile(b.connector, m, false)
-		b.Expect(hypervisor.ReasonFor(err, "")).To(BeEmpty())
-		return hanging()
-	}).Should(BeTrue())
-	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
-	b.reconcileUntil(b.connector, m, false, "shutdown")
-	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1), "the request is not repeated")
-	b.reconcileUntil(b.connector, m, false, "release")
-	b.Expect(time.Since(m.DeletionTimestamp.Time)).To(BeNumerically(">", m.Spec.PowerOff.Timeout()))
-	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1))
-	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(Equal(1))
-	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
-}
-
 func TestPowerOffIsRepeated(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts.PowerOff = 200 * time.Millisecond
@@ -321,18 +213,6 @@ func TestPowerOffIsRepeated(t *testing.T) {
 	b.Expect(took).To(BeNumerically(">", vain*b.options.timeouts.PowerOff))
 	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(And(
 		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.timeouts.PowerOff)), "not with each Observe")
-}
-
-func TestGuestUnreachable(t *testing.T) {
-	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimePoweringUp] = timeout * 10 })
-	m := b.machine("worker-1")
-	b.reconcileUntil(b.connector, m, false, "start")
-	b.Eventually(func() string {
-		_, err := b.connect(m).Observe(b.ctx(), m)
-		b.Expect(err).NotTo(HaveOccurred())
-		return hypervisor.ReasonFor(b.connect(m).Shutdown(b.ctx(), m), "")
-	}).Should(Equal(infrav1.GuestUnreachableReason))
-	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/shutdown"), "the engine would power the VM off")
 }
 
 // expectChange waits until the key of a machine is delivered.

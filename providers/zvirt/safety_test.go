@@ -23,32 +23,6 @@ func (b *bed) foreignVM(name, cluster, comment string) string {
 		`<vm><name>%s</name><comment>%s</comment><cluster><name>%s</name></cluster><template><name>Blank</name></template></vm>`, name, comment, cluster)))
 }
 
-func TestNameTakenInTheSameDataCenter(t *testing.T) {
-	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
-	elsewhere := b.foreignVM("worker-1", "Elsewhere", "mine")
-	foreign := b.foreignVM("worker-1", "Default", "mine")
-	m := b.machine("worker-1")
-	b.Expect(b.expectFailure(m, infrav1.NameConflictReason)).To(MatchError(And(
-		ContainSubstring("(%s) exists in the data center and does not belong to this machine", foreign), Not(ContainSubstring(elsewhere)))))
-	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
-	b.Expect(b.vmsNamed("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
-
-	b.admin("DELETE", "/vms/"+foreign, "")
-	b.reconcileUntil(b.connector, m, true, "rest")
-}
-
-func TestNameTakenInAnotherDataCenter(t *testing.T) {
-	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
-	answer := b.admin("GET", "/clusters", "")
-	b.Expect(strings.Count(answer, "<cluster ")).To(Equal(2))
-	foreign := b.foreignVM("worker-1", "Elsewhere", "mine")
-	m := b.create("worker-1")
-	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(2))
-	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
-	b.Expect(b.vmsNamed("worker-1")).To(HaveLen(1))
-	b.Expect(b.vmsNamed("worker-1")[0].ID).To(Equal(foreign))
-}
-
 // A user who clones a VM in the engine copies its comment, too.
 func TestCopyOfVM(t *testing.T) {
 	b := newBed(t)
@@ -67,15 +41,6 @@ func (b *bed) observedState(m *infrav1.NovaZVirtMachine) hypervisor.State {
 	vm, err := b.connect(m).Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	return vm.State
-}
-
-func TestRenamedVM(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	b.admin("PUT", "/vms/"+b.vmsNamed("worker-1")[0].ID, "<vm><name>renamed</name></vm>")
-	b.Consistently(func() hypervisor.State { return b.observedState(m) }, 10*testTimeouts().Poll.Idle).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
-	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
-	b.Expect(b.vmsNamed("renamed")).To(BeEmpty())
 }
 
 // expectAmbiguous reconciles a machine until its VM cannot be identified. No
@@ -152,15 +117,6 @@ func TestVMWithoutMark(t *testing.T) {
 	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
 }
 
-func TestVMRemovedByUser(t *testing.T) {
-	b := newBed(t)
-	m := b.create("worker-1")
-	vm := b.vmsNamed("worker-1")[0].ID
-	b.admin("POST", "/vms/"+vm+"/stop", "<action/>")
-	b.Eventually(func() int { status, _ := b.engine.Do("DELETE", "/vms/"+vm, ""); return status }).Should(Equal(200))
-	b.reconcileUntil(b.connector, m, true, "reportMissing")
-}
-
 // TestForeignDisks deletes a machine with a foreign disk in each state in which
 // a VM can be deleted.
 func TestForeignDisks(t *testing.T) {
@@ -200,25 +156,6 @@ func TestForeignDisks(t *testing.T) {
 			b.Expect(b.admin("GET", "/disks/"+disk, "")).To(ContainSubstring("<status>ok</status>"))
 		})
 	}
-}
-
-// A user may attach a disk between the last read and the removal.
-func TestForeignDiskAtTheLastMoment(t *testing.T) {
-	b := newBed(t)
-	disk := b.foreignDisk("pvc-late")
-	m := b.create("worker-1")
-	deleted := markDeleted(m)
-	b.reconcileUntil(b.connector, deleted, false, "destroy")
-	b.Eventually(func() string { return b.vmsNamed("worker-1")[0].Status }).Should(Equal("down"))
-	b.Eventually(func() hypervisor.State {
-		vm, err := b.connect(m).Observe(b.ctx(), deleted)
-		b.Expect(err).NotTo(HaveOccurred())
-		return vm.State
-	}).Should(Equal(hypervisor.Stopped))
-	b.attach(b.vmsNamed("worker-1")[0].ID, disk)
-	b.Expect(b.connect(m).Delete(b.ctx(), deleted)).To(Succeed())
-	b.reconcileUntil(b.connector, deleted, false, "release")
-	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 }
 
 // A foreign disk that is attached after the last read is kept if the VM is a
@@ -308,30 +245,6 @@ func TestUnknownState(t *testing.T) {
 	b.Expect(b.engine.SetVMStatus("worker-1", "unknown")).To(Succeed())
 	b.Expect(b.expectFailure(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("does not know the state")))
 	b.Expect(b.engine.SetVMStatus("worker-1", "up")).To(Succeed())
-	b.reconcileUntil(b.connector, m, true, "rest")
-}
-
-func TestFailedCreationIsReportedOnce(t *testing.T) {
-	b := newBed(t)
-	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms", Work: true})
-	m := b.machine("worker-1")
-	b.reconcileUntil(b.connector, m, false, "create")
-	var err error
-	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
-	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
-	t.Log(err)
-	b.reconcileUntil(b.connector, m, true, "rest")
-}
-
-func TestFailedStartIsReportedOnce(t *testing.T) {
-	b := newBed(t)
-	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/start", Work: true})
-	m := b.machine("worker-1")
-	b.reconcileUntil(b.connector, m, false, "start")
-	var err error
-	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
-	t.Log(err)
-	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
 	b.reconcileUntil(b.connector, m, true, "rest")
 }
 

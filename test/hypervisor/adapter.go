@@ -50,6 +50,9 @@ type Adapter[M Machine, C Cluster] interface {
 	// a new simulator. The suite sets its metadata.
 	Machine(f Fields) M
 
+	// Identity returns a cluster-scoped identity. The suite sets its metadata.
+	Identity(infrav1.IdentitySpec) client.Object
+
 	// Request returns the name of a request, such as CloneVM_Task or
 	// POST /vms/{}/start, and whether the request changes nothing. The name is
 	// empty for a request that waits for changes.
@@ -81,8 +84,8 @@ type ConnectorOptions struct {
 type Fields struct {
 	// Template, Network and Storage are names of objects of the hypervisor.
 	Template, Network, Storage string
-	// Address is the static address of the network interface.
-	Address string
+	// Addressing are the addresses of the network interface.
+	Addressing infrav1.InterfaceAddressing
 	// Tag is a tag that does not exist in a new simulator.
 	Tag string
 }
@@ -178,6 +181,7 @@ type Simulator interface {
 	Reject(op Operation)
 	// SetFull fills the storage of the machines, or frees it.
 	SetFull(full bool)
-	// SetDuration changes the duration of an operation.
+	// SetDuration changes the duration of an operation. That of PowerOn ends when
+	// the guest can receive a shutdown.
 	SetDuration(op Operation, d time.Duration)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +36,7 @@ const (
 	timeout  = 20 * time.Second
 	interval = 5 * time.Millisecond
 	// noticed is the longest time until a change by another user is delivered.
-	noticed = 5 * time.Second
+	noticed = 2 * time.Second
 	// bootstrapSecret is a part of the bootstrap data.
 	bootstrapSecret = "abcdef0123456789bootstrap"
 )
@@ -58,10 +59,12 @@ type environment[M Machine, C Cluster] struct {
 	connector Connector[M, C]
 	cluster   C
 	texts     *texts
+	// secrets are in no text.
+	secrets []string
 
 	mu sync.Mutex
-	// silent is set if the guests report no addresses.
-	silent bool
+	// noAddresses is set if the guests report no addresses.
+	noAddresses bool
 	// guests are the addresses of the guests, by the ID of their VM.
 	guests map[string]netip.Prefix
 	// reported are the failures of actions that look has returned, by the name of
@@ -85,18 +88,19 @@ func newEnvironment[M Machine, C Cluster](t *testing.T, a Adapter[M, C], o Simul
 	e.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.sim = a.Start(t, o)
 	_, password := e.sim.Credentials()
-	e.texts.secrets = []string{bootstrapSecret, base64.StdEncoding.EncodeToString(createOptions.UserData), password}
+	e.secrets = []string{bootstrapSecret, base64.StdEncoding.EncodeToString(createOptions.UserData), password}
 	e.network = newNetwork(t, e.sim.Server(), a.Request)
 	e.cluster = e.addCluster(clusterName, e.network)
 	e.restart()
 	t.Cleanup(func() {
 		e.connector.Close()
-		e.Expect(e.texts.leaked()).To(gomega.BeEmpty(), "errors, messages or log lines with secrets")
+		e.Expect(e.texts.leaked(e.secrets)).To(gomega.BeEmpty(), "errors and messages with secrets")
+		e.Expect(background.leaked(e.secrets)).To(gomega.BeEmpty(), "log lines with secrets")
 	})
 	return e
 }
 
-// ctx is the context of calls. Its logger records what drivers log.
+// ctx is the context of calls. Its logger records the log lines of drivers.
 func (e *environment[M, C]) ctx() context.Context {
 	return log.IntoContext(e.t.Context(), e.texts.logger())
 }
@@ -190,10 +194,6 @@ func deleting[M Machine](m M) M {
 	return m
 }
 
-func keyOf(m client.Object) hypervisor.Key {
-	return hypervisor.Key{Namespace: m.GetNamespace(), Name: m.GetName()}
-}
-
 // named returns the VMs with a name.
 func (e *environment[M, C]) named(name string) (found []VM) {
 	for _, vm := range e.sim.VMs() {
@@ -202,6 +202,11 @@ func (e *environment[M, C]) named(name string) (found []VM) {
 		}
 	}
 	return found
+}
+
+// vms returns all VMs in the order of their IDs.
+func (e *environment[M, C]) vms() []VM {
+	return slices.SortedFunc(slices.Values(e.sim.VMs()), func(a, b VM) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // vm returns the only VM with a name.
@@ -220,10 +225,13 @@ func hasUserData(vm VM) bool {
 
 // texts records the errors, messages and log lines of a driver.
 type texts struct {
-	mu      sync.Mutex
-	all     []string
-	secrets []string
+	mu  sync.Mutex
+	all []string
 }
+
+// background records the log lines of goroutines that have no context of a
+// call.
+var background = &texts{}
 
 func (t *texts) add(text string) {
 	t.mu.Lock()
@@ -232,11 +240,11 @@ func (t *texts) add(text string) {
 }
 
 // leaked returns the texts that contain secrets.
-func (t *texts) leaked() (found []string) {
+func (t *texts) leaked(secrets []string) (found []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, text := range t.all {
-		for _, secret := range t.secrets {
+		for _, secret := range secrets {
 			if strings.Contains(text, secret) {
 				found = append(found, text)
 			}

@@ -36,6 +36,7 @@ func lifecycle[M Machine, C Cluster]() []behavior[M, C] {
 				}
 				return e.network.count()
 			}).Should(BeEmpty())
+			e.Expect(e.network.connections()).To(BeZero())
 		}},
 		{name: "a repeated creation makes one VM", check: func(e env) {
 			e.sim.SetDuration(Create, timeout/40)

@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -32,6 +34,8 @@ type network struct {
 	down    bool
 	resumed chan struct{}
 	counts  map[string]int
+	// opened is the number of connections since the last reset.
+	opened int
 	// sent are the requests since the last reset.
 	sent []request
 	loss *loss
@@ -60,6 +64,16 @@ type loss struct {
 	reached chan struct{}
 }
 
+// isReached reports whether the request was lost.
+func (l *loss) isReached() bool {
+	select {
+	case <-l.reached:
+		return true
+	default:
+		return false
+	}
+}
+
 func newNetwork(t *testing.T, target string, name func(*http.Request, []byte) (string, bool)) *network {
 	t.Helper()
 	n := &network{name: name, target: target, conns: map[net.Conn]struct{}{}, counts: map[string]int{}}
@@ -81,6 +95,12 @@ func (n *network) address() string { return n.server.Listener.Addr().String() }
 // caBundle verifies the certificate of the proxy.
 func (n *network) caBundle() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.server.Certificate().Raw}))
+}
+
+// thumbprint is the SHA-256 of the certificate, as AA:BB:...
+func (n *network) thumbprint() string {
+	sum := sha256.Sum256(n.server.Certificate().Raw)
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }
 
 // setTarget replaces the simulator at the address.
@@ -130,12 +150,14 @@ func (n *network) setHanging(hanging bool) {
 }
 
 // lose sets the request that is lost next, and forgets the previous requests.
-func (n *network) lose(r request, after, crash bool) *loss {
+func (n *network) lose(l *loss) {
 	n.reset()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.loss = &loss{request: r, after: after, crash: crash, reached: make(chan struct{})}
-	return n.loss
+	if l != nil {
+		l.reached = make(chan struct{})
+	}
+	n.loss = l
 }
 
 // restore ends the loss and the outage.
@@ -149,7 +171,7 @@ func (n *network) restore() {
 func (n *network) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent = nil
+	n.sent, n.opened = nil, 0
 	clear(n.counts)
 }
 
@@ -165,6 +187,13 @@ func (n *network) count() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.counts)
+}
+
+// connections returns the number of connections since the last reset.
+func (n *network) connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.opened
 }
 
 // writes returns the number of requests since the last reset that change
@@ -299,5 +328,6 @@ func (n *network) accept(conn net.Conn) bool {
 		return false
 	}
 	n.conns[conn] = struct{}{}
+	n.opened++
 	return true
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// step is what one reconcile does.
+// step is the action of one reconcile.
 type step string
 
 // Steps of a reconcile. Up and Deleted end the work on a machine.
@@ -159,7 +159,7 @@ func (e *environment[M, C]) remove(d hypervisor.Driver[M], m M, vm hypervisor.VM
 func (e *environment[M, C]) boot(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.silent {
+	if e.noAddresses {
 		return
 	}
 	address, known := e.guests[id]
@@ -262,6 +262,8 @@ type controller[M Machine, C Cluster] struct {
 	left map[hypervisor.Key]M
 	// failures is the number of errors that are not waiting.
 	failures int
+	// missing is a machine whose VM was up and does not exist any more.
+	missing error
 }
 
 // controlled reconciles machines until all are up, or deleted if they are
@@ -275,8 +277,8 @@ func (e *environment[M, C]) controlled(c Connector[M, C], crashed <-chan struct{
 			workqueue.NewTypedItemExponentialFailureRateLimiter[hypervisor.Key](10*time.Millisecond, 500*time.Millisecond)),
 	}
 	for _, m := range machines {
-		p.left[keyOf(m)] = m
-		p.queue.Add(keyOf(m))
+		p.left[hypervisor.KeyOf(m)] = m
+		p.queue.Add(hypervisor.KeyOf(m))
 	}
 	p.wg.Go(func() {
 		for {
@@ -305,10 +307,10 @@ func (p *controller[M, C]) wait(crashed <-chan struct{}) (int, error) {
 	least, last := -1, time.Now()
 	for {
 		p.mu.Lock()
-		left, failures := len(p.left), p.failures
+		left, failures, missing := len(p.left), p.failures, p.missing
 		p.mu.Unlock()
 		if left == 0 {
-			return failures, nil
+			return failures, missing
 		}
 		if left != least {
 			least, last = left, time.Now()
@@ -342,7 +344,7 @@ func (p *controller[M, C]) work() {
 
 // handle reconciles a machine once.
 func (p *controller[M, C]) handle(key hypervisor.Key, m M) {
-	vm, did, err := p.e.reconcile(p.connector, m, true)
+	_, did, err := p.e.reconcile(p.connector, m, true)
 	switch {
 	case hypervisor.IsWaiting(err):
 	case err != nil:
@@ -353,11 +355,13 @@ func (p *controller[M, C]) handle(key hypervisor.Key, m M) {
 	case did == stepUp, did == stepDeleted, did == stepMissing:
 		p.mu.Lock()
 		delete(p.left, key)
+		if did == stepMissing {
+			p.missing = fmt.Errorf("the VM of %s is reported as missing", key.Name)
+		}
 		p.mu.Unlock()
 	default:
 		p.queue.Forget(key)
 	}
-	_ = vm
 }
 
 // unfinished describes the machines that are left.

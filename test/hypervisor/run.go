@@ -2,6 +2,8 @@ package hypervisor
 
 import (
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // behavior is a behavior that each driver has.
@@ -15,6 +17,7 @@ type behavior[M Machine, C Cluster] struct {
 // Run checks each behavior in a subtest with its name.
 func Run[M Machine, C Cluster](t *testing.T, a Adapter[M, C]) {
 	t.Helper()
+	log.SetLogger(background.logger())
 	all := behaviors[M, C]()
 	t.Logf("%d behaviors", len(all))
 	for _, b := range all {
@@ -28,7 +31,8 @@ func Run[M Machine, C Cluster](t *testing.T, a Adapter[M, C]) {
 // behaviors returns all behaviors.
 func behaviors[M Machine, C Cluster]() (all []behavior[M, C]) {
 	for _, list := range [][]behavior[M, C]{
-		lifecycle[M, C](),
+		lifecycle[M, C](), foreign[M, C](), outside[M, C](), userData[M, C](),
+		failures[M, C](), queue[M, C](), session[M, C](), crashes[M, C](),
 	} {
 		all = append(all, list...)
 	}
