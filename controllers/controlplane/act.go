@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // actor decides on machines and members of etcd, and carries out the decision.
@@ -27,8 +28,6 @@ type actor struct {
 }
 
 const (
-	// actionRequeue is when to reconcile again after an action.
-	actionRequeue = 50 * time.Millisecond
 	// actsAtOnce bounds the creations of one reconcile.
 	actsAtOnce = 16
 )
@@ -55,7 +54,7 @@ func (r *actor) act(ctx context.Context, s *scope.Scope) error {
 			if s.Initialized != was {
 				// The steps before this one used the old value.
 				s.Decision = plan.Decision{}
-				s.RequeueAfter(actionRequeue)
+				s.RequeueAfter(timelimits.NextAction)
 				return nil
 			}
 			sure = true
@@ -79,9 +78,9 @@ func (r *actor) act(ctx context.Context, s *scope.Scope) error {
 // node takes the endpoint's address with the next renewal of its lease.
 func requeueAfterAction(a plan.Action) time.Duration {
 	if a == plan.MoveEndpoint {
-		return endpointMoveRequeue
+		return timelimits.ShortPoll
 	}
-	return actionRequeue
+	return timelimits.NextAction
 }
 
 // acts reports whether the decision is an action.
@@ -92,7 +91,7 @@ func (r *actor) failed(s *scope.Scope, err error) error {
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
 		// Another writer changed the object; the decision may no longer be
 		// valid.
-		s.RequeueAfter(actionRequeue)
+		s.RequeueAfter(timelimits.NextAction)
 		return nil
 	}
 	actionsFailed.WithLabelValues(string(s.Decision.Action)).Inc()

@@ -21,8 +21,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // runningWorld creates a running control plane of n machines.
@@ -337,7 +337,7 @@ var _ = Describe("Remediation", func() {
 				result, err := reconciler.Reconcile(ctx, requestFor(r))
 				Expect(err).NotTo(HaveOccurred())
 				if w.initUnknown {
-					Expect(result.RequeueAfter).To(Equal(access.ConnectRetry), "no event may follow")
+					Expect(result.RequeueAfter).To(Equal(timelimits.CallTimeout), "no event may follow")
 				}
 				r.reconcileTimes(ctx, reconciler, 3)
 				*flag(w) = false

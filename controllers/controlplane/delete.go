@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +15,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // remover deletes control planes, and nodes without a machine.
@@ -24,13 +24,6 @@ type remover struct {
 	*observer
 	*maker
 }
-
-const (
-	// deletionRequeue is the requeue interval of a deletion that waits for workers;
-	// deletions of Machines trigger a reconcile, deletions of their owners do
-	// not.
-	deletionRequeue = 10 * time.Second
-)
 
 // delete deletes the control plane: all its machines at once, after the user
 // has deleted the workers, which need the API server for their own deletion. It
@@ -43,7 +36,7 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 	}
 	if len(workers) > 0 {
 		s.Deleting = "Waiting for workers to be deleted first: " + plan.Shorten(workers)
-		s.RequeueAfter(deletionRequeue)
+		s.RequeueAfter(timelimits.LongPoll)
 		return nil
 	}
 	// The cache may not contain the last created machines.

@@ -17,6 +17,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 func requestFor(r *rig) ctrl.Request { return ctrl.Request{NamespacedName: r.key(controlPlaneName)} }
@@ -82,7 +83,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 		Expect(testEnv.Client.Delete(ctx, worker)).To(Succeed())
 		// This is less than the requeue interval.
-		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deletionRequeue-2*time.Second).Should(
+		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, timelimits.LongPoll-2*time.Second).Should(
 			HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
 		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
 			HaveField("Message", HavePrefix("Waiting for machines to be deleted: c-cp-")))

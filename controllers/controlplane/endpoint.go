@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // endpoint waits for the address of the API server.
@@ -22,16 +22,6 @@ func (r *Reconciler) endpoint(_ context.Context, s *scope.Scope) error {
 	}
 	return nil
 }
-
-const (
-	// endpointMoveRequeue is the requeue interval while the address moves.
-	endpointMoveRequeue = time.Second
-	// endpointMoveTimeout is how long a machine to be deleted waits for another one to
-	// take the address. A kubelet retries at least every 5 minutes to pull an
-	// image or to restart a container, so a problem that is fixed meanwhile is
-	// fixed in time.
-	endpointMoveTimeout = 10 * time.Minute
-)
 
 // moveEndpoint moves the endpoint's address off a machine that is to be deleted.
 func (r *actor) moveEndpoint(ctx context.Context, s *scope.Scope, d plan.Decision) error {
@@ -60,7 +50,7 @@ func (r *actor) awaitEndpoint(s *scope.Scope, d plan.Decision) {
 	if !ok || !d.MovesEndpoint {
 		return
 	}
-	s.RequeueAfter(endpointMoveRequeue)
+	s.RequeueAfter(timelimits.ShortPoll)
 	r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) {
 		if move.Since.IsZero() {
 			move.Since = r.CurrentTime()
@@ -73,7 +63,7 @@ func (r *actor) awaitEndpoint(s *scope.Scope, d plan.Decision) {
 func (r *actor) warnNotMoved(s *scope.Scope, d plan.Decision) {
 	if d.EndpointNotMoved {
 		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(plan.MoveEndpoint),
-			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", d.Machine, endpointMoveTimeout.Minutes()))
+			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", d.Machine, timelimits.LongGrace.Minutes()))
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // three is a healthy control plane of three machines. The first one holds the
@@ -232,7 +233,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if why := waits(s); !strings.Contains(why, "kube-vip does not run on m1, m2") {
 		t.Errorf("conditions report the wait, got %q", why)
 	}
-	now = now.Add(endpointMoveTimeout)
+	now = now.Add(timelimits.LongGrace)
 	if waiting() {
 		t.Errorf("the machine is deleted in the end: %s", s.Decision.Reason)
 	}

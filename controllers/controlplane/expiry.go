@@ -35,7 +35,7 @@ func certificateLifetime(s *scope.Scope) time.Duration {
 	}
 	want, err := upgrade.Desired(s)
 	if err != nil {
-		return kubeadm.DefaultLifetime // upgrade.Upgrader reports the error.
+		return kubeadm.CertificateLifetime(nil) // upgrade.Upgrader reports the error.
 	}
 	return kubeadm.CertificateLifetime(want.Configuration)
 }

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // handOver stores the Secrets for an external etcd, with the given lifetime.
@@ -75,7 +75,7 @@ var _ = Describe("External etcd", func() {
 		})
 		Expect(testEnv.Client.Status().Update(ctx, goes)).To(Succeed())
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(5)) })
-		now = now.Add(certificates.ExternalFresh)
+		now = now.Add(timelimits.Fresh)
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.Kubeconfig)), &corev1.Secret{})).To(Succeed())
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(goes), goes)).To(Succeed())

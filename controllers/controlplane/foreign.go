@@ -12,11 +12,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// orphanGrace is how long a control plane node without a Machine may be down
-// before its member of etcd and its Node are removed. A reboot takes less.
-const orphanGrace = 15 * time.Minute
 
 // observedNodes remember, by control plane, which Machines this process has
 // observed and when each node was last healthy. They distinguish the node of a
@@ -62,7 +59,7 @@ func (k *observedNodes) note(s *scope.Scope, now time.Time) sets.Set[string] {
 			}
 			continue
 		}
-		if !seen.machines.Has(name) && !seen.machines.Has(machineOfNode[name]) && now.Sub(at) < orphanGrace {
+		if !seen.machines.Has(name) && !seen.machines.Has(machineOfNode[name]) && now.Sub(at) < timelimits.OrphanGrace {
 			inGrace.Insert(name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // withOrphan is a control plane with the machine m0 and the node of another
@@ -48,10 +49,10 @@ func TestOrphanThatReboots(t *testing.T) {
 				t.Fatalf("removed in minute %d", minute)
 			}
 		}
-		if !kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace-time.Second)) {
+		if !kept(k, withOrphan(false), now.Add(3*time.Minute+timelimits.OrphanGrace-time.Second)) {
 			t.Error("removed before its grace period ended")
 		}
-		if kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace)) {
+		if kept(k, withOrphan(false), now.Add(3*time.Minute+timelimits.OrphanGrace)) {
 			t.Error("never removed")
 		}
 	})
@@ -77,7 +78,7 @@ func TestOrphanThatReboots(t *testing.T) {
 		if s.InGrace = k.note(s, now); len(orphanedNodes(s)) != 0 {
 			t.Error("deleted at once")
 		}
-		if s.InGrace = k.note(s, now.Add(orphanGrace)); len(orphanedNodes(s)) != 1 {
+		if s.InGrace = k.note(s, now.Add(timelimits.OrphanGrace)); len(orphanedNodes(s)) != 1 {
 			t.Error("never deleted")
 		}
 	})

@@ -25,10 +25,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // seenWithin is the time until Available reports a lost quorum if other
@@ -149,7 +149,7 @@ var _ = Describe("The health of a workload cluster", func() {
 				observed := members(append(ours, leaving)...)
 				// The state of a slow etcd is unknown for a moment.
 				g.Expect(observed.Etcd).NotTo(BeNil())
-				g.Expect(observed).To(And(HaveField("Again", access.UnhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
+				g.Expect(observed).To(And(HaveField("Again", timelimits.LongPoll), HaveField("Etcd.Members", HaveLen(n))))
 			}
 		}
 		Eventually(haveMembers(3), "20s").Should(Succeed())

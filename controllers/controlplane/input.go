@@ -17,15 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-)
-
-const (
-	// learnerGrace is the maximum time of a join after it began.
-	learnerGrace = 5 * time.Minute
-	// unreachableGrace is how long a workload cluster has to be unreachable before
-	// that counts as its failure: right after a start, this process may not be
-	// able to connect to any cluster yet.
-	unreachableGrace = time.Minute
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // input returns the observed and the desired state for plan. It only uses the
@@ -82,11 +74,11 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 		RetryPeriod:      spec.Remediation.GetRetryPeriod(),
 		MinHealthyPeriod: spec.Remediation.GetMinHealthyPeriod(),
 		JoinTimeout:      spec.Platform.GetJoinTimeout(),
-		LearnerGrace:     learnerGrace,
-		RestoreTimeout:   restoreTimeout,
-		RestorePause:     restorePause,
+		LearnerGrace:     timelimits.Grace,
+		RestoreTimeout:   timelimits.RestoreTimeout,
+		RestorePause:     timelimits.Grace,
 
-		EndpointMoveTimeout: endpointMoveTimeout,
+		EndpointMoveTimeout: timelimits.LongGrace,
 	}
 }
 
@@ -199,7 +191,7 @@ func role(s *scope.Scope, machine *clusterv1.Machine, booted bool) plan.Role {
 // initUnknown reports whether the workload cluster could not be queried reliably
 // yet.
 func initUnknown(workloadCluster *facts.Cluster, now time.Time) bool {
-	return workloadCluster.Pending || !workloadCluster.UnreachableSince.IsZero() && now.Sub(workloadCluster.UnreachableSince) < unreachableGrace
+	return workloadCluster.Pending || !workloadCluster.UnreachableSince.IsZero() && now.Sub(workloadCluster.UnreachableSince) < timelimits.UnreachableGrace
 }
 
 // atHook reports whether the deletion of a machine waits only for our hook.

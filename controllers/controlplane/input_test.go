@@ -14,6 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 func TestMachineOf(t *testing.T) {
@@ -63,8 +64,8 @@ func TestInitUnknown(t *testing.T) {
 		want     bool
 	}{
 		"Pending": {reason: "no probe yet", workload: facts.Cluster{Pending: true}, want: true},
-		"Silent":  {reason: "this process may not be able to connect yet", workload: facts.Cluster{UnreachableSince: now.Add(time.Second - unreachableGrace)}, want: true},
-		"Problem": {reason: "a working API server would have answered", workload: facts.Cluster{UnreachableSince: now.Add(-unreachableGrace)}},
+		"Silent":  {reason: "this process may not be able to connect yet", workload: facts.Cluster{UnreachableSince: now.Add(time.Second - timelimits.UnreachableGrace)}, want: true},
+		"Problem": {reason: "a working API server would have answered", workload: facts.Cluster{UnreachableSince: now.Add(-timelimits.UnreachableGrace)}},
 		"Answers": {reason: "it answered", workload: facts.Cluster{Answers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	"github.com/nova-platform/cluster-api-provider-nova/test/front"
 )
 
@@ -59,7 +59,7 @@ var _ = Describe("A workload cluster that hangs", func() {
 			slowest = max(slowest, time.Since(begun))
 			return observed
 		}).Should(And(HaveField("Answers", false), HaveField("Pending", false)))
-		Expect(slowest).To(BeNumerically("<", 2*access.ReadTimeout))
+		Expect(slowest).To(BeNumerically("<", 2*timelimits.ReadTimeout))
 		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", false)))
 	})
 })

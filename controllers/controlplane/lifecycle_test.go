@@ -21,13 +21,12 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // refusesEviction is a workload cluster whose policies reject evictions.
@@ -82,7 +81,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		first, err := kubeconfig(ctx, r)()
 		Expect(err).NotTo(HaveOccurred())
 		reconciler.Now = func() time.Time {
-			return time.Now().Add(certificates.KubeconfigTTL - certificates.KubeconfigRenewAt + time.Minute)
+			return time.Now().Add(timelimits.KubeconfigTTL*4/10 + time.Minute)
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(kubeconfig(ctx, r)()).To(And(HaveField("UID", first.UID), HaveField("Data", Not(Equal(first.Data)))))
@@ -305,7 +304,7 @@ var _ = Describe("The life of a control plane", func() {
 		// The cluster cache does not know this Cluster, as right after a start.
 		r := newRig(ctx, "", nil)
 		Expect(realClusters.Observe(ctx, r.key(clusterName), nil)).To(And(
-			HaveField("Answers", false), HaveField("Pending", true), HaveField("Again", access.ConnectRetry)))
+			HaveField("Answers", false), HaveField("Pending", true), HaveField("Again", timelimits.CallTimeout)))
 		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", true)))
 	})
 

@@ -16,6 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 func condition(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
@@ -179,7 +180,7 @@ func TestRemediatingCondition(t *testing.T) {
 		"GoingLate": {
 			reason: "a machine that exceeded its time is reported while it exists", change: func(s *scope.Scope) {
 				s.Machines["m0"].Spec.ProviderID = "x://m0"
-				s.Machines["m0"].CreationTimestamp.Time = s.At.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
+				s.Machines["m0"].CreationTimestamp.Time = s.At.Add(-bootstrapv1.JoinBound - timelimits.Grace - time.Minute)
 				s.Machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.At}
 				s.Workload.Etcd.Members[0].Name = "m1"
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // restorer carries out restores of etcd.
@@ -26,17 +26,6 @@ type restorer struct {
 	*observer
 	*maker
 }
-
-const (
-	// restoreRequeue is the requeue interval during a restore.
-	restoreRequeue = 2 * time.Second
-	// restoreTimeout is how long a machine may take to restore a snapshot and
-	// initialize the control plane before another one tries.
-	restoreTimeout = 45 * time.Minute
-	// restorePause is the minimum lifetime of a machine that failed to restore:
-	// the cause of an immediate failure makes the next one fail too.
-	restorePause = 5 * time.Minute
-)
 
 // restore blocks all other steps while etcd is restored, deletes the machines
 // and creates the one that restores.
@@ -48,7 +37,7 @@ func (r *restorer) restore(ctx context.Context, s *scope.Scope) error {
 		s.Decision = plan.Decision{}
 		return nil
 	}
-	s.RequeueAfter(restoreRequeue)
+	s.RequeueAfter(timelimits.ShortPoll)
 	if s.Decision.Action != plan.Wait {
 		// The caches may be old, and the action cannot be undone.
 		var err error

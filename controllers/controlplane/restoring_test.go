@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // reconcileTimes reconciles several times, as the requeues of a restore would.
@@ -248,7 +249,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		restorer = r.setConditions(ctx, restorer,
 			condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "NodeStartupTimeout"),
 			condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
-		ahead += restorePause + time.Minute
+		ahead += timelimits.Grace + time.Minute
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name), "how long it may take is the restore's to know")
 
@@ -258,7 +259,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
 		By("not being seen as a node for long")
-		ahead += restoreTimeout
+		ahead += timelimits.RestoreTimeout
 		workloadCluster.Cluster = facts.Cluster{Problem: "The API server answers too slowly", Alive: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
@@ -279,7 +280,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r.setConditions(ctx, next, condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(next.Name), "there is a pause between tries")
-		ahead += restorePause + time.Minute
+		ahead += timelimits.Grace + time.Minute
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).NotTo(Equal(next.Name))
 	})

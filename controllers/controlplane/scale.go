@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // maker creates the objects of machines, keeps their metadata in sync and deletes
@@ -34,10 +34,6 @@ type maker struct {
 
 	applied apply.Memory
 }
-
-// cleanUpTimeout bounds the deletion of the objects of a machine whose creation
-// failed. Remaining objects are orphans, which the next reconcile deletes.
-const cleanUpTimeout = 10 * time.Second
 
 // pickDomain returns the failure domain of the next machine: the one with
 // fewest machines. Outdated machines do not count.
@@ -168,7 +164,7 @@ func (r *maker) desiredInfra(ctx context.Context, s *scope.Scope, name string) (
 // deleteCreated deletes the objects of a machine whose creation failed, the Machine
 // first: if its deletion fails, the objects that it references stay.
 func (r *maker) deleteCreated(ctx context.Context, made []client.Object) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timelimits.ConnectTimeout)
 	defer cancel()
 	for _, o := range slices.Backward(made) {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, o)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 func TestVersions(t *testing.T) {
@@ -256,7 +256,7 @@ func TestReport(t *testing.T) {
 		"EndlessRollout": {
 			reason: "a window that each new machine would be in is reported",
 			change: func(s *scope.Scope) {
-				s.ControlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.Lifetime = 365, kubeadm.DefaultLifetime
+				s.ControlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.Lifetime = 365, 365*24*time.Hour
 			},
 			want: []expect{{"RollingOut", "False", "certificatesExpiryDays is ignored: certificates last 365 days"}},
 		},

@@ -34,7 +34,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
@@ -83,7 +83,7 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	authority := pki.NewManaged(mgr.GetClient())
 	options := controller.Options{MaxConcurrentReconciles: 4}
-	realClusters, err = access.Setup(ctx, mgr, access.CacheOptions("test", mgr.GetClient(), managed), options, authority, NewUser(authority), probe.Interval)
+	realClusters, err = access.Setup(ctx, mgr, access.CacheOptions("test", mgr.GetClient(), managed), options, authority, NewUser(authority), timelimits.ShortPoll)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(New(scope.Config{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, WorkloadClusters: realClusters,

@@ -29,9 +29,9 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // worldTick is the time that passes with each tick.
@@ -177,7 +177,7 @@ func (w *world) Observe(ctx context.Context, cluster client.ObjectKey, machines 
 // Fresh implements WorkloadClusters.
 func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) facts.Cluster {
 	if w.initUnknown {
-		return facts.Cluster{Pending: true, Problem: "The API server does not answer", Again: access.ConnectRetry}
+		return facts.Cluster{Pending: true, Problem: "The API server does not answer", Again: timelimits.CallTimeout}
 	}
 	return w.look()
 }

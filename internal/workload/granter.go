@@ -6,19 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	ctrl "sigs.k8s.io/controller-runtime"
-)
-
-const (
-	// grantTimeout bounds the writing of permissions. grantAgain is the shortest
-	// time between two attempts, and grantFresh the longest.
-	grantTimeout = 10 * time.Second
-	grantAgain   = 30 * time.Second
-	grantFresh   = time.Hour
-	// effectTimeout bounds how long a request waits until the API server has
-	// noticed the permissions, and effectAgain is the pause between two attempts.
-	effectTimeout = time.Second
-	effectAgain   = 50 * time.Millisecond
 )
 
 // granter is when the permissions of a manager's user in one cluster were
@@ -37,9 +26,9 @@ type granter struct {
 func (g *granter) due(forbidden bool, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	wait := grantFresh
+	wait := timelimits.Hourly
 	if forbidden || g.failed {
-		wait = grantAgain
+		wait = timelimits.Reconnect
 	}
 	if now.Sub(g.last) < wait {
 		return false
@@ -58,7 +47,7 @@ func (g *granter) ended(err error) {
 func (g *granter) unused(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.last.IsZero() && now.Sub(g.last) > 2*grantFresh
+	return !g.last.IsZero() && now.Sub(g.last) > 2*timelimits.Hourly
 }
 
 // granting sends the requests of one connection.
@@ -90,7 +79,7 @@ func (g *granting) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // run writes the permissions, and reports whether that changed anything.
 func (g *granting) run(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.ConnectTimeout)
 	defer cancel()
 	changed, err := g.grant(ctx)
 	g.granter.ended(err)
@@ -103,7 +92,7 @@ func (g *granting) run(ctx context.Context) bool {
 // again repeats a forbidden request until the API server has noticed the
 // permissions. It returns the last response.
 func (g *granting) again(r *http.Request, response *http.Response) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), effectTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), timelimits.DirectTimeout)
 	defer cancel()
 	for response.StatusCode == http.StatusForbidden && ctx.Err() == nil {
 		repeated, ok := repeat(r)
@@ -118,7 +107,7 @@ func (g *granting) again(r *http.Request, response *http.Response) (*http.Respon
 			return nil, err
 		}
 		if response.StatusCode == http.StatusForbidden {
-			pause(ctx, effectAgain)
+			pause(ctx, timelimits.NextAction)
 		}
 	}
 	return response, nil

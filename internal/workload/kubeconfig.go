@@ -9,20 +9,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/client-go/rest"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
 	// maxKubeconfig is the largest kubeconfig that is parsed. One with CA bundle,
 	// certificate and key has 10 KiB.
 	maxKubeconfig = 256 << 10
-	dialTimeout   = 30 * time.Second
 )
 
 // RefusedError is the reason for refusing a kubeconfig. It holds no value of the
@@ -62,7 +61,7 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 		BearerToken:        user.Token,
 		DisableCompression: true,
 		WrapTransport:      func(next http.RoundTripper) http.RoundTripper { return newLimiter(next) },
-		Dial:               (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout, Control: endpoints.ControlFor(server)}).DialContext,
+		Dial:               (&net.Dialer{Timeout: timelimits.Reconnect, KeepAlive: timelimits.Reconnect, Control: endpoints.ControlFor(server)}).DialContext,
 		TLSClientConfig: rest.TLSClientConfig{
 			ServerName: cluster.TLSServerName,
 			CAData:     cluster.CertificateAuthorityData,

@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
@@ -22,9 +22,6 @@ const (
 	maxError  = 16 << 10
 	// maxHeader bounds the header of a response.
 	maxHeader = 64 << 10
-	// requestTimeout bounds a request with its response, except watches and
-	// port forwarding.
-	requestTimeout = time.Minute
 )
 
 var (
@@ -57,7 +54,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 	case isWatch(r):
 		return l.watch(r)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), timelimits.Fresh)
 	response, err := l.send(r.WithContext(ctx))
 	if err != nil {
 		cancel()

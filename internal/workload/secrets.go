@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -30,16 +31,9 @@ const (
 	// scheme is the URL scheme of servers in the kubeconfigs that Secrets
 	// returns: scheme://<number of the Secrets>/<namespace>/<cluster>.
 	scheme = "nova-workload"
-	// unused is the time after which a route without requests is dropped. The
-	// cluster cache probes each cluster every 10 seconds.
-	unused = time.Hour
 
-	// renewAgain is the time between two attempts to renew a certificate.
-	renewAgain = time.Minute
-
-	tlsTimeout    = 10 * time.Second
-	headerTimeout = time.Minute
-	idleConns     = 25
+	// idleConns is the number of idle connections of a route.
+	idleConns = 25
 )
 
 // Cluster's events.
@@ -222,7 +216,7 @@ func (s *Secrets) recordRefusal(ctx context.Context, of client.ObjectKey, why er
 // sweep drops routes that are not used any more: those of deleted clusters.
 func (s *Secrets) sweep() {
 	for of, r := range s.routes {
-		if time.Since(r.used) > unused {
+		if time.Since(r.used) > timelimits.Hourly {
 			r.close()
 			delete(s.routes, of)
 		}
@@ -265,7 +259,7 @@ func (s *Secrets) routeNow(of client.ObjectKey) (r *route, due bool) {
 	}
 	now := time.Now()
 	r.used = now
-	if due = r.due(now) && now.Sub(r.renewing) > renewAgain; due {
+	if due = r.due(now) && now.Sub(r.renewing) > timelimits.Fresh; due {
 		r.renewing = now
 	}
 	return r, due
@@ -300,7 +294,7 @@ func newTransport(config *rest.Config) (*http.Transport, http.RoundTripper, erro
 	}
 	transport := utilnet.SetTransportDefaults(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: config.Dial, TLSClientConfig: settings,
-		TLSHandshakeTimeout: tlsTimeout, ResponseHeaderTimeout: headerTimeout,
+		TLSHandshakeTimeout: timelimits.ConnectTimeout, ResponseHeaderTimeout: timelimits.Fresh,
 		MaxResponseHeaderBytes: maxHeader, MaxIdleConnsPerHost: idleConns, DisableCompression: true,
 	})
 	next, err := rest.HTTPWrappersForConfig(config, transport)

@@ -14,18 +14,14 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
 	// ManagersGroup is the group of all managers in workload clusters. Nothing is
 	// bound to it: audit policies and flow schemas name it.
 	ManagersGroup = "nova:managers"
-	// userTTL is the lifetime of a manager's certificate. It is longer than clocks
-	// are wrong, and the certificate is never stored.
-	userTTL = 24 * time.Hour
-	// grantTTL is the lifetime of the certificate that writes permissions, and
-	// grantGroup its group.
-	grantTTL   = 10 * time.Minute
+	// grantGroup is the group of the certificate that writes permissions.
 	grantGroup = "system:masters"
 )
 
@@ -62,7 +58,7 @@ func (u *User) RESTConfig(ctx context.Context, cluster client.ObjectKey, kubecon
 	if err != nil || !signed {
 		return config, time.Time{}, err
 	}
-	own, err := u.certified(ctx, cluster, config, userTTL, ManagersGroup)
+	own, err := u.certified(ctx, cluster, config, timelimits.Daily, ManagersGroup)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -129,7 +125,7 @@ func (u *User) certified(ctx context.Context, cluster client.ObjectKey, config *
 
 // grant writes the user's permissions, and reports whether it changed anything.
 func (u *User) grant(ctx context.Context, cluster client.ObjectKey, config *rest.Config) (bool, error) {
-	config, err := u.certified(ctx, cluster, config, grantTTL, grantGroup)
+	config, err := u.certified(ctx, cluster, config, timelimits.LongGrace, grantGroup)
 	if err != nil {
 		return false, err
 	}

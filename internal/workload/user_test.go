@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 var blue = client.ObjectKey{Namespace: "team", Name: "blue"}
@@ -236,7 +237,7 @@ func TestUserConnects(t *testing.T) {
 	if _, err := clients.CoreV1().ConfigMaps("a").Get(t.Context(), "c", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if is, _ := routed.routeNow(blue); is == was || is.renew.Before(time.Now().Add(userTTL/3)) {
+	if is, _ := routed.routeNow(blue); is == was || is.renew.Before(time.Now().Add(timelimits.Daily/3)) {
 		t.Error("the route was not renewed")
 	}
 }
@@ -261,7 +262,7 @@ func TestInterruptedPermissionsAreWritten(t *testing.T) {
 	}
 	g := user.granter(blue, time.Now())
 	g.mu.Lock()
-	g.last = g.last.Add(-grantAgain)
+	g.last = g.last.Add(-timelimits.Reconnect)
 	g.mu.Unlock()
 	if err := request(); err != nil {
 		t.Fatal(err)
@@ -349,13 +350,13 @@ func TestGranterDue(t *testing.T) {
 		forbidden, failed bool
 		want              bool
 	}{
-		"Recent":          {since: grantAgain - time.Second, forbidden: true},
-		"Forbidden":       {since: grantAgain, forbidden: true, want: true},
-		"Allowed":         {since: grantFresh - time.Second},
-		"AllowedForLong":  {since: grantFresh, want: true},
+		"Recent":          {since: timelimits.Reconnect - time.Second, forbidden: true},
+		"Forbidden":       {since: timelimits.Reconnect, forbidden: true, want: true},
+		"Allowed":         {since: timelimits.Hourly - time.Second},
+		"AllowedForLong":  {since: timelimits.Hourly, want: true},
 		"ForbiddenLately": {since: time.Second, forbidden: true},
-		"Failed":          {since: grantAgain, failed: true, want: true},
-		"FailedLately":    {since: grantAgain - time.Second, failed: true},
+		"Failed":          {since: timelimits.Reconnect, failed: true, want: true},
+		"FailedLately":    {since: timelimits.Reconnect - time.Second, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &granter{last: now.Add(-tc.since), failed: tc.failed}

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // apiServer counts the requests that it gets.
@@ -146,7 +147,7 @@ func likeClusterCache(ctx context.Context, secrets client.Reader, namespace, clu
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
+	config.Timeout = timelimits.Fresh
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

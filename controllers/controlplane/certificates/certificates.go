@@ -13,6 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
@@ -53,7 +54,7 @@ func (r *Keeper) Ensure(ctx context.Context, s *scope.Scope) error {
 		return nil
 	case s.Initialized && scope.ExternalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
 		s.Certificates.BlocksJoinsOnly, s.JoinBlocked = true, reconcile.Sentence(err)
-		s.RequeueAfter(externalRequeue)
+		s.RequeueAfter(timelimits.LongPoll)
 		r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", err)
 		return nil
 	case s.Initialized:

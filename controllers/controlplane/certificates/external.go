@@ -16,12 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
-)
-
-const (
-	// ExternalFresh and externalRequeue are how long the state of a healthy and
-	// of an unhealthy external etcd is cached.
-	ExternalFresh, externalRequeue = time.Minute, 10 * time.Second
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // externalEtcds caches the state of external etcds by control plane, so that an
@@ -49,7 +44,7 @@ func (r *Keeper) AwaitExternal(ctx context.Context, s *scope.Scope) error {
 		err := r.Client.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
 			s.Waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
-			s.RequeueAfter(externalRequeue)
+			s.RequeueAfter(timelimits.LongPoll)
 			return nil
 		}
 		if err != nil {
@@ -70,15 +65,15 @@ func (r *Keeper) QueryExternal(ctx context.Context, s *scope.Scope) error {
 	r.externals.mu.Lock()
 	last, known := r.externals.answers[of]
 	r.externals.mu.Unlock()
-	fresh := ExternalFresh
+	fresh := timelimits.Fresh
 	if len(last.problems) > 0 {
-		fresh = externalRequeue
+		fresh = timelimits.LongPoll
 	}
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.CurrentTime().Sub(last.at) >= fresh {
 		config, err := pki.EtcdTLS(ctx, r.Authority, s.Key(), ManagerUser)
 		if err != nil {
 			s.ExternalProblems = []string{reconcile.Sentence(fmt.Errorf("connecting to external etcd: %w", err))}
-			s.RequeueAfter(externalRequeue)
+			s.RequeueAfter(timelimits.LongPoll)
 			return nil
 		}
 		last = externalAnswer{at: r.CurrentTime(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
@@ -91,9 +86,9 @@ func (r *Keeper) QueryExternal(ctx context.Context, s *scope.Scope) error {
 	}
 	s.ExternalProblems = last.problems
 	if len(last.problems) > 0 {
-		s.RequeueAfter(externalRequeue)
+		s.RequeueAfter(timelimits.LongPoll)
 	} else {
-		s.RequeueAfter(ExternalFresh)
+		s.RequeueAfter(timelimits.Fresh)
 	}
 	return nil
 }

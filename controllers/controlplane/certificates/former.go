@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,11 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// formerRequeue is the requeue interval while the garbage collector deletes
-// Secrets.
-const formerRequeue = 2 * time.Second
 
 // AwaitFormerSecrets waits until Secrets of a deleted control plane or Cluster with the
 // same names are deleted. They are garbage-collected shortly after their owner;
@@ -40,7 +36,7 @@ func (r *Keeper) AwaitFormerSecrets(ctx context.Context, s *scope.Scope) error {
 		}
 		if ownedByFormer(s, found.OwnerReferences) {
 			s.Waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
-			s.RequeueAfter(formerRequeue)
+			s.RequeueAfter(timelimits.ShortPoll)
 			return nil
 		}
 	}

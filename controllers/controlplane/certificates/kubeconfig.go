@@ -21,16 +21,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
-	// KubeconfigTTL is the lifetime of the kubeconfig's certificate. It is
-	// renewed after 2.8 days: a client that has read it has 4.2 days to read it
-	// again, and this provider may be down or the cluster be paused as long.
-	KubeconfigTTL = 7 * 24 * time.Hour
-	// KubeconfigRenewAt is the remaining lifetime at which it is renewed.
-	KubeconfigRenewAt = KubeconfigTTL * 6 / 10
-	kubeconfigUser    = "kubernetes-admin"
+	// renewAt is the part of its lifetime, in percent, that is left when the
+	// certificate of the kubeconfig is renewed.
+	renewAt        = 60
+	kubeconfigUser = "kubernetes-admin"
 )
 
 // KeepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
@@ -78,7 +76,7 @@ func (r *Keeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
 		return nil
 	}
 	pair, err := r.Authority.Client(ctx, s.Key(), pki.ClientRequest{
-		CommonName: kubeconfigUser, Organizations: []string{AdminsGroup}, TTL: KubeconfigTTL,
+		CommonName: kubeconfigUser, Organizations: []string{AdminsGroup}, TTL: timelimits.KubeconfigTTL,
 	})
 	if err != nil {
 		return fmt.Errorf("issuing kubeconfig's certificate: %w", err)
@@ -92,7 +90,7 @@ func (r *Keeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
 	}
 	kubeconfigsIssued.Inc()
 	r.Event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
-	s.RequeueAfter(KubeconfigTTL - KubeconfigRenewAt)
+	s.RequeueAfter(timelimits.KubeconfigTTL * (100 - renewAt) / 100)
 	return nil
 }
 
@@ -160,7 +158,7 @@ func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Ti
 		// No certificate outlives its CA's: a new one would not last longer.
 		return "", 0
 	}
-	renewIn = certificate.NotAfter.Add(-KubeconfigRenewAt).Sub(now)
+	renewIn = certificate.NotAfter.Add(-timelimits.KubeconfigTTL * renewAt / 100).Sub(now)
 	if renewIn <= 0 {
 		return "The kubeconfig was renewed before its certificate expires", 0
 	}

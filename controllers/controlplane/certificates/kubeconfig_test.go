@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // selfSigned returns a certificate with the given expiry.
@@ -73,17 +74,17 @@ func TestKubeconfigDue(t *testing.T) {
 		renewIn time.Duration
 	}{
 		"Fresh": {
-			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(KubeconfigTTL, nil),
-			renewIn: KubeconfigTTL - KubeconfigRenewAt,
+			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(timelimits.KubeconfigTTL, nil),
+			renewIn: timelimits.KubeconfigTTL * 4 / 10,
 		},
 		"Missing": {reason: "a missing one is created", want: "was created"},
-		"Old":     {reason: "an old one is renewed", current: kubeconfig(KubeconfigRenewAt, nil), want: "renewed"},
+		"Old":     {reason: "an old one is renewed", current: kubeconfig(timelimits.KubeconfigTTL*6/10, nil), want: "renewed"},
 		"Expired": {reason: "an expired one too", current: kubeconfig(-time.Minute, nil), want: "renewed"},
 		"Endpoint": {
-			reason: "another endpoint needs another one", current: kubeconfig(KubeconfigTTL, nil),
+			reason: "another endpoint needs another one", current: kubeconfig(timelimits.KubeconfigTTL, nil),
 			server: "https://10.0.0.2:6443", want: "endpoint",
 		},
-		"CA": {reason: "another CA needs another one", current: kubeconfig(KubeconfigTTL, nil), ca: "other", want: "CA"},
+		"CA": {reason: "another CA needs another one", current: kubeconfig(timelimits.KubeconfigTTL, nil), ca: "other", want: "CA"},
 		"Garbage": {
 			reason:  "an unreadable kubeconfig is replaced",
 			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "is not a kubeconfig",
@@ -91,15 +92,15 @@ func TestKubeconfigDue(t *testing.T) {
 		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "names no context"},
 		"Edited": {
 			reason:  "one with a field that is refused is replaced",
-			current: edited(t, kubeconfig(KubeconfigTTL, nil)), want: "users[].user.tokenFile",
+			current: edited(t, kubeconfig(timelimits.KubeconfigTTL, nil)), want: "users[].user.tokenFile",
 		},
 		"NoCertificate": {
 			reason:  "one without a certificate is replaced",
-			current: kubeconfig(KubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",
+			current: kubeconfig(timelimits.KubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",
 		},
 		"BadCertificate": {
 			reason: "one with a broken certificate is replaced",
-			current: kubeconfig(KubeconfigTTL, func(p *pki.KeyPair) {
+			current: kubeconfig(timelimits.KubeconfigTTL, func(p *pki.KeyPair) {
 				p.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
 			}),
 			want: "certificate could not be read",

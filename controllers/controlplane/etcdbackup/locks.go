@@ -1,14 +1,8 @@
 package etcdbackup
 
 import (
-	"time"
-
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
-
-// lockRequeue is the requeue interval of a snapshot or a restore that waits for
-// another one of its namespace.
-const lockRequeue = 5 * time.Second
 
 // namespaceLocks allows one snapshot or restore of a namespace to use its bucket at a
 // time. A tenant whose buckets do not respond thus occupies one worker for each

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,13 +19,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
 	userAgent = "nova-etcd-backup"
 	etcdPort  = 2379
-	// dialTimeout bounds a connection to a machine that may be deleted.
-	dialTimeout = 10 * time.Second
 )
 
 // WorkloadClusters connects to workload clusters and their etcd. Its zero value is not
@@ -49,7 +47,7 @@ type WorkloadClusters struct {
 // NewWorkloadClusters returns WorkloadClusters that read kubeconfigs through secrets and connect
 // as user.
 func NewWorkloadClusters(secrets client.Reader, authority pki.Authority, user *workload.User) *WorkloadClusters {
-	t := &WorkloadClusters{secrets: secrets, authority: authority, user: user, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
+	t := &WorkloadClusters{secrets: secrets, authority: authority, user: user, dial: (&net.Dialer{Timeout: timelimits.ConnectTimeout, Control: endpoints.Control}).DialContext}
 	t.forward, t.history = t.portForward, t.uid
 	return t
 }
@@ -143,6 +141,6 @@ func (t *WorkloadClusters) config(ctx context.Context, cluster client.ObjectKey)
 	if err != nil {
 		return nil, fmt.Errorf("using kubeconfig: %w", err)
 	}
-	config.UserAgent, config.Timeout = userAgent, dialTimeout
+	config.UserAgent, config.Timeout = userAgent, timelimits.ConnectTimeout
 	return config, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,10 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// recordTimeout bounds a request to a workload cluster that may be down.
-const recordTimeout = 5 * time.Second
 
 // id identifies the restore, also after a move and in a management cluster that
 // was restored from a backup.
@@ -71,7 +68,7 @@ func (r *RestoreReconciler) carriedOut(ctx context.Context, s *restoreScope) (bo
 
 // readRecords reads the record of restores that were carried out.
 func readRecords(ctx context.Context, records corev1client.ConfigMapInterface) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.CallTimeout)
 	defer cancel()
 	return records.Get(ctx, controlplanev1.EtcdRestoresConfigMap, metav1.GetOptions{})
 }
@@ -95,7 +92,7 @@ func (r *RestoreReconciler) record(ctx context.Context, s *restoreScope, machine
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.CallTimeout)
 	defer cancel()
 	found, err := records.Get(ctx, controlplanev1.EtcdRestoresConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // again recreates a restore as a move or a restored backup does: the object and
@@ -188,7 +189,7 @@ var _ = Describe("A control plane on external etcd", func() {
 		Expect(testEnv.Client.Get(ctx, r.key("back"), secret)).To(Succeed())
 		Expect(secret.Data).To(BeEmpty(), "nothing is downloaded")
 		r.begin(ctx, "back", machineName)
-		r.now = r.now.Add(2 * urlTTL)
+		r.now = r.now.Add(4 * timelimits.Hourly)
 		r.useEnvAsWorkloadCluster(ctx)
 		restore := r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))

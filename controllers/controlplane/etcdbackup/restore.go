@@ -32,19 +32,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-const (
-	// restoreRequeue is the requeue interval of a restore in progress.
-	restoreRequeue = 2 * time.Second
-	// waitRequeue is the requeue interval of a restore that waits for another
-	// restore or a user.
-	waitRequeue = 10 * time.Second
-	// urlTTL is how long a machine can download the snapshot.
-	urlTTL = 2 * time.Hour
-
-	roleControlPlane = "node-role.kubernetes.io/control-plane"
-)
+const roleControlPlane = "node-role.kubernetes.io/control-plane"
 
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/status,verbs=patch
@@ -75,7 +66,7 @@ type RestoreReconciler struct {
 func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	options = reconcile.Options(options)
 	// A snapshot of a surviving member can take long.
-	options.ReconciliationTimeout = snapshotTimeout
+	options.ReconciliationTimeout = timelimits.Hourly
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novaetcdrestore").
 		For(&controlplanev1.NovaEtcdRestore{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
@@ -104,7 +95,7 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		return ctrl.Result{}, err
 	}
 	if (s.paused != "" || s.fenced != nil) && s.restore.Finished() != "" {
-		return ctrl.Result{RequeueAfter: waitRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.LongPoll}, nil
 	}
 	defer func() {
 		r.report(s, reterr)
@@ -115,11 +106,11 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if s.paused != "" {
 		// A paused restore keeps its phase.
 		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting because %s is paused", s.paused)
-		return ctrl.Result{RequeueAfter: waitRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.LongPoll}, nil
 	}
 	if s.fenced != nil {
 		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "%s", fence.Condition(s.fenced).Message)
-		return ctrl.Result{RequeueAfter: waitRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.LongPoll}, nil
 	}
 	again, err := r.step(ctx, s)
 	if refused, is := errors.AsType[*refusedError](err); is {
@@ -166,10 +157,10 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	switch {
 	case s.controlPlane == nil:
 		s.setPhasef(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
-		return waitRequeue, nil
+		return timelimits.LongPoll, nil
 	case s.cluster == nil:
 		s.setPhasef(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
-		return waitRequeue, nil
+		return timelimits.LongPoll, nil
 	}
 	// The owner reference lets the restore be deleted and moved with the
 	// control plane.
@@ -184,11 +175,11 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreIDAnnotation, s.id())
 	if done, err := r.carriedOut(ctx, s); err != nil || done {
-		return restoreRequeue, err
+		return timelimits.ShortPoll, err
 	}
 	if s.formerSecret {
 		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting for the Secret of a former NovaEtcdRestore %s to be deleted with it", s.restore.Name)
-		return restoreRequeue, nil
+		return timelimits.ShortPoll, nil
 	}
 	if s.lock.Name == s.restore.Name {
 		return r.follow(ctx, s)
@@ -199,16 +190,16 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	if before != "" {
 		s.setPhasef(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to complete", before)
-		return waitRequeue, nil
+		return timelimits.LongPoll, nil
 	}
 	if unknown := s.unknownMachines(); len(unknown) > 0 {
 		s.reason = controlplanev1.EtcdRestoreUnknownMachineReason
 		s.setPhasef(controlplanev1.EtcdRestorePending, "spec.fencing names Machines that are not control plane Machines of Cluster %s: %s. Correct the names",
 			s.cluster.Name, strings.Join(unknown, ", "))
-		return waitRequeue, nil
+		return timelimits.LongPoll, nil
 	}
 	s.setPhasef(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be deleted")
-	return restoreRequeue, r.prepare(ctx, s)
+	return timelimits.ShortPoll, r.prepare(ctx, s)
 }
 
 // observe reads the state of the restore. It changes nothing.
@@ -417,19 +408,19 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 // stale reports whether the URL in the Secret has to be renewed.
 func (r *RestoreReconciler) stale(s *restoreScope) bool {
 	expires, err := time.Parse(time.RFC3339, string(s.secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
-	return err != nil || s.now.After(expires.Add(-urlTTL/2))
+	return err != nil || s.now.After(expires.Add(-timelimits.Hourly))
 }
 
 // writeSecret writes the location of the snapshot into the Secret.
 func (r *RestoreReconciler) writeSecret(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket, place snapshots.Place, found snapshots.Snapshot) error {
-	link, err := bucket.URL(ctx, found.Name, urlTTL)
+	link, err := bucket.URL(ctx, found.Name, 2*timelimits.Hourly)
 	if err != nil {
 		return err
 	}
 	wanted := s.newSecret(map[string][]byte{
 		controlplanev1.EtcdRestoreSnapshotKey: []byte(found.Name),
 		controlplanev1.EtcdRestoreURLKey:      []byte(link),
-		controlplanev1.EtcdRestoreExpiresKey:  []byte(s.now.Add(urlTTL).UTC().Format(time.RFC3339)),
+		controlplanev1.EtcdRestoreExpiresKey:  []byte(s.now.Add(2 * timelimits.Hourly).UTC().Format(time.RFC3339)),
 		controlplanev1.EtcdRestoreSHA256Key:   []byte(found.SHA256),
 		controlplanev1.EtcdRestoreCAKey:       place.CA,
 	})
@@ -463,14 +454,14 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	switch {
 	case len(others) > 0:
 		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be deleted: %s", strings.Join(others, ", "))
-		return restoreRequeue, nil
+		return timelimits.ShortPoll, nil
 	case machine == nil && s.answers:
 		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting until the API server stops answering: it still answers, although all known control plane Machines are deleted. "+
 			"Condition %s of NovaControlPlane %s names the nodes that it runs on", controlplanev1.AvailableCondition, s.controlPlane.Name)
-		return restoreRequeue, nil
+		return timelimits.ShortPoll, nil
 	case machine == nil:
 		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting for the machine that restores etcd to be created")
-		return restoreRequeue, nil
+		return timelimits.ShortPoll, nil
 	}
 	s.restore.Status.Machine = machine.Name
 	s.setPhasef(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialize the control plane", machine.Name)
@@ -479,7 +470,7 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	}
 	workloadClient, err := r.initializedClient(ctx, s, machine)
 	if err != nil || workloadClient == nil {
-		return restoreRequeue, err
+		return timelimits.ShortPoll, err
 	}
 	if err := r.cleanUp(ctx, s, workloadClient); err != nil {
 		return 0, err
@@ -498,7 +489,7 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	}
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored the control plane", machine.Name)
 	s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
-	return restoreRequeue, nil
+	return timelimits.ShortPoll, nil
 }
 
 // initializedClient returns a client of the workload cluster once the machine is a

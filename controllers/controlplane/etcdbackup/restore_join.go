@@ -13,6 +13,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 func (r *RestoreReconciler) now() time.Time {
@@ -66,7 +67,7 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 	if ready < want || !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) ||
 		!conditions.IsTrue(s.controlPlane, controlplanev1.AvailableCondition) {
 		s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
-		return restoreRequeue, nil
+		return timelimits.ShortPoll, nil
 	}
 	if err := r.requestSnapshot(ctx, s); err != nil {
 		return 0, err

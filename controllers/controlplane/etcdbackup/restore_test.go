@@ -25,6 +25,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // addRestore makes a restore.
@@ -161,7 +162,7 @@ var _ = Describe("Restores", func() {
 		By("renewing the URL before it ends")
 		before := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, r.key("back"), before)).To(Succeed())
-		r.now = r.now.Add(urlTTL/2 + time.Minute)
+		r.now = r.now.Add(timelimits.Hourly + time.Minute)
 		r.reconcileRestore(ctx, "back")
 		after := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, r.key("back"), after)).To(Succeed())
@@ -310,7 +311,7 @@ var _ = Describe("Restores", func() {
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
 		Expect(restore.Status.Snapshot).To(BeZero(), "the Secret does not hold all of it")
-		r.now = r.now.Add(urlTTL)
+		r.now = r.now.Add(2 * timelimits.Hourly)
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Snapshot.Name).NotTo(BeEmpty())
 		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(
@@ -367,7 +368,7 @@ var _ = Describe("Restores", func() {
 		pause(true)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
 		result, restore := reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitRequeue))
+		Expect(result.RequeueAfter).To(Equal(timelimits.LongPoll))
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePending))
 		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting because Cluster c is paused"))
 
@@ -379,7 +380,7 @@ var _ = Describe("Restores", func() {
 		cp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
 		result, restore = reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitRequeue))
+		Expect(result.RequeueAfter).To(Equal(timelimits.LongPoll))
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting because NovaControlPlane c is paused"))
 
@@ -389,7 +390,7 @@ var _ = Describe("Restores", func() {
 		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
 		Expect(testEnv.Client.Status().Update(ctx, restore)).To(Succeed())
 		result, restore = reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitRequeue))
+		Expect(result.RequeueAfter).To(Equal(timelimits.LongPoll))
 		Expect(restore.Status).To(BeZero())
 		cp.Annotations = nil
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())

@@ -34,21 +34,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
-)
-
-const (
-	// snapshotTimeout bounds one snapshot.
-	snapshotTimeout = time.Hour
-	// retryFirst and retryLast are the first and the longest retry interval of
-	// a failed snapshot.
-	retryFirst, retryLast = 10 * time.Second, 10 * time.Minute
-	// leftoverAge is the age after which a partial upload is abandoned: a
-	// manager that lost its lease may not know that yet.
-	leftoverAge = 2 * snapshotTimeout
-	// restoreHoldRequeue is the requeue interval during a restore.
-	restoreHoldRequeue = 30 * time.Second
-	// listInterval is the maximum interval between two listings of the bucket.
-	listInterval = time.Hour
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // SnapshotReconciler takes snapshots of the etcd of NovaControlPlanes.
@@ -81,8 +67,8 @@ type idlePeriod struct {
 
 // SetupWithManager adds the controller to mgr.
 func (r *SnapshotReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	options.RateLimiter = reconcile.NewRateLimiter[ctrl.Request](retryFirst, retryLast)
-	options.ReconciliationTimeout = snapshotTimeout
+	options.RateLimiter = reconcile.NewRateLimiter[ctrl.Request](timelimits.LongPoll, timelimits.LongGrace)
+	options.ReconciliationTimeout = timelimits.Hourly
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novacontrolplane-etcd-snapshots").
 		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
@@ -145,7 +131,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	}
 	if r.Fence.Check(cluster, s.controlPlane) != nil {
 		// The other management cluster takes and deletes snapshots.
-		return ctrl.Result{RequeueAfter: waitRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.LongPoll}, nil
 	}
 	s.cluster = cluster
 	helper, err := patch.NewHelper(s.controlPlane, r.Client)
@@ -194,7 +180,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	if restore.Name != "" {
 		// The data of etcd is about to be replaced.
 		r.idle.Forget(client.ObjectKeyFromObject(s.controlPlane))
-		return ctrl.Result{RequeueAfter: restoreHoldRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.Reconnect}, nil
 	}
 	if left := r.untilIdleEnds(s); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -202,7 +188,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	done, ok := r.locks.tryLock(s.controlPlane.Namespace)
 	if !ok {
 		s.unchanged = true
-		return ctrl.Result{RequeueAfter: lockRequeue}, nil
+		return ctrl.Result{RequeueAfter: timelimits.CallTimeout}, nil
 	}
 	defer done()
 	r.idle.Forget(client.ObjectKeyFromObject(s.controlPlane))
@@ -217,7 +203,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	again, err := r.act(ctx, s, bucket)
-	if err != nil || again == restoreHoldRequeue {
+	if err != nil || again == timelimits.Reconnect {
 		return ctrl.Result{RequeueAfter: again}, err
 	}
 	return ctrl.Result{RequeueAfter: r.setIdle(s, again)}, nil
@@ -233,19 +219,19 @@ func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *
 	if s.unsigned && !s.requested() {
 		// Its time and its history are not trustworthy.
 		s.foreign = true
-		return listInterval, nil
+		return timelimits.Hourly, nil
 	}
 	if again == 0 {
 		if s.newest.Name == "" && !s.requested() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
 			// The first snapshot waits until the cluster is healthy.
-			return restoreHoldRequeue, nil
+			return timelimits.Reconnect, nil
 		}
 		s.stage = controlplanev1.EtcdSnapshotFailedReason
 		if err := r.take(ctx, s, bucket); err != nil {
 			return 0, err
 		}
 		if s.foreign {
-			return listInterval, nil
+			return timelimits.Hourly, nil
 		}
 		if again, err = r.due(s); err != nil {
 			return 0, err
@@ -263,8 +249,8 @@ func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *
 // setIdle remembers until when no snapshot is due, and returns when to list the
 // bucket again.
 func (r *SnapshotReconciler) setIdle(s *snapshotScope, again time.Duration) time.Duration {
-	if again < 0 || again > listInterval {
-		again = listInterval
+	if again < 0 || again > timelimits.Hourly {
+		again = timelimits.Hourly
 	}
 	r.idle.Set(client.ObjectKeyFromObject(s.controlPlane), idlePeriod{generation: s.controlPlane.Generation, until: r.now().Add(again)})
 	return again
@@ -346,7 +332,7 @@ func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket 
 	if s.foreign {
 		return nil
 	}
-	if err := bucket.Sweep(ctx, s.now.Add(-leftoverAge)); err != nil {
+	if err := bucket.Sweep(ctx, s.now.Add(-2*timelimits.Hourly)); err != nil {
 		return err
 	}
 	about := snapshots.Snapshot{Member: from.member, History: from.history}

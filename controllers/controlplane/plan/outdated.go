@@ -1,17 +1,17 @@
 package plan
 
-import "time"
+import (
+	"time"
 
-// minLifetime is how long a new machine has to stay up to date. If a rollout made
-// machines that are outdated when it completes, it would never end.
-const minLifetime = 24 * time.Hour
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+)
 
 // ExpiryWindowTooLong reports whether ExpiryWindow is as long as the lifetime of
 // certificates, so that each new machine would be replaced at once.
 // ExpiryWindow is ignored then. The age of a machine does not show the
 // lifetime: after a move to another management cluster all machines are young.
 func ExpiryWindowTooLong(in Input) bool {
-	return in.CertificateLifetime > 0 && in.ExpiryWindow > in.CertificateLifetime-minLifetime
+	return in.CertificateLifetime > 0 && in.ExpiryWindow > in.CertificateLifetime-timelimits.Daily
 }
 
 // expiryWindow returns ExpiryWindow, or 0 if it is ignored.

@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // remediation replaces machines that need remediation, one at a time: first
@@ -110,8 +112,6 @@ func noRemediation(p *problem) bool {
 const (
 	// retriesAtOnce is the number of retries without an additional pause.
 	retriesAtOnce = 2
-	// longestPause is the longest pause between retries.
-	longestPause = 30 * time.Minute
 )
 
 // pause returns the minimum time from the last remediation to a retry. A
@@ -119,7 +119,7 @@ const (
 // one minute longer, to limit the load on the hypervisor.
 func (p *problem) pause(last *Remediation) time.Duration {
 	own := time.Duration(last.Retries-retriesAtOnce) * time.Minute
-	return max(p.Limits.RetryPeriod, min(own, longestPause))
+	return max(p.Limits.RetryPeriod, min(own, timelimits.MaxRemediationPause))
 }
 
 // replacesLast reports whether a machine replaced the one that was remediated

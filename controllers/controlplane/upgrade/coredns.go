@@ -11,8 +11,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // SpreadCoreDNS evicts one of the CoreDNS pods from the node that they share.
@@ -35,7 +35,7 @@ func (r *Upgrader) SpreadCoreDNS(ctx context.Context, s *scope.Scope) error {
 		err := r.WorkloadClusters.Evict(ctx, s.Key(), move)
 		if apierrors.IsTooManyRequests(err) {
 			// A disruption budget does not allow it now.
-			s.RequeueAfter(access.UnhealthyRequeue)
+			s.RequeueAfter(timelimits.LongPoll)
 			return nil
 		}
 		if err != nil {
@@ -45,7 +45,7 @@ func (r *Upgrader) SpreadCoreDNS(ctx context.Context, s *scope.Scope) error {
 			fmt.Sprintf("Moved CoreDNS pod %s off node %s, where all of them ran", move.Name, move.Spec.NodeName))
 	}
 	if !done {
-		s.RequeueAfter(access.UnhealthyRequeue)
+		s.RequeueAfter(timelimits.LongPoll)
 		return nil
 	}
 	if s.ControlPlane.Annotations == nil {

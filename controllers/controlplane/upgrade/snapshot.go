@@ -12,10 +12,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// upgradeSnapshotRequeue is the requeue interval until the snapshot is stored.
-const upgradeSnapshotRequeue = 10 * time.Second
 
 // RequireSnapshot requests a snapshot before an upgrade to another minor
 // version and blocks joins until it is stored, if the spec requires that.
@@ -41,7 +39,7 @@ func (r *Upgrader) RequireSnapshot(_ context.Context, s *scope.Scope) error {
 	}
 	if s.UpgradeWaits = missingSnapshot(controlPlane, requested); s.UpgradeWaits != "" {
 		s.JoinBlocked = cmp.Or(s.JoinBlocked, s.UpgradeWaits)
-		s.RequeueAfter(upgradeSnapshotRequeue)
+		s.RequeueAfter(timelimits.LongPoll)
 	}
 	return nil
 }

@@ -17,11 +17,8 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// addonsFresh is how long kube-proxy and CoreDNS count as synced. A user may
-// downgrade them.
-const addonsFresh = 10 * time.Minute
 
 // SetVersion implements the WorkloadClusters of controllers/controlplane.
 func (t *Clusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want kubeadm.Upgrade) error {
@@ -39,7 +36,7 @@ func (t *Clusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, wan
 		return nil, err
 	}
 	done := false
-	t.withState(cluster, func(m *clusterState) { done = m.addons == mark && time.Since(m.addonsAt) < addonsFresh })
+	t.withState(cluster, func(m *clusterState) { done = m.addons == mark && time.Since(m.addonsAt) < timelimits.LongGrace })
 	if done {
 		return nil, nil
 	}

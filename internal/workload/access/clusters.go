@@ -34,34 +34,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
-)
-
-const (
-	// probeFailure is how long the cluster cache may fail to reach an API
-	// server before its control plane is reconciled again.
-	probeFailure = 20 * time.Second
-	// UnhealthyRequeue is the requeue interval for an unhealthy workload cluster. etcd
-	// sends no event when it recovers.
-	UnhealthyRequeue = 10 * time.Second
-	// etcdFresh is how long the state of a healthy etcd is valid if nothing
-	// else changes.
-	etcdFresh = time.Minute
-	// ConnectRetry is the retry interval for a workload cluster that did not
-	// answer. Cluster API's own 30 s would be half the time that a control
-	// plane needs to start.
-	ConnectRetry = 5 * time.Second
-	// ReadTimeout bounds how long a reconcile waits for the cluster cache.
-	ReadTimeout = 2 * time.Second
-	// freshTimeout bounds a read past all caches.
-	freshTimeout = 15 * time.Second
-	// reconnecting is how long the cluster cache may take to reconnect to a
-	// workload cluster that answers, for instance after the kubeconfig was
-	// renewed, before the conditions report it.
-	reconnecting = 30 * time.Second
-	// unreadableGrace is how long no irreversible action is taken if a workload
-	// cluster answers and cannot be read. After a restart the cluster cache may
-	// be busy with other clusters that do not respond.
-	unreadableGrace = 5 * time.Minute
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // CacheOptions configures Cluster API's cluster cache for WorkloadClusters: it caches
@@ -93,7 +66,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 ) (*Clusters, error) {
 	secrets := options.SecretClient
 	options.SecretClient = workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novacontrolplane"))
-	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, ConnectRetry)
+	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, timelimits.CallTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +143,7 @@ func (t *Clusters) withState(cluster client.ObjectKey, do func(m *clusterState))
 // Source implements the WorkloadClusters of controllers/controlplane.
 func (t *Clusters) Source(controller string, of handler.MapFunc) source.Source {
 	return sources{
-		t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure)),
+		t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(timelimits.Reconnect)),
 		source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			if t.of == nil {
 				return nil
@@ -209,7 +182,7 @@ func (t *Clusters) Observe(ctx context.Context, cluster client.ObjectKey, machin
 	}))
 	switch {
 	case !now.Known:
-		observed.Answers, observed.Pending, observed.Again = false, true, ConnectRetry
+		observed.Answers, observed.Pending, observed.Again = false, true, timelimits.CallTimeout
 		observed.Problem = "The API server does not answer"
 		return observed
 	case !now.Answers:
@@ -223,14 +196,14 @@ func (t *Clusters) Observe(ctx context.Context, cluster client.ObjectKey, machin
 	t.withState(cluster, func(m *clusterState) { m.unreadableSince, m.nodes = time.Time{}, slices.Clone(observed.Nodes) })
 	if !observed.ExternalEtcd {
 		going := anyDeletingWithoutNode(machines, observed.Nodes)
-		fresh := etcdFresh
+		fresh := timelimits.Fresh
 		if going {
-			fresh = etcdRecent
+			fresh = timelimits.ShortPoll
 		}
-		answer := t.queryEtcd(ctx, cluster, facts.Fingerprint(machines, observed.Nodes, pods), targets(machines, observed.Nodes, true), fresh, etcdWait)
+		answer := t.queryEtcd(ctx, cluster, facts.Fingerprint(machines, observed.Nodes, pods), targets(machines, observed.Nodes, true), fresh, timelimits.ReadTimeout)
 		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
 		if observed.KubeadmConfig && (going || !etcdHealthy(answer.health, observed.Nodes)) {
-			observed.Again = UnhealthyRequeue
+			observed.Again = timelimits.LongPoll
 		}
 	}
 	t.expiries(cluster, observed.Nodes)
@@ -240,7 +213,7 @@ func (t *Clusters) Observe(ctx context.Context, cluster client.ObjectKey, machin
 
 // Fresh implements the WorkloadClusters of controllers/controlplane.
 func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) facts.Cluster {
-	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.StaleAfter)
 	defer cancel()
 	now := t.probes.Of(cluster).Last()
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
@@ -266,13 +239,13 @@ func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines
 	observed.Serving, observed.Failing = probe.APIServers(ctx, t.probes.Of(cluster).RestConfig(), addresses)
 	if found := observed.Serving.Len(); found > 0 && found < len(addresses) {
 		// No event follows when the others answer again.
-		observed.Again = UnhealthyRequeue
+		observed.Again = timelimits.LongPoll
 	}
 	if !observed.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, observed.Nodes, true))
 		observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
 		if anyDeletingWithoutNode(machines, observed.Nodes) || !etcdHealthy(answer.health, observed.Nodes) {
-			observed.Again = UnhealthyRequeue
+			observed.Again = timelimits.LongPoll
 		}
 	}
 	t.remember(cluster, &observed)
@@ -283,7 +256,7 @@ func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines
 // cluster: it was not probed yet, or it answers and only the cluster cache
 // cannot be read, since unreadableSince.
 func inconclusive(last probe.Result, unreadableSince, now time.Time) bool {
-	return !last.Known || last.Answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < unreadableGrace)
+	return !last.Known || last.Answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < timelimits.Grace)
 }
 
 // deletingWithoutNode reports whether a machine is being deleted and has no node. It may
@@ -301,13 +274,13 @@ func anyDeletingWithoutNode(machines []*clusterv1.Machine, nodes []facts.Node) b
 // unreachable sets the facts of a workload cluster whose API server is unreachable:
 // its members of etcd, if they can be reached at their own addresses.
 func (t *Clusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, observed *facts.Cluster, why string) {
-	observed.Answers, observed.Problem, observed.Again = false, why, UnhealthyRequeue
+	observed.Answers, observed.Problem, observed.Again = false, why, timelimits.LongPoll
 	t.withState(cluster, func(m *clusterState) {
 		m.unreadableSince = time.Time{}
 		observed.Nodes = slices.Clone(m.nodes)
 	})
 	// The outage is reported at once; the state of etcd follows a little later.
-	answer := t.queryEtcd(ctx, cluster, "unreachable", targets(machines, observed.Nodes, false), etcdFresh, 0)
+	answer := t.queryEtcd(ctx, cluster, "unreachable", targets(machines, observed.Nodes, false), timelimits.Fresh, 0)
 	observed.Etcd, observed.EtcdProblem = answer.health, answer.problem
 	t.remember(cluster, observed)
 }
@@ -321,7 +294,7 @@ func (t *Clusters) unreadable(cluster client.ObjectKey, observed *facts.Cluster,
 		if m.unreadableSince.IsZero() {
 			m.unreadableSince = time.Now()
 		}
-		observed.Pending = time.Since(m.unreadableSince) < reconnecting
+		observed.Pending = time.Since(m.unreadableSince) < timelimits.Reconnect
 		m.etcd = etcdAnswer{}
 	})
 }
@@ -350,7 +323,7 @@ func (t *Clusters) remember(cluster client.ObjectKey, observed *facts.Cluster) {
 // readCached reads from the cluster cache and watches it for changes.
 func (t *Clusters) readCached(ctx context.Context, cluster client.ObjectKey) (facts.Cluster, []corev1.Pod, error) {
 	// A cache that cannot sync blocks indefinitely.
-	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.ReadTimeout)
 	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
 	if err != nil {

@@ -19,25 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-)
-
-const (
-	// etcdWait bounds how long a reconcile waits for etcd. A later response
-	// triggers an event.
-	etcdWait = 1500 * time.Millisecond
-	// etcdRecent is how long a response is valid regardless of its content:
-	// several reconciles follow each other when something changes.
-	etcdRecent = 2 * time.Second
-	// etcdStale is how long the last response is used while the next one takes
-	// long.
-	etcdStale = 15 * time.Second
-	// etcdTimeout is the timeout of an observation of etcd.
-	etcdTimeout = 8 * time.Second
-	// forwardTimeout leaves time for the direct connection when the one through
-	// the API server hangs. directTimeout keeps an unreachable node from delaying
-	// the responses of the others.
-	forwardTimeout = 3 * time.Second
-	directTimeout  = time.Second
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // etcdAnswer is the last response of etcd.
@@ -121,7 +103,7 @@ func (t *Clusters) queryEtcd(ctx context.Context, cluster client.ObjectKey, fing
 	names := targetNames(of)
 	t.withState(cluster, func(m *clusterState) {
 		last = m.etcd
-		counts := etcdRecent
+		counts := timelimits.ShortPoll
 		if healthy(last.health, names) {
 			counts = fresh
 		}
@@ -144,7 +126,7 @@ func (t *Clusters) queryEtcd(ctx context.Context, cluster client.ObjectKey, fing
 	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
-	if last.health == nil || time.Since(last.at) > etcdStale {
+	if last.health == nil || time.Since(last.at) > timelimits.StaleAfter {
 		return etcdAnswer{problem: "etcd did not answer in time"}
 	}
 	return last
@@ -166,7 +148,7 @@ func (t *Clusters) answer(ctx context.Context, cluster client.ObjectKey, fingerp
 }
 
 func (t *Clusters) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
-	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.ConnectTimeout)
 	defer cancel()
 	answer := etcdAnswer{}
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
@@ -270,7 +252,7 @@ func dialer(forwards forwardLimiter, forward etcd.Dial, of []target) etcd.Dial {
 		if of[at].address == "" {
 			return nil, errors.Join(append(errs, fmt.Errorf("node %s has no address", node))...)
 		}
-		conn, err := (&net.Dialer{Timeout: directTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
+		conn, err := (&net.Dialer{Timeout: timelimits.DirectTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
 		if err != nil {
 			return nil, errors.Join(append(errs, err)...)
 		}
@@ -293,7 +275,7 @@ func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn,
 	select {
 	case d := <-done:
 		return d.conn, d.err
-	case <-time.After(forwardTimeout):
+	case <-time.After(timelimits.CallTimeout):
 	case <-ctx.Done():
 	}
 	go func() {
@@ -334,15 +316,6 @@ type expiry struct {
 	expires, queried time.Time
 }
 
-const (
-	// expiryFresh is how long a response is valid: an administrator may renew
-	// certificates by hand. An API server that did not answer is queried again
-	// sooner.
-	expiryFresh   = 6 * time.Hour
-	expiryRetry   = 2 * time.Minute
-	expiryTimeout = 5 * time.Second
-)
-
 // expiries reads the certificates of the API servers in the background if that
 // is due.
 func (t *Clusters) expiries(cluster client.ObjectKey, nodes []facts.Node) {
@@ -356,9 +329,9 @@ func (t *Clusters) expiries(cluster client.ObjectKey, nodes []facts.Node) {
 				continue
 			}
 			known := m.expiries[node.Name]
-			fresh := expiryRetry
+			fresh := timelimits.Fresh
 			if !known.expires.IsZero() {
-				fresh = expiryFresh
+				fresh = 6 * timelimits.Hourly
 			}
 			if time.Since(known.queried) > fresh {
 				due = append(due, node)
@@ -398,7 +371,7 @@ func (t *Clusters) readExpiries(ctx context.Context, cluster client.ObjectKey, n
 // kubeadm issues all of a node's certificates at once, so its expiry holds for
 // all.
 func (t *Clusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node facts.Node) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, expiryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.CallTimeout)
 	defer cancel()
 	config := t.probes.Of(cluster).RestConfig()
 	if config == nil {
@@ -410,7 +383,7 @@ func (t *Clusters) readExpiry(ctx context.Context, cluster client.ObjectKey, nod
 	}
 	conn, err := t.forwards.dial(ctx, forward, node.Name)
 	if err != nil {
-		conn, err = (&net.Dialer{Timeout: directTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
+		conn, err = (&net.Dialer{Timeout: timelimits.DirectTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reaching the API server on %s: %w", node.Name, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
@@ -14,10 +15,6 @@ const (
 	// API servers. Each needs almost a MiB for the compression of its headers,
 	// and clusters that start together would each have one to every node.
 	forwardsAtOnce = 8
-	// slotTimeout is the maximum wait for a slot. After it the connection is
-	// opened without a slot: workload clusters that hang must not block the
-	// others.
-	slotTimeout = time.Second
 )
 
 // forwardLimiter limits the number of concurrent connections through API servers.
@@ -32,7 +29,7 @@ func (g forwardLimiter) dial(ctx context.Context, forward etcd.Dial, node string
 	select {
 	case g <- struct{}{}:
 		leave = sync.OnceFunc(func() { <-g })
-	case <-time.After(slotTimeout):
+	case <-time.After(timelimits.DirectTimeout):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	. "github.com/onsi/gomega"
 )
 
@@ -62,7 +63,7 @@ func TestForwardLimiterTimeout(t *testing.T) {
 	begun := time.Now()
 	conn, err := slots.dial(t.Context(), forward, "node")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(time.Since(begun)).To(BeNumerically(">=", slotTimeout))
+	g.Expect(time.Since(begun)).To(BeNumerically(">=", timelimits.DirectTimeout))
 	g.Expect(conn.Close()).To(Succeed())
 	g.Expect(slots).To(HaveLen(forwardsAtOnce), "it had no slot to free")
 	ctx, cancel := context.WithCancel(t.Context())

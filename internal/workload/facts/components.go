@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // ComponentState is the state of a static pod.
@@ -64,12 +65,6 @@ func (c *Components) Running(stackedEtcd bool) bool {
 		(!stackedEtcd || c.Etcd.State == Running)
 }
 
-// kubeVIPMinRuntime is how long kube-vip runs before it counts as running. Its pod
-// has no probe and is ready as soon as it is started; if it cannot run, for
-// instance because its interface does not exist, it ends at once and is
-// restarted.
-const kubeVIPMinRuntime = 10 * time.Second
-
 // newComponent reads a static pod. A container that restarts repeatedly changes
 // between waiting, running and terminated: its message stays the same.
 func newComponent(pod *corev1.Pod, now time.Time) Component {
@@ -103,13 +98,13 @@ func proven(pod *corev1.Pod, now time.Time) time.Time {
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		is, was := status.State.Running, status.LastTerminationState.Terminated
-		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= kubeVIPMinRuntime {
+		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= 2*timelimits.KubeVIPHandover {
 			continue
 		}
 		// The start time is from the host's clock. A time far from the
 		// controller's clock proves nothing and must not block.
-		if ran := now.Sub(is.StartedAt.Time); ran < kubeVIPMinRuntime && ran > -kubeVIPMinRuntime {
-			return is.StartedAt.Add(kubeVIPMinRuntime)
+		if ran := now.Sub(is.StartedAt.Time); ran < 2*timelimits.KubeVIPHandover && ran > -2*timelimits.KubeVIPHandover {
+			return is.StartedAt.Add(2 * timelimits.KubeVIPHandover)
 		}
 	}
 	return time.Time{}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -81,7 +82,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 		again    time.Duration
 	}{
 		"Starts":     {reason: "it may end at once", runs: 3 * time.Second, want: Provisioning, again: 7 * time.Second},
-		"Runs":       {reason: "it did not", runs: kubeVIPMinRuntime, want: Running},
+		"Runs":       {reason: "it did not", runs: 2 * timelimits.KubeVIPHandover, want: Running},
 		"Again":      {reason: "it ended at once the last time", runs: time.Second, restarts: 4, last: ended(time.Second), want: Failed, again: 9 * time.Second},
 		"Mended":     {reason: "whatever it did, now it runs", runs: time.Minute, restarts: 4, last: ended(time.Second), want: Running},
 		"LostLease":  {reason: "it ends whenever it loses the address", runs: time.Second, restarts: 4, last: ended(time.Minute), want: Running},

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DefaultLifetime is the default lifetime of kubeadm's certificates.
-const DefaultLifetime = 365 * 24 * time.Hour
+// defaultDays is the default lifetime of kubeadm's certificates, in days.
+const defaultDays = 365
 
 const (
 	// ConfigName is the name of the ConfigMap with kubeadm's stored
@@ -208,7 +208,7 @@ func CertificateLifetime(configuration []byte) time.Duration {
 		CertificateValidityPeriod metav1.Duration `json:"certificateValidityPeriod"`
 	}{}
 	if err := yaml.Unmarshal(configuration, &config); err != nil || config.CertificateValidityPeriod.Duration <= 0 {
-		return DefaultLifetime
+		return defaultDays * 24 * time.Hour
 	}
 	return config.CertificateValidityPeriod.Duration
 }

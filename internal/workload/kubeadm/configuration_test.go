@@ -40,9 +40,9 @@ func TestReadLifetime(t *testing.T) {
 		reason, configuration string
 		want                  time.Duration
 	}{
-		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: DefaultLifetime},
+		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: 365 * 24 * time.Hour},
 		"Patched": {reason: "the spec's", configuration: "certificateValidityPeriod: 2400h\n", want: 2400 * time.Hour},
-		"Broken":  {reason: "kubeadm reports the problem", configuration: "certificateValidityPeriod: soon\n", want: DefaultLifetime},
+		"Broken":  {reason: "kubeadm reports the problem", configuration: "certificateValidityPeriod: soon\n", want: 365 * 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := CertificateLifetime([]byte(tc.configuration)); got != tc.want {

@@ -29,25 +29,18 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const (
-	// Interval and requestTimeout bound how long a lost quorum stays
-	// undetected: two probes fail before a workload cluster counts as
-	// unreachable, so three times 2 s make little more than 6 s. Cluster API's
-	// cluster cache needs 50 s.
-	Interval       = 2 * time.Second
-	requestTimeout = 2 * time.Second
 	// idleDivisor divides the time since the last change to get the period while
 	// nothing changes.
 	idleDivisor = 10
 	// failedProbes is the number of failed probes before a workload cluster
 	// counts as unreachable.
 	failedProbes = 2
-	// probeRetry is the pause after a failed probe.
-	probeRetry = 250 * time.Millisecond
-	// diagnoseTimeout bounds the requests that diagnose a failure.
-	diagnoseTimeout = time.Second
+	// retryDivisor divides the period to get the pause after a failed probe.
+	retryDivisor = 8
 
 	// noLeasesAfter is the number of responses without leases after which the
 	// lease is not requested any more.
@@ -104,7 +97,7 @@ type Probe struct {
 	user *workload.User
 	// Changed is called when the result has changed.
 	changed func()
-	// period and timeout are Interval and requestTimeout except in tests, and
+	// period and timeout are ShortPoll and ReadTimeout except in tests, and
 	// Longest is the period while nothing changes.
 	period, timeout, longest time.Duration
 	// wake ends the pause before the next try.
@@ -147,16 +140,6 @@ func (h holderState) next(holder string, renewed, now time.Time) holderState {
 	return next
 }
 
-const (
-	// handoverTime is how long kube-vip takes to move the address after the lease
-	// was transferred to another node: the new holder reads the lease within
-	// 2.2 s, and the previous one releases the address 3 s after it failed to
-	// renew.
-	handoverTime = 5 * time.Second
-	// handoverTimeout is when a node does not seem to take the address.
-	handoverTimeout = 15 * time.Second
-)
-
 // updateHolder updates b from the lease: the holder of the address, and whether it
 // has taken the address and the previous one has released it.
 func (p *Probe) updateHolder(b *Result, holder string, renewed, now time.Time) {
@@ -168,8 +151,8 @@ func (p *Probe) updateHolder(b *Result, holder string, renewed, now time.Time) {
 	p.holder.hasRenewed = p.holder.hasRenewed || !renewed.Equal(p.holder.renewed)
 	held := now.Sub(p.holder.since)
 	b.holder, b.before = holder, p.holder.before
-	b.confirmed = p.holder.hasRenewed && held >= handoverTime
-	b.unconfirmed = !p.holder.hasRenewed && held >= handoverTimeout
+	b.confirmed = p.holder.hasRenewed && held >= timelimits.KubeVIPHandover
+	b.unconfirmed = !p.holder.hasRenewed && held >= timelimits.StaleAfter
 }
 
 // Moved immediately records that the lease was transferred to another node, and
@@ -209,7 +192,7 @@ func newProbe(cluster client.ObjectKey, clusters, secrets client.Reader, changed
 	return &Probe{
 		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
-		secrets: secrets, changed: changed, period: Interval, timeout: requestTimeout, longest: Interval,
+		secrets: secrets, changed: changed, period: timelimits.ShortPoll, timeout: timelimits.ReadTimeout, longest: timelimits.ShortPoll,
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -282,7 +265,7 @@ func (p *Probe) run(ctx context.Context) {
 			if p.record(p.try(ctx, connection)) {
 				wait = p.wait()
 			} else {
-				wait = min(probeRetry, p.period)
+				wait = p.period / retryDivisor
 			}
 		}
 		select {
@@ -439,7 +422,7 @@ func (p *Probe) failed(ctx context.Context, c *connection, err error) Result {
 // diagnose determines whether an API server answers at all.
 func (p *Probe) diagnose(ctx context.Context, c *connection, err error, members map[string]string) Result {
 	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
-	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.DirectTimeout)
 	defer cancel()
 	answers := make(chan []string, 1)
 	go func() { answers <- c.alive(ctx, members) }()
@@ -486,8 +469,8 @@ func newConnection(config *rest.Config) (*connection, error) {
 	// The shared transports of client-go would live as long as the process.
 	transport := &http.Transport{
 		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
-		TLSHandshakeTimeout: requestTimeout, DisableCompression: true,
-		DialContext: (&net.Dialer{Timeout: requestTimeout, KeepAlive: Interval, Control: endpoints.ControlFor(host)}).DialContext,
+		TLSHandshakeTimeout: timelimits.ReadTimeout, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: timelimits.ReadTimeout, KeepAlive: timelimits.ShortPoll, Control: endpoints.ControlFor(host)}).DialContext,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
@@ -596,7 +579,7 @@ func (s *Probes) Of(cluster client.ObjectKey) *Probe {
 
 func (s *Probes) start(cluster client.ObjectKey) *Probe {
 	p := newProbe(cluster, s.Clusters, s.Secrets, nil)
-	p.user, p.longest = s.User, cmp.Or(s.Longest, Interval)
+	p.user, p.longest = s.User, cmp.Or(s.Longest, timelimits.ShortPoll)
 	p.changed = func() {
 		if s.Answered != nil && p.Last().Answers {
 			s.Answered(cluster)

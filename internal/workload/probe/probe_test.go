@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	"github.com/nova-platform/cluster-api-provider-nova/test/front"
 )
 
@@ -181,11 +182,11 @@ func TestConfirmHolder(t *testing.T) {
 		unconfirmed bool
 	}{
 		"AtOnce":   {reason: "the new holder has not taken the address yet", renews: true},
-		"InTime":   {reason: "the previous holder has released the address", after: handoverTime, renews: true, confirmed: true},
-		"Silent":   {reason: "the new one has not renewed the lease", after: handoverTime},
-		"TooLong":  {reason: "the new one does not take it", after: handoverTimeout, unconfirmed: true},
-		"Late":     {reason: "it does after all", after: handoverTimeout, renews: true, confirmed: true},
-		"NotQuite": {reason: "the one before may still have it", after: handoverTime - time.Second, renews: true},
+		"InTime":   {reason: "the previous holder has released the address", after: timelimits.KubeVIPHandover, renews: true, confirmed: true},
+		"Silent":   {reason: "the new one has not renewed the lease", after: timelimits.KubeVIPHandover},
+		"TooLong":  {reason: "the new one does not take it", after: timelimits.StaleAfter, unconfirmed: true},
+		"Late":     {reason: "it does after all", after: timelimits.StaleAfter, renews: true, confirmed: true},
+		"NotQuite": {reason: "the one before may still have it", after: timelimits.KubeVIPHandover - time.Second, renews: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0

@@ -8,16 +8,13 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// servingTimeout bounds the requests to all API servers of one workload cluster.
-const servingTimeout = 2 * time.Second
 
 // APIServers requests /readyz of API servers at their own addresses. It
 // returns the machines whose API server is ready, and those where it is not: it
@@ -32,7 +29,7 @@ func APIServers(ctx context.Context, config *rest.Config, addresses map[string]s
 	if err != nil {
 		return serving, failing
 	}
-	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.ReadTimeout)
 	defer cancel()
 	transport := &http.Transport{
 		TLSClientConfig: c.directTLS(), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
