@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,17 +22,20 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
+// addresser claims, reads and releases the addresses of machines.
+type addresser[M Object] struct {
+	Client    client.Client
+	APIReader client.Reader
+	resolver  Resolver
+	lookups   *lookups
+}
+
+func (r *Reconciler[M]) addresser() addresser[M] {
+	return addresser[M]{Client: r.Client, APIReader: r.APIReader, resolver: r.Resolver, lookups: &r.lookups}
+}
+
 // addressManager is the field manager of IPAddressClaims.
 const addressManager = "nova-addresses"
-
-// addressing returns the IP address settings of the network interfaces in the failure domain of the
-// machine.
-func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
-	if s.machine == nil {
-		return s.infra.Addressing("")
-	}
-	return s.infra.Addressing(s.machine.Spec.FailureDomain)
-}
 
 // claimName returns the name of the IPAddressClaim of one interface of a machine for one of its pools.
 // The name depends on the machine alone, so a crash does not lead to a second claim.
@@ -41,24 +43,23 @@ func claimName(machine string, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine, nic, pool)
 }
 
-// addresses returns the addresses that the pools gave to each interface. While an address is missing,
-// addresses sets s.waiting and returns nothing.
-func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervisor.Address, error) {
-	var claimed, missing []string
-	var given [][]hypervisor.Address
+// addresses returns the addresses that the pools gave to each interface, and the claims that it
+// created. While an address is missing, addresses sets s.waiting and returns no addresses.
+func (r addresser[M]) addresses(ctx context.Context, s *scope[M]) (given [][]hypervisor.Address, claimed []string, err error) {
+	var missing []string
 	for nic, addressing := range s.addressing() {
 		for i, pool := range addressing.AddressesFromPools {
 			name := claimName(s.infra.GetName(), nic, i)
 			claim, made, err := r.claim(ctx, s, name, pool)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if made {
 				claimed = append(claimed, name)
 			}
 			address, problem, err := r.address(ctx, claim)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if problem != "" {
 				missing = append(missing, fmt.Sprintf("IPAddressClaim %q on %s %q: %s", name, pool.Kind, pool.Name, problem))
@@ -70,18 +71,15 @@ func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervi
 			given[nic] = append(given[nic], address)
 		}
 	}
-	if len(claimed) > 0 {
-		r.event(s, corev1.EventTypeNormal, "AddressesClaimed", "Created the IPAddressClaims "+strings.Join(claimed, ", "))
-	}
 	if len(missing) > 0 {
 		s.waiting, s.detail = forAddressPool, "Waiting for "+strings.Join(missing, "; ")
-		return nil, nil
+		return nil, claimed, nil
 	}
-	return given, nil
+	return given, claimed, nil
 }
 
 // claim returns the IPAddressClaim of a name and whether this call created it.
-func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, bool, error) {
+func (r addresser[M]) claim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, bool, error) {
 	claim := &ipamv1.IPAddressClaim{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: name}, claim)
 	switch {
@@ -107,7 +105,7 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 
 // applyClaim creates an IPAddressClaim. Its finalizer keeps it until the VM is deleted. Its owner
 // reference deletes it with the machine.
-func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
+func (r addresser[M]) applyClaim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
 	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("finding kind of machine: %w", err)
@@ -142,7 +140,7 @@ func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string
 
 // address returns the address of an IPAddressClaim. While the claim has no address, it returns the
 // reason in lack.
-func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, problem string, err error) {
+func (r addresser[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, problem string, err error) {
 	name := claim.Status.AddressRef.Name
 	switch {
 	case !claim.DeletionTimestamp.IsZero():
@@ -209,7 +207,7 @@ func parseAddress(claim string, from *ipamv1.IPAddress) (hypervisor.Address, err
 
 // releaseAddresses releases the addresses of a deleted VM. It reads the claims from the API server,
 // because the cache may miss a claim that was created just before a crash.
-func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
+func (r addresser[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
 	for nic := range s.infra.Addressing("") {
 		// The failure domain of a deleted Machine is not known any more.
 		for i := range s.infra.MostPools(nic) {
@@ -237,7 +235,7 @@ func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error
 }
 
 // releaseClaim removes our finalizer from a claim.
-func (r *Reconciler[M]) releaseClaim(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+func (r addresser[M]) releaseClaim(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.AddressClaimFinalizer) {
 		return nil

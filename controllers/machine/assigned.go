@@ -16,7 +16,7 @@ import (
 
 // ownAddresses returns the reported addresses of a machine without the addresses that the guest has
 // added to its interfaces: certificates are issued for the addresses of a Machine.
-func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], vm *hypervisor.VM) []clusterv1.MachineAddress {
+func (r addresser[M]) ownAddresses(ctx context.Context, s *scope[M], vm *hypervisor.VM) []clusterv1.MachineAddress {
 	if len(vm.Addresses) == 0 {
 		return nil
 	}
@@ -62,7 +62,7 @@ func staticAddresses(interfaces []*infrav1.InterfaceAddressing) []netip.Addr {
 
 // pooledAddresses returns the addresses that the pools gave to the machine. It reads them once and
 // stores them in an annotation. While one of them cannot be read, it returns none.
-func (r *Reconciler[M]) pooledAddresses(ctx context.Context, s *scope[M]) []netip.Addr {
+func (r addresser[M]) pooledAddresses(ctx context.Context, s *scope[M]) []netip.Addr {
 	var all []netip.Addr
 	if text := s.infra.GetAnnotations()[infrav1.AssignedAddressesAnnotation]; text != "" {
 		for part := range strings.SplitSeq(text, ",") {

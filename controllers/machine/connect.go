@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -51,20 +54,37 @@ func (r *Reconciler[M]) findInfraCluster(ctx context.Context, s *scope[M]) error
 	return nil
 }
 
-// annotation returns an annotation of the infrastructure cluster. It returns an empty string while the
-// infrastructure cluster is not known.
-func (s *scope[M]) annotation(name string) string {
-	if s.infraCluster == nil {
-		return ""
-	}
-	return s.infraCluster.GetAnnotations()[name]
-}
-
 // allowed returns an error if another management cluster manages the machine's cluster. The controller
 // still reads the VM, but sends no request that changes it, whatever happens to the objects here.
 func (r *Reconciler[M]) allowed(s *scope[M]) error {
 	if err := r.Fence.Check(s.cluster, s.infraCluster); err != nil {
 		return &hypervisor.Error{Reason: infrav1.OtherManagementClusterReason, Err: fmt.Errorf("%s: %w", actionText[s.action], err)}
 	}
+	return nil
+}
+
+// findOwners sets Machine and Cluster. Either may be deleted already: the deletion continues without
+// them.
+func (r *Reconciler[M]) findOwners(ctx context.Context, s *scope[M]) error {
+	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, meta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading Machine: %w", err)
+	}
+	name := s.infra.GetLabels()[clusterv1.ClusterNameLabel]
+	if err == nil && machine != nil {
+		s.machine, name = machine, machine.Spec.ClusterName
+	}
+	if name == "" {
+		return nil
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, s.infra.GetNamespace(), name)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading Cluster: %w", err)
+	}
+	s.cluster = cluster
 	return nil
 }

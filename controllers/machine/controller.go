@@ -140,19 +140,6 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 	return r.step(ctx, s)
 }
 
-// prioritize turns a wait for a slot in the queue, which is not a failure, into a requeue, and sets the
-// priority of the next reconcile: deletions go before creations, and machines that wait for a slot
-// come last.
-func (s *scope[M]) prioritize(result ctrl.Result, err error) (ctrl.Result, error) {
-	if hypervisor.IsWaiting(err) {
-		result, err = ctrl.Result{RequeueAfter: reconcile.QueuedPollInterval, Priority: ptr.To(reconcile.QueuedPriority)}, nil
-	}
-	if s.deleting() {
-		result.Priority = ptr.To(reconcile.DeletionPriority)
-	}
-	return result, err
-}
-
 // owned lists the conditions that only this controller writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition, clusterv1.ReadyCondition,
@@ -197,7 +184,7 @@ func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 	if err := s.publish(); err != nil {
 		return err
 	}
-	if err := r.labelHost(ctx, s); err != nil {
+	if err := labelHost(ctx, r.Client, s.machine, s.vm.Host); err != nil {
 		// The VM runs all the same, so this is not a failure of the machine.
 		ctrl.LoggerFrom(ctx).Error(err, "Labeling the Machine with its host")
 		s.hostNotLabeled = true
@@ -250,7 +237,7 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 	if err != nil {
 		return fmt.Errorf("observing VM: %w", err)
 	}
-	vm.Addresses = r.ownAddresses(ctx, s, &vm)
+	vm.Addresses = r.addresser().ownAddresses(ctx, s, &vm)
 	at := r.lifecycle(s)
 	syncer, syncDue := nextSyncer(driver.Syncers(), &vm, s.joined())
 	at.syncDue = syncDue

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -79,21 +81,6 @@ func wasUnreadable(was metav1.Condition) bool {
 	return was.Reason == infrav1.EndpointUnreachableReason || was.Reason == infrav1.CredentialsInvalidReason
 }
 
-// location returns the host and the address of the VM.
-func (s *scope[M]) location() string {
-	text := ""
-	for _, address := range s.vm.Addresses {
-		if address.Type == clusterv1.MachineInternalIP {
-			text = " at " + address.Address
-			break
-		}
-	}
-	if s.vm.Host != "" {
-		text += " on host " + s.vm.Host
-	}
-	return text
-}
-
 // event records one event. The note is never used as a format string: it contains text from the
 // hypervisor.
 func (r *Reconciler[M]) event(s *scope[M], kind, reason, note string) {
@@ -110,4 +97,19 @@ func (r *Reconciler[M]) forget(s *scope[M], key types.NamespacedName) {
 	r.shutdownRequests.Forget(key)
 	states.Forget(machineKey{r.kind(s), key})
 	r.writtenConditions.Forget(key)
+}
+
+// count increments the counter for the result of the due action. An action that was accepted and
+// failed later is counted under both results.
+func (r *Reconciler[M]) count(s *scope[M], result string) {
+	actionsTotal.WithLabelValues(strings.ToLower(string(s.action)), r.kind(s), result).Inc()
+}
+
+// kind returns the kind of machine for metric labels.
+func (r *Reconciler[M]) kind(s *scope[M]) string {
+	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
+	if err != nil {
+		return ""
+	}
+	return gvk.Kind
 }

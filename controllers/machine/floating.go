@@ -43,7 +43,7 @@ type lookup struct {
 // withoutEndpoint returns the addresses of a VM without those that an endpoint
 // given by DNS name adds to one of the machines: such an address moves to another
 // machine. The drivers drop the address of an endpoint that is given by address.
-func (r *Reconciler[M]) withoutEndpoint(ctx context.Context, s *scope[M], vm *hypervisor.VM, assigned []netip.Addr) []clusterv1.MachineAddress {
+func (r addresser[M]) withoutEndpoint(ctx context.Context, s *scope[M], vm *hypervisor.VM, assigned []netip.Addr) []clusterv1.MachineAddress {
 	added := addedAddresses(vm.NICs, assigned)
 	if s.cluster == nil || len(added) == 0 {
 		return vm.Addresses
@@ -52,7 +52,7 @@ func (r *Reconciler[M]) withoutEndpoint(ctx context.Context, s *scope[M], vm *hy
 	if _, err := netip.ParseAddr(host); err == nil || host == "" {
 		return vm.Addresses
 	}
-	resolved := r.lookups.resolve(ctx, r.Resolver, host, time.Now())
+	resolved := r.lookups.resolve(ctx, r.resolver, host, time.Now())
 	return slices.DeleteFunc(slices.Clone(vm.Addresses), func(a clusterv1.MachineAddress) bool {
 		address, err := netip.ParseAddr(a.Address)
 		address = address.Unmap()

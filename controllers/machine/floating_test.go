@@ -90,7 +90,7 @@ func TestEndpointByName(t *testing.T) {
 			vm.Addresses = append(vm.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "m"})
 			for range 2 { // the result is kept
 				var got []string
-				for _, a := range r.ownAddresses(t.Context(), s, vm) {
+				for _, a := range r.addresser().ownAddresses(t.Context(), s, vm) {
 					got = append(got, a.Address)
 				}
 				if !slices.Equal(got, tc.want) {

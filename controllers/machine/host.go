@@ -25,20 +25,20 @@ const hostManager = "nova-hypervisor-host"
 // labelHost sets the label with the VM's host on the Machine, from which Cluster API copies it to the
 // node. If another manager owns the label, that manager keeps it: two managers that force a field
 // would overwrite each other indefinitely.
-func (r *Reconciler[M]) labelHost(ctx context.Context, s *scope[M]) error {
-	value := labelValue(s.vm.Host)
-	if value == "" || s.machine == nil || s.machine.Labels[infrav1.HostLabel] == value {
+func labelHost(ctx context.Context, c client.Client, machine *clusterv1.Machine, host string) error {
+	value := labelValue(host)
+	if value == "" || machine == nil || machine.Labels[infrav1.HostLabel] == value {
 		return nil
 	}
 	labeled := &unstructured.Unstructured{}
 	labeled.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	labeled.SetNamespace(s.machine.Namespace)
-	labeled.SetName(s.machine.Name)
-	labeled.SetUID(s.machine.UID) // a deleted Machine is not recreated
+	labeled.SetNamespace(machine.Namespace)
+	labeled.SetName(machine.Name)
+	labeled.SetUID(machine.UID) // a deleted Machine is not recreated
 	labeled.SetLabels(map[string]string{infrav1.HostLabel: value})
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager))
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager))
 	if onlyClusterctlConflict(err) {
-		err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager), client.ForceOwnership)
+		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(labeled), client.FieldOwner(hostManager), client.ForceOwnership)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("The Machine does not exist, or another field manager owns its host label", "cause", err.Error())

@@ -1,10 +1,7 @@
 package machine
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -42,19 +39,4 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, states)
-}
-
-// count increments the counter for the result of the due action. An action that was accepted and
-// failed later is counted under both results.
-func (r *Reconciler[M]) count(s *scope[M], result string) {
-	actionsTotal.WithLabelValues(strings.ToLower(string(s.action)), r.kind(s), result).Inc()
-}
-
-// kind returns the kind of machine for metric labels.
-func (r *Reconciler[M]) kind(s *scope[M]) string {
-	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
-	if err != nil {
-		return ""
-	}
-	return gvk.Kind
 }

@@ -2,19 +2,16 @@ package machine
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -103,35 +100,55 @@ func (s *scope[M]) retryResult(delay time.Duration) ctrl.Result {
 	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.shutdownTimeLeft, delay))}
 }
 
-// findOwners sets Machine and Cluster. Either may be deleted already: the deletion continues without
-// them.
-func (r *Reconciler[M]) findOwners(ctx context.Context, s *scope[M]) error {
-	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
-	machine, err := util.GetOwnerMachine(ctx, r.Client, meta)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading Machine: %w", err)
-	}
-	name := s.infra.GetLabels()[clusterv1.ClusterNameLabel]
-	if err == nil && machine != nil {
-		s.machine, name = machine, machine.Spec.ClusterName
-	}
-	if name == "" {
-		return nil
-	}
-	cluster, err := util.GetClusterByName(ctx, r.Client, s.infra.GetNamespace(), name)
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("reading Cluster: %w", err)
-	}
-	s.cluster = cluster
-	return nil
-}
-
 // syncsRunningVM reports whether the due action blocks nothing: the VM is up, and only its
 // surroundings are out of sync. Only the VirtualMachineSynced condition shows the failure of such an
 // action.
 func (s *scope[M]) syncsRunningVM() bool {
 	return s.action == syncVM && s.vm.State == hypervisor.Running
+}
+
+// addressing returns the IP address settings of the network interfaces in the failure domain of the
+// machine.
+func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
+	if s.machine == nil {
+		return s.infra.Addressing("")
+	}
+	return s.infra.Addressing(s.machine.Spec.FailureDomain)
+}
+
+// annotation returns an annotation of the infrastructure cluster. It returns an empty string while the
+// infrastructure cluster is not known.
+func (s *scope[M]) annotation(name string) string {
+	if s.infraCluster == nil {
+		return ""
+	}
+	return s.infraCluster.GetAnnotations()[name]
+}
+
+// prioritize turns a wait for a slot in the queue, which is not a failure, into a requeue, and sets the
+// priority of the next reconcile: deletions go before creations, and machines that wait for a slot
+// come last.
+func (s *scope[M]) prioritize(result ctrl.Result, err error) (ctrl.Result, error) {
+	if hypervisor.IsWaiting(err) {
+		result, err = ctrl.Result{RequeueAfter: reconcile.QueuedPollInterval, Priority: ptr.To(reconcile.QueuedPriority)}, nil
+	}
+	if s.deleting() {
+		result.Priority = ptr.To(reconcile.DeletionPriority)
+	}
+	return result, err
+}
+
+// location returns the host and the address of the VM.
+func (s *scope[M]) location() string {
+	text := ""
+	for _, address := range s.vm.Addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			text = " at " + address.Address
+			break
+		}
+	}
+	if s.vm.Host != "" {
+		text += " on host " + s.vm.Host
+	}
+	return text
 }
