@@ -1,6 +1,6 @@
 // Package machine reconciles infrastructure machines of every hypervisor.
 //
-// One reconcile observes the VM, decides on one action (next.go), performs it (one file per action)
+// One reconcile observes the VM, decides on one action (next.go), performs it (act.go)
 // and reports the observed state (report.go). Nothing is kept in memory that a restart would miss: the
 // state of the VM comes from Observe, and spec.providerID, which clusterctl move keeps, records
 // whether the VM was up before.

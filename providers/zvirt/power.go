@@ -36,3 +36,30 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 	}
 	return err
 }
+
+// Shutdown requests a shutdown from the guest. If the VM is not up, the engine
+// would power it off instead, so Shutdown sends no request. It also sends none
+// if the VM is already shutting down.
+func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+	id, err := d.identify(m)
+	if err != nil {
+		return err
+	}
+	view, _ := d.lookup(id, m)
+	if state, _, err := d.state(id, m, view); err != nil || state != hypervisor.Running {
+		return err
+	}
+	vm := *view.VM
+	if vm.Status == "powering_down" {
+		return nil
+	}
+	if vm.Status != "up" {
+		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would power it off instead of shutting the guest down", vm.Status)
+	}
+	return d.session.Act(ctx, id, "Shutting down", ovirt.Request{
+		Method: http.MethodPost, Path: []string{"vms", vm.ID, "shutdown"}, Body: ovirt.Action{},
+	}, func() {
+		vm.Status = "powering_down"
+		d.session.Cache.Put(id.String(), vm, false)
+	})
+}
