@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -297,13 +298,15 @@ func merge(object *unstructured.Unstructured, file string, fields ...string) err
 // finds releases.
 func writeRepository(repository string, components map[string][]byte) error {
 	var providers []map[string]string
-	for name, kind := range map[string]string{
-		"nova-vsphere":       "InfrastructureProvider",
-		"nova-zvirt":         "InfrastructureProvider",
+	kinds := map[string]string{
 		"nova-bootstrap":     "BootstrapProvider",
 		"nova-control-plane": "ControlPlaneProvider",
 		AddonProvider:        "AddonProvider",
-	} {
+	}
+	for _, p := range registry.All() {
+		kinds[p.Manager()] = "InfrastructureProvider"
+	}
+	for name, kind := range kinds {
 		if components[name] == nil {
 			continue
 		}

@@ -16,12 +16,39 @@ const (
 	ZVirt   = "zvirt"
 )
 
+// simulator simulates a hypervisor in a bed.
+type simulator struct {
+	facts Facts
+	in    func(*Bed) Hypervisor
+}
+
+// simulators are all hypervisors that a bed can simulate.
+var simulators = []simulator{
+	{vsphereFacts, func(b *Bed) Hypervisor { return vsphere{b} }},
+	{zvirtFacts, func(b *Bed) Hypervisor { return zvirt{b} }},
+}
+
 // Hypervisors are the names of all hypervisors that a bed can simulate.
-func Hypervisors() []string { return []string{VSphere, ZVirt} }
+func Hypervisors() (names []string) {
+	for _, s := range simulators {
+		names = append(names, s.facts.Name)
+	}
+	return names
+}
+
+// simulatorOf returns the simulator of a hypervisor.
+func simulatorOf(name string) (simulator, error) {
+	for _, s := range simulators {
+		if s.facts.Name == name {
+			return s, nil
+		}
+	}
+	return simulator{}, fmt.Errorf("no hypervisor %q: there are %v", name, Hypervisors())
+}
 
 // Facts are the properties of a hypervisor that are the same in every bed.
 type Facts struct {
-	// Name is VSphere or ZVirt.
+	// Name is one of Hypervisors.
 	Name string
 	// Title is the usual name of its server.
 	Title string
@@ -43,14 +70,8 @@ type Facts struct {
 
 // FactsOf returns the facts of a hypervisor.
 func FactsOf(name string) (Facts, error) {
-	switch name {
-	case VSphere:
-		return vsphereFacts, nil
-	case ZVirt:
-		return zvirtFacts, nil
-	default:
-		return Facts{}, fmt.Errorf("no hypervisor %q: there are %v", name, Hypervisors())
-	}
+	s, err := simulatorOf(name)
+	return s.facts, err
 }
 
 // Hypervisor is a simulated hypervisor of a bed, as those who run it have it.
@@ -138,15 +159,11 @@ func (b *Bed) Hypervisor(name string) (Hypervisor, error) {
 
 // simulation returns a hypervisor by its name, whether the bed has it or not.
 func (b *Bed) simulation(name string) (Hypervisor, error) {
-	switch name {
-	case VSphere:
-		return vsphere{b}, nil
-	case ZVirt:
-		return zvirt{b}, nil
-	default:
-		_, err := FactsOf(name)
+	s, err := simulatorOf(name)
+	if err != nil {
 		return nil, err
 	}
+	return s.in(b), nil
 }
 
 // simulations are the hypervisors of the bed.
