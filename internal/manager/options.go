@@ -25,14 +25,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
-// A failed object is retried after firstRetry, and each later delay is twice as
-// long. lastRetry is low, because a user who fixes the cause waits for the
-// result.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
-
 // podNamespace is the environment variable with the manager's namespace.
 const podNamespace = "POD_NAMESPACE"
 
@@ -143,7 +135,7 @@ func (o *Options) endpoints() (endpoints.Policy, error) {
 func (o *Options) Controller() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: o.Concurrency,
-		RateLimiter:             reconcile.NewRateLimiter[ctrl.Request](firstRetry, lastRetry),
+		RateLimiter:             reconcile.RateLimiter(),
 	}
 }
 

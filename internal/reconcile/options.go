@@ -3,13 +3,20 @@ package reconcile
 import (
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
 const (
-	// MinDelay is the delay before the first retry of a failed step; each later
-	// delay is twice as long.
+	// A failed reconcile is retried after firstRetry, and each later delay is
+	// twice as long. lastRetry is low, because a user who fixes the cause waits
+	// for the result.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+
+	// MinDelay is the delay before a request that a hypervisor rejected is sent
+	// again; each later delay is twice as long.
 	MinDelay = time.Second
 	// MaxDelay is the longest delay: if no event reports that the cause is
 	// fixed, the controller notices it within this time.
@@ -28,11 +35,17 @@ const (
 	timeout = time.Minute
 )
 
-// Options sets the retry behavior of infrastructure reconcilers in options.
-// Options that the caller has set are not changed.
+// RateLimiter returns the rate limiter of all controllers, except for those of
+// snapshots.
+func RateLimiter() workqueue.TypedRateLimiter[ctrl.Request] {
+	return NewRateLimiter[ctrl.Request](firstRetry, lastRetry)
+}
+
+// Options sets the retry behavior of reconcilers in options. Options
+// that the caller has set are not changed.
 func Options(options controller.Options) controller.Options {
 	if options.RateLimiter == nil {
-		options.RateLimiter = NewRateLimiter[ctrl.Request](MinDelay, MaxDelay)
+		options.RateLimiter = RateLimiter()
 	}
 	if options.ReconciliationTimeout == 0 {
 		options.ReconciliationTimeout = timeout

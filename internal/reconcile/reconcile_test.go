@@ -103,14 +103,14 @@ func TestOptionsKeepWhatIsSet(t *testing.T) {
 	}
 	key := ctrl.Request{}
 	bounded := Options(controller.Options{})
-	if d := bounded.RateLimiter.When(key); d != MinDelay {
-		t.Fatalf("When() = %s, want %s", d, MinDelay)
+	if d := bounded.RateLimiter.When(key); d != firstRetry {
+		t.Fatalf("When() = %s, want %s", d, firstRetry)
 	}
 	// Failures of reconciles that events cause during the delay are not
 	// counted.
 	for range 100 {
-		if d := bounded.RateLimiter.When(key); d <= 0 || d > MinDelay {
-			t.Fatalf("When() = %s, want at most %s", d, MinDelay)
+		if d := bounded.RateLimiter.When(key); d <= 0 || d > firstRetry {
+			t.Fatalf("When() = %s, want at most %s", d, firstRetry)
 		}
 	}
 }
