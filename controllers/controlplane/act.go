@@ -183,7 +183,7 @@ func (r *actor) moveLeader(ctx context.Context, s *scope.Scope, d plan.Decision)
 func (r *actor) removeMember(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	r.warnNotMoved(s, d)
 	if machine, ok := s.Machines[d.Machine]; ok {
-		r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
+		r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
 		if err := r.RecordJoined(ctx, machine); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (r *actor) releaseMachine(ctx context.Context, s *scope.Scope, d plan.Decis
 	if err := r.ReleaseHook(ctx, machine); err != nil {
 		return err
 	}
-	r.endpointMoves.forget(machine.UID)
+	r.endpointMoves.Forget(machine.UID)
 	r.Event(s, corev1.EventTypeNormal, "MachineSafeToDelete", string(d.Action), d.Reason)
 	return nil
 }

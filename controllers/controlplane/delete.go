@@ -44,8 +44,8 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 	if err != nil {
 		return err
 	}
-	r.leaderTransfers.forget(s.ControlPlane.UID, 0)
-	r.observedNodes.forget(s.ControlPlane.UID)
+	r.leaderTransfers.Forget(s.ControlPlane.UID)
+	r.observedNodes.Forget(s.ControlPlane.UID)
 	if len(machines) == 0 {
 		if s.Cluster != nil && s.Cluster.DeletionTimestamp.IsZero() {
 			// Another control plane of this Cluster is initialized again.
@@ -62,7 +62,7 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 	for _, machine := range scope.SortedMachines(machines) {
 		names = append(names, machine.Name)
 		r.forget(s, machine)
-		r.endpointMoves.forget(machine.UID)
+		r.endpointMoves.Forget(machine.UID)
 		// etcd is not needed any more.
 		if err := r.ReleaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)

@@ -35,10 +35,10 @@ func (r *actor) moveEndpoint(ctx context.Context, s *scope.Scope, d plan.Decisio
 	} else if err != nil {
 		// It moves by itself once the machine is deleted.
 		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(d.Action), err)
-		r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) { move.Failed = true })
+		r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = true })
 		return nil
 	}
-	r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) { move.Tried = append(move.Tried, d.Node) })
+	r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Tried = append(move.Tried, d.Node) })
 	r.Event(s, corev1.EventTypeNormal, "EndpointMoved", string(d.Action), fmt.Sprintf("Moved the endpoint's address from node %s to node %s", from, d.Node))
 	return nil
 }
@@ -51,7 +51,7 @@ func (r *actor) awaitEndpoint(s *scope.Scope, d plan.Decision) {
 		return
 	}
 	s.RequeueAfter(timelimits.ShortPoll)
-	r.endpointMoves.note(machine.UID, func(move *plan.EndpointMove) {
+	r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) {
 		if move.Since.IsZero() {
 			move.Since = r.CurrentTime()
 		}

@@ -200,14 +200,15 @@ func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
 	t.Helper()
 	for {
 		uid := s.Machines["m0"].UID
-		s.EndpointMoves = map[string]plan.EndpointMove{"m0": r.endpointMoves.of(uid)}
+		move, _ := r.endpointMoves.Get(uid)
+		s.EndpointMoves = map[string]plan.EndpointMove{"m0": move}
 		s.Decision = plan.Decide(input(s, r.CurrentTime()))
 		r.awaitEndpoint(s, s.Decision)
 		if s.Decision.Action == plan.MoveEndpoint {
 			if err := r.carryOut(t.Context(), s, s.Decision); err != nil && r.failed(s, err) != nil {
 				t.Errorf("to wait is no failure: %v", err)
 			}
-			if r.endpointMoves.of(uid).Failed {
+			if move, _ = r.endpointMoves.Get(uid); move.Failed {
 				continue
 			}
 		}
@@ -244,7 +245,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if waiting() {
 		t.Errorf("the wait starts again: %s", s.Decision.Reason)
 	}
-	r.endpointMoves.forget(s.Machines["m0"].UID)
+	r.endpointMoves.Forget(s.Machines["m0"].UID)
 	if !waiting() {
 		t.Error("a new machine starts a new wait")
 	}

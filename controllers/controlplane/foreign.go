@@ -3,7 +3,6 @@ package controlplane
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
@@ -21,8 +21,7 @@ import (
 // had, as after a restore from an old backup. They are kept in memory only:
 // after a restart each node gets its full grace period again.
 type observedNodes struct {
-	mu sync.Mutex
-	of map[types.UID]*nodeRecord
+	reconcile.Memory[types.UID, *nodeRecord]
 }
 
 type nodeRecord struct {
@@ -33,15 +32,10 @@ type nodeRecord struct {
 // note records the observed state, and returns the nodes without a Machine that
 // are not removed yet although they do not respond.
 func (k *observedNodes) note(s *scope.Scope, now time.Time) sets.Set[string] {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.of == nil {
-		k.of = map[types.UID]*nodeRecord{}
-	}
-	seen := k.of[s.ControlPlane.UID]
-	if seen == nil {
+	seen, known := k.Get(s.ControlPlane.UID)
+	if !known {
 		seen = &nodeRecord{machines: sets.New[string](), well: map[string]time.Time{}}
-		k.of[s.ControlPlane.UID] = seen
+		k.Set(s.ControlPlane.UID, seen)
 	}
 	for name := range s.Machines {
 		seen.machines.Insert(name)
@@ -89,13 +83,6 @@ func (k *nodeRecord) look(s *scope.Scope, now time.Time) sets.Set[string] {
 		}
 	}
 	return there
-}
-
-// forget deletes the record of a deleted control plane.
-func (k *observedNodes) forget(of types.UID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.of, of)
 }
 
 // membersKnownCondition reports foreign members. It is empty while etcd does

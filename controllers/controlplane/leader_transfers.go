@@ -1,9 +1,9 @@
 package controlplane
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // maxTransfers is how often the transfer of a leadership is tried before the
@@ -14,40 +14,31 @@ const maxTransfers = 3
 // leaderTransfers counts failed leadership transfers by control plane and member. It
 // is kept in memory only: after a restart the transfers are tried again.
 type leaderTransfers struct {
-	mu    sync.Mutex
-	tried map[types.UID]map[uint64]int
+	reconcile.Memory[types.UID, map[uint64]int]
 }
 
 // note counts a failed transfer.
 func (c *leaderTransfers) note(of types.UID, member uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tried == nil {
-		c.tried = map[types.UID]map[uint64]int{}
-	}
-	if c.tried[of] == nil {
-		c.tried[of] = map[uint64]int{}
-	}
-	c.tried[of][member]++
+	c.Update(of, func(tried *map[uint64]int) {
+		if *tried == nil {
+			*tried = map[uint64]int{}
+		}
+		(*tried)[member]++
+	})
 }
 
 // members returns the members whose leadership is not transferred any more.
 func (c *leaderTransfers) members(of types.UID) map[uint64]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	counts, _ := c.Get(of)
 	given := map[uint64]bool{}
-	for member, tried := range c.tried[of] {
+	for member, tried := range counts {
 		given[member] = tried >= maxTransfers
 	}
 	return given
 }
 
-// forget deletes the count of a member, or of a whole control plane if member
-// is 0.
+// forget deletes the count of a member.
 func (c *leaderTransfers) forget(of types.UID, member uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if delete(c.tried[of], member); member == 0 {
-		delete(c.tried, of)
-	}
+	counts, _ := c.Get(of)
+	delete(counts, member)
 }

@@ -19,8 +19,8 @@ func TestLeaderTransfers(t *testing.T) {
 	if c.members("a")[1] {
 		t.Error("a member that was removed is remembered")
 	}
-	c.forget("b", 0)
-	if len(c.tried["b"]) > 0 {
+	c.Forget("b")
+	if _, known := c.Get("b"); known {
 		t.Error("a deleted control plane has an entry")
 	}
 }

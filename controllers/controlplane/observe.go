@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +24,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // observer reads the state that the other parts use.
@@ -30,7 +32,10 @@ type observer struct {
 	*scope.Config
 
 	leaderTransfers leaderTransfers
-	endpointMoves   endpointMoves
+	// endpointMoves are the moves of the endpoint's address off machines to be
+	// deleted, by machine. After a restart all moves are tried again, which only
+	// costs time.
+	endpointMoves reconcile.Memory[types.UID, plan.EndpointMove]
 	// observedNodes are the last observations of Machines and nodes.
 	observedNodes observedNodes
 }
@@ -96,7 +101,7 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	if err == nil {
 		s.Configs[machine.Name] = config
 	}
-	s.EndpointMoves[machine.Name] = r.endpointMoves.of(machine.UID)
+	s.EndpointMoves[machine.Name], _ = r.endpointMoves.Get(machine.UID)
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
 	if diff := differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff

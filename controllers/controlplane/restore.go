@@ -170,7 +170,7 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.
 			}
 		}
 		r.forget(s, machine)
-		r.endpointMoves.forget(machine.UID)
+		r.endpointMoves.Forget(machine.UID)
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -30,8 +30,9 @@ const (
 type Keeper struct {
 	*scope.Config
 
-	// externals are the states of external etcds.
-	externals externalEtcds
+	// externals caches the state of external etcds by control plane, so that an
+	// unreachable etcd does not delay each reconcile.
+	externals reconcile.Memory[client.ObjectKey, externalAnswer]
 }
 
 // Ensure creates the cluster's certificate authorities once. After the
@@ -88,14 +89,10 @@ func Message(err error) string {
 
 // Forget deletes the state of a deleted control plane.
 func (r *Keeper) Forget(of client.ObjectKey) {
-	r.externals.mu.Lock()
-	defer r.externals.mu.Unlock()
-	delete(r.externals.answers, of)
+	r.externals.Forget(of)
 }
 
 // Cached returns the number of external etcds whose state is cached.
 func (r *Keeper) Cached() int {
-	r.externals.mu.Lock()
-	defer r.externals.mu.Unlock()
-	return len(r.externals.answers)
+	return r.externals.Len()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +17,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-// externalEtcds caches the state of external etcds by control plane, so that an
-// unreachable etcd does not delay each reconcile.
-type externalEtcds struct {
-	mu      sync.Mutex
-	answers map[client.ObjectKey]externalAnswer
-}
 
 type externalAnswer struct {
 	at        time.Time
@@ -62,9 +54,7 @@ func (r *Keeper) QueryExternal(ctx context.Context, s *scope.Scope) error {
 	}
 	endpoints := s.ControlPlane.Spec.Etcd.External.Endpoints
 	of := client.ObjectKeyFromObject(s.ControlPlane)
-	r.externals.mu.Lock()
-	last, known := r.externals.answers[of]
-	r.externals.mu.Unlock()
+	last, known := r.externals.Get(of)
 	fresh := timelimits.Fresh
 	if len(last.problems) > 0 {
 		fresh = timelimits.LongPoll
@@ -77,12 +67,7 @@ func (r *Keeper) QueryExternal(ctx context.Context, s *scope.Scope) error {
 			return nil
 		}
 		last = externalAnswer{at: r.CurrentTime(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
-		r.externals.mu.Lock()
-		if r.externals.answers == nil {
-			r.externals.answers = map[client.ObjectKey]externalAnswer{}
-		}
-		r.externals.answers[of] = last
-		r.externals.mu.Unlock()
+		r.externals.Set(of, last)
 	}
 	s.ExternalProblems = last.problems
 	if len(last.problems) > 0 {
