@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Memory keeps a value for each key for as long as the process lives: what a
-// reconciler has to know that no object contains. Reconcilers forget the key of
+// Memory keeps a value for each key for as long as the process lives: state of a
+// reconciler that no object contains. Reconcilers forget the key of
 // a deleted object when they find that it does not exist. The zero value is
 // ready to use; it is safe for concurrent use.
 type Memory[K comparable, V any] struct {
