@@ -62,7 +62,7 @@ func (i *inventory) recordFields(fields map[string]int32) {
 	i.fields, i.fieldsRetryAt = fields, time.Now().Add(tagRetryInterval)
 	var ids []uuid.UUID
 	for id, m := range i.machines {
-		if len(m.desired.attributes) > 0 {
+		if len(m.desired.Attributes) > 0 {
 			ids = append(ids, id)
 		}
 	}
@@ -93,7 +93,7 @@ func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaV
 	if m == nil || info == nil {
 		return vm, nil, false
 	}
-	return vm, i.wrongAttributes(m, info), m.desired.createMissing
+	return vm, i.wrongAttributes(m, info), m.desired.CreateMissing
 }
 
 // recordAttribute records an attribute before the stream reports it.

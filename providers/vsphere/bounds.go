@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -83,7 +84,7 @@ type inventoryPath struct {
 	read  time.Time
 }
 
-func (p inventoryPath) readAt() time.Time { return p.read }
+func (p inventoryPath) ReadAt() time.Time { return p.read }
 
 // path returns the names on the path from the root folder to an object.
 func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
@@ -271,25 +272,25 @@ func (d *driver) network(ctx context.Context, dc, name string) (network, error) 
 
 // template resolves a template that is in the inventory, and reads it if it is
 // within bounds.
-func (d *driver) template(ctx context.Context, g *effectiveSpec) (*template, error) {
+func (d *driver) template(ctx context.Context, g *spec.Effective) (*spec.Template, error) {
 	at, err := d.session.resolver.resolveVM(ctx, g)
 	if err != nil {
 		return nil, err
 	}
 	if len(d.bounds.ContentLibraries) > 0 && len(d.bounds.Templates) == 0 {
-		return nil, d.bounds.outOfBounds("template", g.template.String(), "contentLibraries")
+		return nil, d.bounds.outOfBounds("template", g.Template.String(), "contentLibraries")
 	}
-	if err := d.checkBounds(ctx, "template", g.template.String(), "templates", d.bounds.Templates, at); err != nil {
+	if err := d.checkBounds(ctx, "template", g.Template.String(), "templates", d.bounds.Templates, at); err != nil {
 		return nil, err
 	}
 	return d.checkedTemplate(ctx, g, at)
 }
 
 // item resolves a library item within bounds.
-func (d *driver) item(ctx context.Context, g *effectiveSpec) (libraryItem, error) {
-	of := &g.template.ContentLibrary
+func (d *driver) item(ctx context.Context, g *spec.Effective) (libraryItem, error) {
+	of := &g.Template.ContentLibrary
 	if len(d.bounds.Templates)+len(d.bounds.ContentLibraries) > 0 && !slices.Contains(d.bounds.ContentLibraries, of.Library) {
-		return libraryItem{}, d.bounds.outOfBounds("template", g.template.String(), "contentLibraries")
+		return libraryItem{}, d.bounds.outOfBounds("template", g.Template.String(), "contentLibraries")
 	}
 	return d.session.resolver.item(ctx, of)
 }
@@ -300,13 +301,13 @@ type vmKind struct {
 	read              time.Time
 }
 
-func (l vmKind) readAt() time.Time { return l.read }
+func (l vmKind) ReadAt() time.Time { return l.read }
 
 // checkedTemplate reads the VM at a reference, if it may be cloned. The VM of a
 // machine has the keys and the data of a workload cluster on its disks, so it
 // is never allowed as a source. An identity allows templates only, unless its
 // bounds allow other VMs.
-func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) (*template, error) {
+func (d *driver) checkedTemplate(ctx context.Context, g *spec.Effective, at ref) (*spec.Template, error) {
 	r := d.session.resolver
 	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (vmKind, error) {
 		var vm mo.VirtualMachine
@@ -321,7 +322,7 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 		if vm.Config != nil {
 			id, err := uuid.Parse(vm.Config.InstanceUuid)
 			out.template = vm.Config.Template
-			out.machine = err == nil && id.Version() == derived || strings.HasPrefix(vm.Config.Annotation, annotationPrefix)
+			out.machine = err == nil && id.Version() == spec.DerivedVersion || strings.HasPrefix(vm.Config.Annotation, spec.AnnotationPrefix)
 		}
 		return out, nil
 	}, "lineage", at.Value)
@@ -330,10 +331,10 @@ func (d *driver) checkedTemplate(ctx context.Context, g *effectiveSpec, at ref) 
 		return nil, err
 	case is.template:
 	case is.machine:
-		return nil, hypervisor.Failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
+		return nil, hypervisor.Failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.Template.String())
 	case d.bounds.identity != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
 		return nil, hypervisor.Failure(infrav1.OutOfBoundsReason,
-			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.identity)
+			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.Template.String(), d.bounds.identity)
 	}
 	return r.templateAt(ctx, g, at)
 }

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -253,7 +254,7 @@ func (j *crashRun) vms() (found []vcenter.VM) {
 
 func (j *crashRun) rules() (found []vcenter.Rule) {
 	for _, rule := range j.b.vc.Rules() {
-		if rule.Name == ruleName(j.b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, j.name) {
+		if rule.Name == spec.RuleName(j.b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, j.name) {
 			found = append(found, rule)
 		}
 	}

@@ -2,28 +2,16 @@ package vsphere
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
-)
-
-// Settings that store facts about a VM which no other property has.
-const (
-	// zoneKey is the failure domain in which the VM was created.
-	zoneKey = "nova.failureDomain"
-	// hostGroupKey is the host group on which the VM was created.
-	hostGroupKey = "nova.hostGroup"
-	// machineKey is the name of the machine for which the VM was created.
-	machineKey = "nova.machine"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // tpmPolicyVersion is the first version of the API in which a clone request can
@@ -63,7 +51,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 		d.session.creations.Done(hypervisor.KeyOf(m))
 		return err
 	}
-	setDatastore(p, datastore)
+	spec.SetDatastore(&p.req.Spec.Location, datastore, p.storage.policy, p.diskKeys)
 	if !d.session.inv.begin(id, hypervisor.KeyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
@@ -105,192 +93,80 @@ func (d *driver) datastore(ctx context.Context, p *cloneRequest) (ref, error) {
 	}
 }
 
-// cloneInputs are the clone inputs: the objects that a machine names, resolved.
-type cloneInputs struct {
-	effectiveSpec
-	nics           []nic
-	backings       []types.BaseVirtualDeviceBackingInfo
-	target         resolvedPlacement
-	template       *template
-	source         cloneSource
-	diskPlacements []diskPlacement
-}
-
 // resolveCloneInputs resolves the objects that a machine names. Names that are
 // resolved already need no request.
-func (d *driver) resolveCloneInputs(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p cloneInputs, err error) {
+func (d *driver) resolveCloneInputs(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p spec.Clone, target resolvedPlacement, err error) {
 	r := d.session.resolver
 	if err := d.bounds.checkExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
-		return p, err
+		return p, target, err
 	}
-	if p.effectiveSpec, err = newEffectiveSpec(d.cluster, &m.Spec, l.Zone); err != nil {
-		return p, err
+	if p.Effective, err = spec.NewEffective(d.cluster, &m.Spec, l.Zone); err != nil {
+		return p, target, err
 	}
-	if p.nics, err = newNICs(id, p.interfaces, l.Interfaces); err != nil {
-		return p, err
+	if p.NICs, err = spec.NewNICs(id, p.Interfaces, l.Interfaces); err != nil {
+		return p, target, err
 	}
-	if p.target, err = d.resolvePlacement(ctx, &p.placement); err != nil {
-		return p, err
+	if target, err = d.resolvePlacement(ctx, &p.Placement); err != nil {
+		return p, target, err
 	}
-	if p.template, err = d.resolveTemplate(ctx, m, &p.effectiveSpec, &p.target); err != nil {
-		return p, err
+	if p.Template, err = d.resolveTemplate(ctx, m, &p.Effective, &target); err != nil {
+		return p, target, err
 	}
-	if p.source, err = p.template.cloneSource(m.Spec.CloneMode, p.effectiveSpec.template.Snapshot, &m.Spec.Disks); err != nil {
+	if p.Source, err = p.Template.Source(m.Spec.CloneMode, p.Effective.Template.Snapshot, &m.Spec.Disks); err != nil {
 		r.dropAll() // the missing snapshot may be taken later
-		return p, err
+		return p, target, err
 	}
-	if p.source.snapshot != nil {
-		if p.template, err = r.templateAtSnapshot(ctx, p.template, *p.source.snapshot); err != nil {
-			return p, err
+	if p.Source.Snapshot != nil {
+		if p.Template, err = r.templateAtSnapshot(ctx, p.Template, *p.Source.Snapshot); err != nil {
+			return p, target, err
 		}
 	}
-	for i := range p.nics {
-		if p.nics[i].Network == "" {
-			return p, kit.InvalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
+	for i := range p.NICs {
+		if p.NICs[i].Network == "" {
+			return p, target, kit.InvalidSpec("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
 		}
-		found, err := d.network(ctx, p.placement.Datacenter, p.nics[i].Network)
+		found, err := d.network(ctx, p.Placement.Datacenter, p.NICs[i].Network)
 		if err != nil {
-			return p, err
+			return p, target, err
 		}
-		p.backings = append(p.backings, found.backing)
+		p.Backings = append(p.Backings, found.backing)
 	}
-	p.diskPlacements, err = d.dataDiskPlacements(ctx, &p.effectiveSpec, &m.Spec.Disks, &p.target)
-	return p, err
-}
-
-// config returns the settings of the clone that differ from those of its
-// source.
-func (p *cloneInputs) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
-	if p.source.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
-		return nil, kit.InvalidSpec("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
-	}
-	guestSettings, err := guestinfo(m.Name, id, p.nics, l)
-	if err != nil {
-		return nil, err
-	}
-	changes, slotList, err := disks(p.template, &m.Spec.Disks, p.diskPlacements)
-	if err != nil {
-		return nil, err
-	}
-	spec := &types.VirtualMachineConfigSpec{
-		InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removeNICs(p.template),
-		// cloud-init prefers the properties of an OVA to guestinfo.
-		VAppConfigRemoved: ptr.To(true),
-	}
-	for i := range p.nics {
-		spec.DeviceChange = append(spec.DeviceChange, add(p.nics[i].device(i, p.backings[i])))
-		if p.nics[i].Type == infrav1.InterfaceSRIOV {
-			spec.MemoryReservationLockedToMax = ptr.To(true)
-		}
-	}
-	spec.DeviceChange = append(spec.DeviceChange, changes...)
-	configureHardware(spec, &m.Spec.Hardware, p.template)
-	spec.ExtraConfig = append(spec.ExtraConfig, guestSettings...)
-	// The guest finds its disks by the UUIDs that storage drivers use.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, slotList}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {userDataMarkerKey, "present"}} {
-		// An empty value removes the key that the template may have.
-		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
-	}
-	return spec, nil
+	p.DiskPlacements, err = d.dataDiskPlacements(ctx, &p.Effective, &m.Spec.Disks, &target)
+	return p, target, err
 }
 
 // cloneRequest builds the clone request of a machine. If the machine does not
 // fit its template, cloneRequest reads the template again first: such an error
 // is terminal, so the controller does not retry soon.
 func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*cloneRequest, error) {
-	p, err := d.resolveCloneInputs(ctx, id, m, l)
+	p, target, err := d.resolveCloneInputs(ctx, id, m, l)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := p.config(id, m, l)
+	config, err := p.Config(id, m, l)
 	if hypervisor.ReasonFor(err, "") == infrav1.InvalidSpecReason {
 		d.session.resolver.dropTemplates()
-		if p, err = d.resolveCloneInputs(ctx, id, m, l); err != nil {
+		if p, target, err = d.resolveCloneInputs(ctx, id, m, l); err != nil {
 			return nil, err
 		}
-		spec, err = p.config(id, m, l)
+		config, err = p.Config(id, m, l)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &cloneRequest{source: p.effectiveSpec.template.String(), diskKeys: diskKeys(p.template), storage: p.target.storage, requiredSpace: requiredSpace(p.template, &m.Spec.Disks)}
-	for i := range p.nics {
-		out.staticAddresses = append(out.staticAddresses, p.nics[i].static()...)
-	}
-	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.target.folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
-		Location: location(p.target.host(id, d.session.inv.failures(id)), &p.target, p.source),
-		Config:   spec,
-		Snapshot: p.source.snapshot,
+	out := &cloneRequest{source: p.Effective.Template.String(), diskKeys: spec.DiskKeys(p.Template), storage: target.storage, requiredSpace: spec.RequiredSpace(p.Template, &m.Spec.Disks), staticAddresses: p.StaticAddresses()}
+	out.req = &types.CloneVM_Task{This: p.Template.Ref, Folder: target.folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
+		Location: spec.Location(target.host(id, d.session.inv.failures(id)), target.pool, target.storage.policy, p.Source),
+		Config:   config,
+		Snapshot: p.Source.Snapshot,
 		// The hardware version is upgraded while the VM is off.
-		PowerOn: pendingUpgrade(m, p.template.version) == "",
+		PowerOn: spec.PendingUpgrade(m, p.Template.Version) == "",
 	}}
-	if p.template.tpm && d.session.supportsVersion(tpmPolicyVersion) {
+	if p.Template.TPM && d.session.supportsVersion(tpmPolicyVersion) {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}
 	return out, nil
-}
-
-// location returns the placement of a clone, except for its datastore.
-func location(host *ref, target *resolvedPlacement, source cloneSource) types.VirtualMachineRelocateSpec {
-	at := types.VirtualMachineRelocateSpec{Pool: &target.pool, Host: host, Profile: profile(target.storage.policy)}
-	if source.linked {
-		at.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
-	}
-	return at
-}
-
-// setDatastore sets the datastore of a clone and of its disks.
-func setDatastore(p *cloneRequest, datastore ref) {
-	at := &p.req.Spec.Location
-	at.Datastore = &datastore
-	if p.storage.policy == "" {
-		return
-	}
-	// A storage policy of the VM applies to its configuration files only.
-	for _, key := range p.diskKeys {
-		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
-			DiskId: key, Datastore: datastore, DiskMoveType: at.DiskMoveType, Profile: profile(p.storage.policy),
-		})
-	}
-}
-
-// requiredSpace returns the most space that a clone takes.
-func requiredSpace(t *template, d *infrav1.NovaVSphereDisks) int64 {
-	own, required := newDiskDevices(t.devices).disks, int64(0)
-	for i, size := range sizes(own, d) {
-		required += max(capacityOf(own[i]), size<<30)
-	}
-	for i := range d.Data {
-		required += d.Data[i].SizeGiB << 30
-	}
-	return required
-}
-
-// annotationPrefix is the prefix of the notes of each machine's VM.
-const annotationPrefix = "Cluster API machine "
-
-// annotation returns the notes that vCenter shows for a VM.
-func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
-	text := fmt.Sprintf(annotationPrefix+"%s/%s of cluster %s. Do not change or remove it here.",
-		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
-	if zone != "" {
-		text += "\nFailure domain: " + zone
-	}
-	return text
-}
-
-// removeNICs removes the template's network interfaces.
-func removeNICs(t *template) []types.BaseVirtualDeviceConfigSpec {
-	var out []types.BaseVirtualDeviceConfigSpec
-	for _, device := range t.devices {
-		if _, isNIC := device.(types.BaseVirtualEthernetCard); isNIC {
-			out = append(out, &types.VirtualDeviceConfigSpec{
-				Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: device,
-			})
-		}
-	}
-	return out
 }
 
 // templateRefs returns the templates from which the VM of m may be cloned, in
@@ -298,8 +174,8 @@ func removeNICs(t *template) []types.BaseVirtualDeviceConfigSpec {
 // either.
 func (d *driver) templateRefs(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
 	var found []ref
-	for _, zone := range d.zones() {
-		g, err := newEffectiveSpec(d.cluster, &m.Spec, zone)
+	for _, zone := range spec.Zones(d.cluster) {
+		g, err := spec.NewEffective(d.cluster, &m.Spec, zone)
 		if err != nil {
 			continue
 		}
@@ -330,19 +206,19 @@ func isUnresolved(err error) bool {
 
 // templateRef returns the template that is cloned for g. It returns none for an
 // image that does not exist yet.
-func (d *driver) templateRef(ctx context.Context, g *effectiveSpec) (ref, error) {
-	if g.template.ContentLibrary.Item == "" {
+func (d *driver) templateRef(ctx context.Context, g *spec.Effective) (ref, error) {
+	if g.Template.ContentLibrary.Item == "" {
 		t, err := d.template(ctx, g)
 		if err != nil {
 			return ref{}, err
 		}
-		return t.ref, nil
+		return t.Ref, nil
 	}
 	item, err := d.item(ctx, g)
 	if err != nil || item.vm != (ref{}) {
 		return item.vm, err
 	}
-	to, err := d.resolvePlacement(ctx, &g.placement)
+	to, err := d.resolvePlacement(ctx, &g.Placement)
 	if err != nil {
 		return ref{}, err
 	}

@@ -2,15 +2,19 @@ package vsphere
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -84,22 +88,22 @@ func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm 
 	if err != nil {
 		return ref{}, err
 	}
-	step, err := layout.nextStep()
+	step, err := layout.NextStep()
 	if err != nil {
 		return ref{}, err
 	}
-	if step != stepDestroy {
-		d.session.inv.rename(id, detaching, layout.message(step))
+	if step != spec.StepDestroy {
+		d.session.inv.rename(id, detaching, layout.Message(step))
 	}
 	switch step {
-	case stepDropSnapshots:
+	case spec.StepDropSnapshots:
 		res, err := methods.RemoveAllSnapshots_Task(ctx, c, &types.RemoveAllSnapshots_Task{This: vm, Consolidate: types.NewBool(true)})
 		return taskOf(res, err, func() ref { return res.Returnval })
-	case stepConsolidate:
+	case spec.StepConsolidate:
 		res, err := methods.ConsolidateVMDisks_Task(ctx, c, &types.ConsolidateVMDisks_Task{This: vm})
 		return taskOf(res, err, func() ref { return res.Returnval })
-	case stepDetach:
-		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: layout.detachSpec()})
+	case spec.StepDetach:
+		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: layout.DetachSpec()})
 		return taskOf(res, err, func() ref { return res.Returnval })
 	default:
 		res, err := methods.Destroy_Task(ctx, c, &types.Destroy_Task{This: vm})
@@ -123,4 +127,30 @@ func (i *inventory) rename(id uuid.UUID, v verb, message string) {
 		m.action.verb, m.action.message = v, message
 		i.notifyChanged([]uuid.UUID{id})
 	}
+}
+
+func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*spec.Layout, error) {
+	var content []types.ObjectContent
+	if err := property.DefaultCollector(c).Retrieve(ctx, []ref{vm}, spec.LayoutProperties, &content); err != nil {
+		return nil, fmt.Errorf("reading the VM's disks: %w", err)
+	}
+	l, snapshots, seen := spec.NewLayout(content)
+	if !seen || l.Directory == "" {
+		return nil, hypervisor.Failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
+	}
+	return l, readSnapshots(ctx, c, l, snapshots)
+}
+
+func readSnapshots(ctx context.Context, c *vim25.Client, l *spec.Layout, refs []ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	var snapshots []mo.VirtualMachineSnapshot
+	if err := property.DefaultCollector(c).Retrieve(ctx, refs, []string{"config"}, &snapshots); err != nil {
+		return fmt.Errorf("reading the VM's snapshots: %w", err)
+	}
+	for _, s := range snapshots {
+		l.Snapshots = append(l.Snapshots, s.Config.Hardware.Device)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -29,7 +30,7 @@ func (b *bed) attach(m *infrav1.NovaVSphereMachine) []string {
 	b.t.Helper()
 	id := b.idOf(m.Name)
 	home := b.home(m.Name)
-	b.Expect(b.vc.SetGuestInfo(id, disksKey, "scsi0:0")).To(Succeed())
+	b.Expect(b.vc.SetGuestInfo(id, spec.DisksKey, "scsi0:0")).To(Succeed())
 	b.Expect(b.vc.AttachDisk(id, vcenter.Disk{File: volume, FirstClass: "b1c2"})).To(Succeed())
 	b.Expect(b.vc.AttachDisk(id, vcenter.Disk{File: home + "/by-hand.vmdk"})).To(Succeed())
 	return []string{volume, home + "/by-hand.vmdk"}
@@ -42,7 +43,7 @@ func (b *bed) home(name string) string {
 	b.Expect(err).NotTo(HaveOccurred())
 	disks := devices.SelectByType((*types.VirtualDisk)(nil))
 	b.Expect(disks).NotTo(BeEmpty())
-	return path.Dir(fileOf(disks[0].(*types.VirtualDisk)))
+	return path.Dir(spec.FileOf(disks[0].(*types.VirtualDisk)))
 }
 
 func TestForeignDisksAreKept(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"github.com/vmware/govmomi/event"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // history returns all text in the events and the recent tasks of vCenter that
@@ -43,7 +45,7 @@ func TestEventsOfTheScrub(t *testing.T) {
 			b.Expect(b.vc.SetGuestInfo(b.idOf("m"), "guestinfo.userdata.encoding", "")).To(Succeed())
 		}
 		b.syncAll(m)
-		b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey(userDataMarkerKey)))
+		b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey(spec.UserDataMarkerKey)))
 		if clears {
 			b.Expect(b.history()).NotTo(ContainSubstring(secret))
 		} else {

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // Inspect reports the state of the vCenter of cluster. A placement or a
@@ -148,7 +149,7 @@ func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFai
 			return err
 		}
 	}
-	if err := d.checkTemplate(ctx, &effectiveSpec{placement: p, template: domain.Template}); err != nil {
+	if err := d.checkTemplate(ctx, &spec.Effective{Placement: p, Template: domain.Template}); err != nil {
 		return err
 	}
 	if err := d.checkDefaults(ctx, domain, &p); err != nil {
@@ -172,16 +173,16 @@ func (d *driver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSphereF
 	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
 		return nil
 	}
-	return d.checkTemplate(ctx, &effectiveSpec{placement: *p, template: d.cluster.Template})
+	return d.checkTemplate(ctx, &spec.Effective{Placement: *p, Template: d.cluster.Template})
 }
 
 // checkTemplate resolves a template, if one is set.
-func (d *driver) checkTemplate(ctx context.Context, g *effectiveSpec) error {
+func (d *driver) checkTemplate(ctx context.Context, g *spec.Effective) error {
 	var err error
 	switch {
-	case g.template.ContentLibrary.Item != "":
+	case g.Template.ContentLibrary.Item != "":
 		_, err = d.item(ctx, g)
-	case g.template != (infrav1.NovaVSphereTemplate{}):
+	case g.Template != (infrav1.NovaVSphereTemplate{}):
 		_, err = d.template(ctx, g)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 type ref = types.ManagedObjectReference
@@ -129,7 +130,7 @@ type machine struct {
 	// restart.
 	failures int
 	// desired are the settings of the machine for the objects around its VM.
-	desired desiredState
+	desired spec.Desired
 	localState
 }
 

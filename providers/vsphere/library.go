@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -52,7 +53,7 @@ type libraryItem struct {
 	read time.Time
 }
 
-func (i libraryItem) readAt() time.Time { return i.read }
+func (i libraryItem) ReadAt() time.Time { return i.read }
 
 // item resolves a library item. Its content may be replaced at any time, so it
 // is read again after some time.
@@ -141,7 +142,7 @@ func (i *image) ownerNote() string { return "Image of Cluster API machines: " + 
 type imageState struct {
 	vm ref
 	// template is set once the image can be cloned.
-	template *template
+	template *spec.Template
 }
 
 // image finds an image. The result is kept once the image can be cloned.
@@ -178,7 +179,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 
 // image resolves the template from which VMs of a library item are cloned. If
 // it does not exist, it is created; the machine waits meanwhile.
-func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *effectiveSpec, target *resolvedPlacement) (*template, error) {
+func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *spec.Effective, target *resolvedPlacement) (*spec.Template, error) {
 	item, err := d.item(ctx, g)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *ef
 	if err != nil {
 		return nil, err
 	}
-	return nil, hypervisor.Waiting(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
+	return nil, hypervisor.Waiting(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.Template.String())
 }
 
 // images are the images that are being created.

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // observation is the result that an Observe would return.
@@ -48,7 +49,7 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 		s.vm.Message += info.pendingQuestion()
 		return s
 	}
-	if !known && i.objects.hasUnreadable(cmp.Or(m.desired.name, m.key.Name)) {
+	if !known && i.objects.hasUnreadable(cmp.Or(m.desired.Name, m.key.Name)) {
 		// The VM may be ours. Until that is known, no other VM may be created,
 		// and the machine may not be released.
 		s.vm.State = hypervisor.Busy
@@ -103,8 +104,8 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 		return
 	case info.running():
 		s.vm.State = hypervisor.Running
-		s.vm.Addresses = addresses(m.key.Name, info.hostName, info.guestNICs)
-		s.vm.NICs = reportedNICs(info.guestNICs)
+		s.vm.Addresses = spec.Addresses(m.key.Name, info.hostName, info.guestNICs)
+		s.vm.NICs = spec.ReportedNICs(info.guestNICs)
 		s.vm.Report = hypervisor.ParseReport(info.report)
 	default:
 		// A suspended VM does not run either, and powering it on resumes it.

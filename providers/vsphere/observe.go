@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -85,7 +86,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
 		s.vm.OutOfSync, s.vm.ToSync = outOfSyncPrefix+text, append(s.vm.ToSync, syncHardware)
 	}
-	s.vm.Addresses = withoutEndpoint(s.vm.Addresses, d.endpoint)
+	s.vm.Addresses = spec.WithoutEndpoint(s.vm.Addresses, d.endpoint)
 	return s, nil
 }
 
@@ -95,7 +96,7 @@ func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, sta
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	return pendingUpgrade(m, d.session.inv.info(id).version)
+	return spec.PendingUpgrade(m, d.session.inv.info(id).version)
 }
 
 // dropStale drops resolved names after a failure that a stale reference may

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -130,10 +131,10 @@ func TestCreateWithEverything(t *testing.T) {
 			{Name: "logs", SizeGiB: 5, Provisioning: infrav1.ProvisioningThin, Datastore: "LocalDS_0"},
 		}}
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{
-			{Network: "/DC0/network/DC0_DVPG0", MTU: 1400, InterfaceAddressing: addressing{
+			{Network: "/DC0/network/DC0_DVPG0", MTU: 1400, InterfaceAddressing: infrav1.InterfaceAddressing{
 				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Nameservers: []string{"192.0.2.53"},
 			}},
-			{Network: "VM Network", Type: infrav1.InterfaceE1000e, InterfaceAddressing: addressing{MACAddress: "02:00:00:00:00:77"}},
+			{Network: "VM Network", Type: infrav1.InterfaceE1000e, InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:00:00:00:00:77"}},
 		}
 		return m
 	}
@@ -184,7 +185,7 @@ func TestCreateWithEverything(t *testing.T) {
 	b.Expect(found[0].NICs).To(HaveLen(2))
 	id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(found[0].NICs[0].MAC).To(Equal(macAddress(id, 0)))
+	b.Expect(found[0].NICs[0].MAC).To(Equal(spec.MACAddress(id, 0)))
 	b.Expect(found[0].NICs[1].MAC).To(Equal("02:00:00:00:00:77"))
 	b.Expect(found[0].NICs[1].Network).To(Equal("DC0_DVPG0"), "the failure domain's")
 
@@ -396,7 +397,7 @@ func TestNetworks(t *testing.T) {
 	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")[0].NICs).To(HaveLen(1))
 	b.Expect(b.vmNamed("m")[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
-	b.Expect(b.vmNamed("m")[0].NICs[0].MAC).To(Equal(macAddress(b.id(m), 0)), "its guest finds it by that")
+	b.Expect(b.vmNamed("m")[0].NICs[0].MAC).To(Equal(spec.MACAddress(b.id(m), 0)), "its guest finds it by that")
 
 	b.Expect(b.connect(opaque).Create(b.ctx(), opaque, createOptions)).To(Succeed())
 	b.waitForState(opaque, hypervisor.Running)

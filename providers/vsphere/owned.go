@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // ownedVMs returns the VMs that were created for machines of a cluster in a
@@ -55,7 +55,7 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 		if i.objects.ids[vm] == id {
 			continue
 		}
-		for _, a := range reportedAddresses(info.guestNICs) {
+		for _, a := range spec.ReportedAddresses(info.guestNICs) {
 			if wanted[a] {
 				return hypervisor.Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
 					i.objects.names[vm], vm.Value, a)
@@ -63,23 +63,4 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 		}
 	}
 	return nil
-}
-
-// reportedAddresses returns the addresses of a VM's own network interfaces.
-func reportedAddresses(guestNICs []types.GuestNicInfo) []netip.Addr {
-	var out []netip.Addr
-	for _, guestNIC := range sortedNICs(guestNICs) {
-		texts := slices.Clone(guestNIC.IpAddress)
-		if guestNIC.IpConfig != nil {
-			for _, a := range guestNIC.IpConfig.IpAddress {
-				texts = append(texts, a.IpAddress)
-			}
-		}
-		for _, text := range texts {
-			if a, err := netip.ParseAddr(text); err == nil {
-				out = append(out, a.Unmap())
-			}
-		}
-	}
-	return out
 }

@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -33,14 +34,14 @@ const maxAge = 5 * time.Minute
 
 // expiring is a result that changes without a notification.
 type expiring interface {
-	// readAt is when vCenter returned it.
-	readAt() time.Time
+	// ReadAt is when vCenter returned it.
+	ReadAt() time.Time
 }
 
 // isExpired reports whether a result has to be read again.
 func isExpired(answer any) bool {
 	n, ok := answer.(expiring)
-	return ok && time.Since(n.readAt()) > maxAge
+	return ok && time.Since(n.ReadAt()) > maxAge
 }
 
 // resolver resolves names and inventory paths to references, and caches the
@@ -178,7 +179,7 @@ func (r *resolver) dropTemplates() {
 	defer r.mu.Unlock()
 	for key, answer := range r.cache {
 		switch answer.(type) {
-		case *template, resolvedVM:
+		case *spec.Template, resolvedVM:
 			delete(r.cache, key)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -62,11 +63,11 @@ func TestStaleTemplate(t *testing.T) {
 	b.create("m")
 	d, ok := b.connect(b.machine("next")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	g, err := newEffectiveSpec(d.cluster, &b.machine("next").Spec, "")
+	g, err := spec.NewEffective(d.cluster, &b.machine("next").Spec, "")
 	b.Expect(err).NotTo(HaveOccurred())
 	stale, err := d.template(b.ctx(), &g)
 	b.Expect(err).NotTo(HaveOccurred())
-	stale.ref.Value = "vm-9999"
+	stale.Ref.Value = "vm-9999"
 
 	m := b.machine("next")
 	err = d.Create(b.ctx(), m, createOptions)
@@ -82,9 +83,9 @@ func (r *resolver) expire(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, answer := range r.cache {
-		if t, ok := answer.(*template); ok {
+		if t, ok := answer.(*spec.Template); ok {
 			older := *t
-			older.read = t.read.Add(-d)
+			older.Read = t.Read.Add(-d)
 			r.cache[key] = &older
 		}
 		if l, ok := answer.(resolvedVM); ok {
@@ -107,15 +108,15 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
 	paths := d.session.resolver
-	source := func(spec *infrav1.NovaVSphereMachineSpec) *template {
-		g, err := newEffectiveSpec(d.cluster, spec, "")
+	source := func(machine *infrav1.NovaVSphereMachineSpec) *spec.Template {
+		g, err := spec.NewEffective(d.cluster, machine, "")
 		b.Expect(err).NotTo(HaveOccurred())
 		found, err := d.template(b.ctx(), &g)
 		b.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
-	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
-		b.Expect(source(spec).current).To(BeNil())
+	for _, machine := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+		b.Expect(source(machine).Current).To(BeNil())
 	}
 
 	b.wait(old.Rename(b.ctx(), "last-image"))
@@ -123,12 +124,12 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.addSnapshot("last-image", "base")
 	paths.expire(maxAge / 2)
 	b.vc.ResetRequests()
-	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(old.Reference()))
+	b.Expect(source(&b.machine("m").Spec).Ref).To(Equal(old.Reference()))
 	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
 	paths.expire(maxAge)
-	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(image.Reference()))
-	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
-		b.Expect(source(spec).current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
+	b.Expect(source(&b.machine("m").Spec).Ref).To(Equal(image.Reference()))
+	for _, machine := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+		b.Expect(source(machine).Current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
 	}
 }
 
@@ -141,9 +142,9 @@ func TestTemplateThatIsFixed(t *testing.T) {
 	b.Expect(b.vc.AttachDisk(b.vmNamed(vcenter.DefaultTemplate)[0].Ref, vcenter.Disk{File: "[LocalDS_0] more/disk.vmdk"})).To(Succeed())
 	devices, err := b.vm(vcenter.DefaultTemplate).Device(b.ctx())
 	b.Expect(err).NotTo(HaveOccurred())
-	disks := newDiskDevices(devices).disks
+	disks := spec.NewDiskDevices(devices).Disks
 	b.Expect(disks).To(HaveLen(2))
-	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: labelOf(disks[1]), SizeGiB: 2}}
+	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: spec.LabelOf(disks[1]), SizeGiB: 2}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 }

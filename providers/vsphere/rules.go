@@ -116,25 +116,25 @@ func (o *objectCache) clusterInfoOf(info *vmInfo) (ref, *clusterInfo) {
 // ruleOutOfSync reports whether the rule of a machine's group has to be changed
 // for its VM. The caller holds the lock.
 func (i *inventory) ruleOutOfSync(vm ref, m *machine, info *vmInfo) bool {
-	if m.desired.rule == "" {
+	if m.desired.Rule == "" {
 		return false
 	}
 	at, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return false
 	}
-	rule := cluster.rule(i.objects, m.desired.rule)
+	rule := cluster.rule(i.objects, m.desired.Rule)
 	switch {
-	case m.desired.antiAffinity == infrav1.AntiAffinityNone:
+	case m.desired.AntiAffinity == infrav1.AntiAffinityNone:
 		return rule != nil && rule.vms[vm]
-	case i.hasTooFewHosts(m.desired.rule, at):
+	case i.hasTooFewHosts(m.desired.Rule, at):
 		return rule != nil
 	case rule != nil:
-		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.desired.rule].mandatory()
-	case !cluster.drs && m.desired.antiAffinity != infrav1.AntiAffinityRequired:
+		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.desired.Rule].mandatory()
+	case !cluster.drs && m.desired.AntiAffinity != infrav1.AntiAffinityRequired:
 		return false // a rule would have no effect, or is not allowed
 	default:
-		return i.hasMembers(m.desired.rule, at, 2)
+		return i.hasMembers(m.desired.Rule, at, 2)
 	}
 }
 
@@ -177,7 +177,7 @@ func (i *inventory) hasMembers(rule string, at ref, n int) bool {
 func (i *inventory) member(id uuid.UUID, at ref) (ref, bool) {
 	m, vm := i.machines[id], i.objects.byID[id]
 	info := i.objects.vms[vm]
-	if m == nil || info == nil || m.deleting || m.desired.antiAffinity == infrav1.AntiAffinityNone {
+	if m == nil || info == nil || m.deleting || m.desired.AntiAffinity == infrav1.AntiAffinityNone {
 		return vm, false
 	}
 	in, ok := i.objects.clusterOf(info)
@@ -430,14 +430,14 @@ func (i *inventory) planChange(at ref, ids []uuid.UUID) clusterChange {
 	i.planGroups(at, ids, &change)
 	for _, id := range ids {
 		m := i.machines[id]
-		if m == nil || m.desired.rule == "" {
+		if m == nil || m.desired.Rule == "" {
 			continue
 		}
-		if _, done := change.rules[m.desired.rule]; done {
+		if _, done := change.rules[m.desired.Rule]; done {
 			continue
 		}
-		p := i.planRule(m.desired.rule, at, ptr.To(i.groups[m.desired.rule].mandatory()))
-		current := cluster.rules[m.desired.rule]
+		p := i.planRule(m.desired.Rule, at, ptr.To(i.groups[m.desired.Rule].mandatory()))
+		current := cluster.rules[m.desired.Rule]
 		change.rules[p.name] = current
 		spec := p.change(current)
 		if spec == nil {
@@ -509,18 +509,18 @@ func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
 	defer i.mu.Unlock()
 	m, vm := i.machines[id], i.objects.byID[id]
 	info := i.objects.vms[vm]
-	if m == nil || info == nil || m.ruleLeft || m.desired.rule == "" {
+	if m == nil || info == nil || m.ruleLeft || m.desired.Rule == "" {
 		return ref{}, false
 	}
 	at, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return ref{}, false
 	}
-	rule := cluster.rule(i.objects, m.desired.rule)
+	rule := cluster.rule(i.objects, m.desired.Rule)
 	if rule == nil {
 		return ref{}, false
 	}
-	rest, nonMembers := 0, i.nonMembers(m.desired.rule, at)
+	rest, nonMembers := 0, i.nonMembers(m.desired.Rule, at)
 	for other := range rule.vms {
 		if _, exists := i.objects.ids[other]; exists && other != vm && !nonMembers[other] {
 			rest++

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 func testVMRef(n string) ref { return ref{Type: "VirtualMachine", Value: n} }
@@ -68,10 +69,10 @@ func TestRuleChange(t *testing.T) {
 func TestRuleName(t *testing.T) {
 	g := NewWithT(t)
 	id := uuid.NewString()
-	g.Expect(ruleName(id, "ns", "tenant-md")).To(Equal("nova-ns-tenant-md-" + id))
-	long := ruleName(id, "namespace", strings.Repeat("group", 20)+"-1")
-	other := ruleName(id, "namespace", strings.Repeat("group", 20)+"-2")
-	g.Expect(len(long)).To(BeNumerically("<=", maxRuleName))
+	g.Expect(spec.RuleName(id, "ns", "tenant-md")).To(Equal("nova-ns-tenant-md-" + id))
+	long := spec.RuleName(id, "namespace", strings.Repeat("group", 20)+"-1")
+	other := spec.RuleName(id, "namespace", strings.Repeat("group", 20)+"-2")
+	g.Expect(len(long)).To(BeNumerically("<=", spec.MaxRuleName))
 	g.Expect(long).To(And(HavePrefix("nova-namespace-group"), HaveSuffix(id)))
 	g.Expect(long).NotTo(Equal(other))
 }
@@ -102,7 +103,7 @@ func newGroupTest(names ...string) *groupTest {
 // setMachine records the desired state of a machine.
 func (c *groupTest) setMachine(name string, spread infrav1.AntiAffinity, deleting bool) {
 	key := hypervisor.Key{Name: name}
-	c.setDesired(c.ids[name], key, desiredState{rule: "r", antiAffinity: spread})
+	c.setDesired(c.ids[name], key, spec.Desired{Rule: "r", AntiAffinity: spread})
 	c.observe(c.ids[name], key, deleting)
 }
 

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -131,7 +132,7 @@ type datastoreCandidates struct {
 	free map[ref]int64
 }
 
-func (c *datastoreCandidates) readAt() time.Time { return c.read }
+func (c *datastoreCandidates) ReadAt() time.Time { return c.read }
 
 // datastores returns all datastores of the set.
 func (c *datastoreCandidates) datastores() []ref {
@@ -276,12 +277,12 @@ func drsReasons(f *types.ClusterDrsFaults) string {
 
 // dataDiskPlacements resolves the placements of the data disks of a machine,
 // within bounds.
-func (d *driver) dataDiskPlacements(ctx context.Context, g *effectiveSpec, disks *infrav1.NovaVSphereDisks, target *resolvedPlacement) ([]diskPlacement, error) {
+func (d *driver) dataDiskPlacements(ctx context.Context, g *spec.Effective, disks *infrav1.NovaVSphereDisks, target *resolvedPlacement) ([]spec.DiskPlacement, error) {
 	r := d.session.resolver
-	out := make([]diskPlacement, len(disks.Data))
+	out := make([]spec.DiskPlacement, len(disks.Data))
 	for i := range disks.Data {
 		disk := &disks.Data[i]
-		out[i].policy = target.storage.policy
+		out[i].Policy = target.storage.policy
 		if disk.StoragePolicy != "" {
 			if err := d.checkPolicy("disks.data.storagePolicy", disk.StoragePolicy); err != nil {
 				return nil, err
@@ -290,17 +291,17 @@ func (d *driver) dataDiskPlacements(ctx context.Context, g *effectiveSpec, disks
 			if err != nil {
 				return nil, err
 			}
-			out[i].policy = policy
+			out[i].Policy = policy
 		}
 		if disk.Datastore != "" {
-			ds, name, err := r.datastore(ctx, g.placement.Datacenter, "disks.data.datastore", disk.Datastore)
+			ds, name, err := r.datastore(ctx, g.Placement.Datacenter, "disks.data.datastore", disk.Datastore)
 			if err != nil {
 				return nil, err
 			}
 			if err := d.checkBounds(ctx, "disks.data.datastore", disk.Datastore, "datastores", d.bounds.Datastores, ds); err != nil {
 				return nil, err
 			}
-			out[i].datastore, out[i].name = ptr.To(ds), name
+			out[i].Datastore, out[i].Name = ptr.To(ds), name
 		}
 	}
 	return out, nil

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -65,7 +66,7 @@ func (b *bed) syncAll(machines ...*infrav1.NovaVSphereMachine) {
 }
 
 func (b *bed) ruleOf(m *infrav1.NovaVSphereMachine) string {
-	return ruleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.AntiAffinityGroup(m))
+	return spec.RuleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.AntiAffinityGroup(m))
 }
 
 // members returns the VMs in the rule of a machine's group; none if there is

@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -45,7 +46,7 @@ type localState struct {
 // tagState has the differences between the tags of a VM and those of its
 // machine.
 type tagState struct {
-	missing []tagName
+	missing []spec.TagName
 	// wrong are the IDs of tags of an earlier value of a label.
 	wrong []string
 	// err is the error with which reading the tags failed.
@@ -63,12 +64,12 @@ const tagRetryInterval = time.Minute
 // The caller holds the lock.
 func (i *inventory) tagsOutOfSync(m *machine, info *vmInfo) string {
 	var parts []string
-	if t := m.tags; t != nil && len(m.desired.tags) > 0 {
+	if t := m.tags; t != nil && len(m.desired.Tags) > 0 {
 		if t.err != nil {
 			parts = append(parts, "tags: "+t.err.Error())
 		}
 		for _, tag := range t.missing {
-			parts = append(parts, fmt.Sprintf("tag %s of category %s", tag.name, tag.category))
+			parts = append(parts, fmt.Sprintf("tag %s of category %s", tag.Name, tag.Category))
 		}
 		if len(t.wrong) > 0 && len(t.missing) == 0 {
 			parts = append(parts, "tags of an earlier label")
@@ -87,7 +88,7 @@ func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSph
 		return nil
 	}
 	var wrong []infrav1.NovaVSphereCustomAttribute
-	for _, a := range m.desired.attributes {
+	for _, a := range m.desired.Attributes {
 		if field, known := i.fields[a.Name]; !known || info.attributes[field] != a.Value {
 			wrong = append(wrong, a)
 		}
@@ -106,14 +107,14 @@ func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
 		}
 	}
 	if m.tags == nil && m.newVM == vm && vm != (ref{}) {
-		m.tags = &tagState{missing: m.desired.tags}
+		m.tags = &tagState{missing: m.desired.Tags}
 	}
 }
 
 // tagsUnread reports whether it is not known which tags and attributes a
 // machine's VM has. The caller holds the lock.
 func (i *inventory) tagsUnread(m *machine) bool {
-	return len(m.desired.attributes) > 0 && i.fields == nil || len(m.desired.tags) > 0 && m.tags == nil
+	return len(m.desired.Attributes) > 0 && i.fields == nil || len(m.desired.Tags) > 0 && m.tags == nil
 }
 
 // needsRead reports whether the tags or attributes of a machine's VM have to be
@@ -125,10 +126,10 @@ func (i *inventory) needsRead(id uuid.UUID) bool {
 	if m == nil || m.deleting || i.objects.vms[i.objects.byID[id]] == nil {
 		return false
 	}
-	if len(m.desired.attributes) > 0 && i.fields == nil && time.Now().After(i.fieldsRetryAt) {
+	if len(m.desired.Attributes) > 0 && i.fields == nil && time.Now().After(i.fieldsRetryAt) {
 		return true
 	}
-	return len(m.desired.tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.retryAt))
+	return len(m.desired.Tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.retryAt))
 }
 
 // tagWorker reads and sets tags and custom attributes, for many machines in the
@@ -226,7 +227,7 @@ func (i *inventory) withUnknownTags(ids []uuid.UUID) []uuid.UUID {
 type taggedVM struct {
 	id            uuid.UUID
 	vm            ref
-	tags          []tagName
+	tags          []spec.TagName
 	createMissing bool
 	state         tagState
 	// known means that the tags were read, or need not be.
@@ -243,9 +244,9 @@ func (i *inventory) taggedVMs(ids []uuid.UUID) (out []*taggedVM, attributes bool
 		if m == nil || vm == (ref{}) {
 			continue
 		}
-		attributes = attributes || len(m.desired.attributes) > 0
-		if len(m.desired.tags) > 0 {
-			t := &taggedVM{id: id, vm: vm, tags: m.desired.tags, createMissing: m.desired.createMissing}
+		attributes = attributes || len(m.desired.Attributes) > 0
+		if len(m.desired.Tags) > 0 {
+			t := &taggedVM{id: id, vm: vm, tags: m.desired.Tags, createMissing: m.desired.CreateMissing}
 			if m.tags != nil {
 				t.state, t.known = *m.tags, m.tags.err == nil
 			}
@@ -292,7 +293,7 @@ func (i *inventory) recordTags(t *taggedVM) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[t.id]
-	if m == nil || !slices.Equal(m.desired.tags, t.tags) {
+	if m == nil || !slices.Equal(m.desired.Tags, t.tags) {
 		return
 	}
 	state := t.state
@@ -318,16 +319,16 @@ func (k *tagWorker) compare(ctx context.Context, api *tags.Manager, vms []*tagge
 	for _, t := range vms {
 		t.state = tagState{}
 		for _, tag := range t.tags {
-			known, err := k.tagsOf(ctx, api, tag.category)
+			known, err := k.tagsOf(ctx, api, tag.Category)
 			if err != nil {
 				return err
 			}
-			wanted := known[tag.name]
+			wanted := known[tag.Name]
 			if wanted == "" || !have[t.vm].Has(wanted) {
 				t.state.missing = append(t.state.missing, tag)
 			}
 			for _, id := range known {
-				if tag.label && id != wanted && have[t.vm].Has(id) {
+				if tag.Label && id != wanted && have[t.vm].Has(id) {
 					t.state.wrong = append(t.state.wrong, id)
 				}
 			}
@@ -462,15 +463,15 @@ func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*tagged
 func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) ([]string, error) {
 	var ids []string
 	for _, tag := range t.state.missing {
-		known, err := k.tagsOf(ctx, api, tag.category)
+		known, err := k.tagsOf(ctx, api, tag.Category)
 		if err != nil {
 			return nil, err
 		}
-		id := known[tag.name]
+		id := known[tag.Name]
 		if id == "" {
 			if !t.createMissing {
 				return nil, hypervisor.Failure(infrav1.InvalidSpecReason,
-					"vCenter has no tag %q of the category %q, or the account cannot see it: create it, or set spec.createMissingTags to true", tag.name, tag.category)
+					"vCenter has no tag %q of the category %q, or the account cannot see it: create it, or set spec.createMissingTags to true", tag.Name, tag.Category)
 			}
 			if id, err = k.create(ctx, api, tag); err != nil {
 				return nil, err
@@ -482,28 +483,28 @@ func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) 
 }
 
 // create creates a tag, and its category if that does not exist either.
-func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag tagName) (string, error) {
-	category := k.categories[tag.category]
+func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag spec.TagName) (string, error) {
+	category := k.categories[tag.Category]
 	if category == "" {
 		cardinality := "MULTIPLE"
-		if tag.label {
+		if tag.Label {
 			cardinality = "SINGLE"
 		}
 		id, err := api.CreateCategory(ctx, &tags.Category{
-			Name: tag.category, Description: "Created for machines of Cluster API", Cardinality: cardinality,
+			Name: tag.Category, Description: "Created for machines of Cluster API", Cardinality: cardinality,
 			AssociableTypes: []string{"VirtualMachine"},
 		})
 		if err != nil {
-			return "", fmt.Errorf("creating category %s: %w", tag.category, err)
+			return "", fmt.Errorf("creating category %s: %w", tag.Category, err)
 		}
 		category = id
-		k.categories[tag.category], k.tagIDs[tag.category] = id, map[string]string{}
+		k.categories[tag.Category], k.tagIDs[tag.Category] = id, map[string]string{}
 	}
-	id, err := api.CreateTag(ctx, &tags.Tag{Name: tag.name, CategoryID: category, Description: "Created for machines of Cluster API"})
+	id, err := api.CreateTag(ctx, &tags.Tag{Name: tag.Name, CategoryID: category, Description: "Created for machines of Cluster API"})
 	if err != nil {
-		return "", fmt.Errorf("creating tag %s of category %s: %w", tag.name, tag.category, err)
+		return "", fmt.Errorf("creating tag %s of category %s: %w", tag.Name, tag.Category, err)
 	}
-	k.tagIDs[tag.category][tag.name] = id
+	k.tagIDs[tag.Category][tag.Name] = id
 	return id, nil
 }
 

@@ -46,14 +46,14 @@ func (c *clusterInfo) group(o *objectCache, name string) *groupInfo {
 // groupOutOfSync reports whether a machine's VM has to be added to its group of
 // VMs. The caller holds the lock.
 func (i *inventory) groupOutOfSync(vm ref, m *machine, info *vmInfo) bool {
-	if m.desired.vmGroup == "" {
+	if m.desired.VMGroup == "" {
 		return false
 	}
 	_, cluster := i.objects.clusterInfoOf(info)
 	if cluster == nil {
 		return false
 	}
-	group := cluster.group(i.objects, m.desired.vmGroup)
+	group := cluster.group(i.objects, m.desired.VMGroup)
 	return group == nil || !group.vms[vm]
 }
 
@@ -63,13 +63,13 @@ func (i *inventory) planGroups(at ref, ids []uuid.UUID, change *clusterChange) {
 	for _, id := range ids {
 		m, vm := i.machines[id], i.objects.byID[id]
 		info := i.objects.vms[vm]
-		if m == nil || info == nil || m.deleting || m.desired.vmGroup == "" {
+		if m == nil || info == nil || m.deleting || m.desired.VMGroup == "" {
 			continue
 		}
 		if in, ok := i.objects.clusterOf(info); !ok || in != at {
 			continue
 		}
-		name := m.desired.vmGroup
+		name := m.desired.VMGroup
 		current := i.objects.clusters[at].groups[name]
 		if current == nil {
 			change.missing[id] = name
@@ -95,17 +95,6 @@ func (i *inventory) planGroups(at ref, ids []uuid.UUID, change *clusterChange) {
 // byValue returns VMs in the order of the values of their references.
 func byValue(vms map[ref]bool) []ref {
 	return slices.SortedFunc(maps.Keys(vms), func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
-}
-
-// vmGroup returns the group in which the VM of a machine belongs. A VM whose
-// failure domain is no longer in the cluster stays in its groups.
-func vmGroup(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) string {
-	domain := cluster.FailureDomain(zone)
-	if zone != "" && domain == nil {
-		return ""
-	}
-	p := placementIn(cluster, spec, domain)
-	return p.VMGroup
 }
 
 func noVMGroup(name string) error {

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -149,7 +150,7 @@ func TestGroupChanges(t *testing.T) {
 	c.objects.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: vmSet("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
-		c.setDesired(c.ids[name], key(name), desiredState{vmGroup: group})
+		c.setDesired(c.ids[name], key(name), spec.Desired{VMGroup: group})
 		c.observe(c.ids[name], key(name), name == "b")
 	}
 	due := func(name string) bool {

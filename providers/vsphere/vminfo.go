@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // Settings of a VM that are read one by one: the list of all settings has the
@@ -76,7 +78,7 @@ func (v *vmInfo) providerID() string {
 	if v.biosUUID == "" {
 		return ""
 	}
-	return providerIDPrefix + v.biosUUID
+	return spec.ProviderIDPrefix + v.biosUUID
 }
 
 // hostInfo is a host on which VMs of ours run.
@@ -122,7 +124,7 @@ func (v *vmInfo) apply(name string, value any) {
 			return
 		}
 		// vCenter may name the part of a setting that changed.
-		v.applySetting(strings.TrimSuffix(name, ".value"), setting(value))
+		v.applySetting(strings.TrimSuffix(name, ".value"), spec.SettingText(value))
 	}
 }
 
@@ -142,20 +144,6 @@ func (v *vmInfo) applySetting(name, value string) {
 	case reportProperty:
 		v.report = value
 	}
-}
-
-// setting returns the text of a setting, in any of the types that vCenter
-// sends.
-func setting(value any) string {
-	switch v := value.(type) {
-	case types.OptionValue:
-		return setting(v.Value)
-	case *types.OptionValue:
-		return setting(v.Value)
-	case string:
-		return v
-	}
-	return ""
 }
 
 // attributeKey returns the key of the custom attribute that a property path

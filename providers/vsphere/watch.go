@@ -15,6 +15,7 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -373,7 +374,7 @@ func (s *stream) apply(o *objectCache, updates []types.ObjectUpdate) []uuid.UUID
 			before := o.ids[u.Obj]
 			o.applyVM(u)
 			id := o.ids[u.Obj]
-			if id.Version() == derived && !s.inView[u.Obj] {
+			if id.Version() == spec.DerivedVersion && !s.inView[u.Obj] {
 				s.toAdd[u.Obj] = true
 			}
 			touched = append(touched, before, id)
@@ -426,7 +427,7 @@ func (o *objectCache) markRead(vm ref) {
 	if o.ids[vm] == uuid.Nil {
 		return
 	}
-	if name, ok := o.unreadNames[vm]; ok && o.ids[vm].Version() == derived {
+	if name, ok := o.unreadNames[vm]; ok && o.ids[vm].Version() == spec.DerivedVersion {
 		o.names[vm] = name
 	}
 	delete(o.unreadNames, vm)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -52,7 +53,7 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 		if b.polls == 1 {
 			objects = append(objects, types.ObjectUpdate{
 				Kind: types.ObjectUpdateKindEnter, Obj: testVMRef("vm-1"),
-				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: vmID.String()}},
+				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: watchedID.String()}},
 			})
 		}
 		res.Res = &types.WaitForUpdatesExResponse{Returnval: &types.UpdateSet{
@@ -72,6 +73,9 @@ func TestReadAllOnABusyVCenter(t *testing.T) {
 	}
 	o, err := s.readAll(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(o.byID).To(HaveKey(vmID))
+	g.Expect(o.byID).To(HaveKey(watchedID))
 	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdlePolls))
 }
+
+// watchedID is the instance UUID of a VM.
+var watchedID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")

@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"encoding/json"
@@ -94,7 +94,7 @@ var networks = map[string]struct {
 func TestNetworkConfig(t *testing.T) {
 	for name, tt := range networks {
 		t.Run(name, func(t *testing.T) {
-			all, err := newNICs(vmID, tt.interfaces, tt.pooled)
+			all, err := NewNICs(vmID, tt.interfaces, tt.pooled)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestKernelArguments(t *testing.T) {
 	for name, tt := range networks {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			all, err := newNICs(vmID, tt.interfaces, tt.pooled)
+			all, err := NewNICs(vmID, tt.interfaces, tt.pooled)
 			g.Expect(err).NotTo(HaveOccurred())
 			got, err := kernelArguments("m", all)
 			if tt.refused != "" {
@@ -140,7 +140,7 @@ func TestKernelArguments(t *testing.T) {
 
 func TestNICsWaitForPools(t *testing.T) {
 	g := NewWithT(t)
-	_, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
+	_, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
 		[][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24")}}})
 	g.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.WaitingForAddressPoolReason))
@@ -153,8 +153,8 @@ func TestMACAddress(t *testing.T) {
 	for i := range 5000 {
 		id := uuid.NewSHA1(vmID, []byte{byte(i), byte(i >> 8)})
 		for card := range 2 {
-			text := macAddress(id, card)
-			if seen[text] || text != macAddress(id, card) {
+			text := MACAddress(id, card)
+			if seen[text] || text != MACAddress(id, card) {
 				t.Fatalf("%s of card %d of %s is taken, or not the same twice", text, card, id)
 			}
 			seen[text] = true

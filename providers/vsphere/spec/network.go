@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"crypto/sha256"
@@ -25,9 +25,9 @@ type nic struct {
 	poolAddresses []hypervisor.Address
 }
 
-// newNICs returns the network interfaces of the VM with the given instance
+// NewNICs returns the network interfaces of the VM with the given instance
 // UUID.
-func newNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) {
+func NewNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) {
 	out := make([]nic, len(interfaces))
 	for i, in := range interfaces {
 		n := nic{NovaVSphereInterface: in}
@@ -42,7 +42,7 @@ func newNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][
 			n.name = "eth" + strconv.Itoa(i)
 		}
 		if n.mac = strings.ToLower(in.MACAddress); n.mac == "" {
-			n.mac = macAddress(id, i)
+			n.mac = MACAddress(id, i)
 		}
 		out[i] = n
 	}
@@ -57,12 +57,12 @@ func (n *nic) isPlain() bool {
 		n.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
 }
 
-// macAddress returns the MAC address of an interface. It is derived from the
+// MACAddress returns the MAC address of an interface. It is derived from the
 // VM's instance UUID, so that the guest's configuration can contain it before
 // the VM exists, and a repeated clone gets the same address. It is a locally
 // administered address: the range that VMware leaves to users has 22 bits
 // only, in which a few thousand addresses collide.
-func macAddress(id uuid.UUID, index int) string {
+func MACAddress(id uuid.UUID, index int) string {
 	sum := sha256.Sum256(append(id[:], byte(index)))
 	sum[0] = sum[0]&^1 | 2
 	return net.HardwareAddr(sum[:6]).String()

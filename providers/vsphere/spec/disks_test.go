@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // twoDisks is a template with disks of 20 and 5 GiB on one controller, and a
 // CD-ROM drive on another.
-func twoDisks() *template {
+func twoDisks() *Template {
 	disk := func(key, unit int32, gib int64) *types.VirtualDisk {
 		return &types.VirtualDisk{
 			VirtualDevice: types.VirtualDevice{
@@ -25,7 +25,7 @@ func twoDisks() *template {
 		}
 	}
 	controller := newController(infrav1.ControllerParaVirtual, 0, 1000)
-	return &template{devices: []types.BaseVirtualDevice{
+	return &Template{devices: []types.BaseVirtualDevice{
 		&types.VirtualIDEController{VirtualController: types.VirtualController{VirtualDevice: types.VirtualDevice{Key: 200}}},
 		controller,
 		disk(2000, 0, 20), disk(2001, 1, 5),
@@ -95,7 +95,7 @@ func TestDisks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, slotList, err := disks(twoDisks(), &tt.disks, make([]diskPlacement, len(tt.disks.Data)))
+			_, slotList, err := disks(twoDisks(), &tt.disks, make([]DiskPlacement, len(tt.disks.Data)))
 			if tt.refused != "" {
 				g.Expect(err).To(MatchError(tt.refused))
 				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
@@ -124,7 +124,7 @@ func TestGrownDisk(t *testing.T) {
 }
 
 func TestDataDisk(t *testing.T) {
-	on := ref{Type: "Datastore", Value: "datastore-7"}
+	on := types.ManagedObjectReference{Type: "Datastore", Value: "datastore-7"}
 	tests := []struct {
 		provisioning infrav1.NovaVSphereProvisioning
 		thin, eager  *bool
@@ -139,7 +139,7 @@ func TestDataDisk(t *testing.T) {
 			g := NewWithT(t)
 			changes, _, err := disks(twoDisks(), &infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{{
 				Name: "a", SizeGiB: 3, Provisioning: tt.provisioning, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe},
-			}}}, []diskPlacement{{datastore: &on, name: "fast", policy: "gold"}})
+			}}}, []DiskPlacement{{Datastore: &on, Name: "fast", Policy: "gold"}})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(changes).To(HaveLen(2), "a controller and a disk")
 			controller := changes[0].GetVirtualDeviceConfigSpec().Device.(*types.VirtualNVMEController)
@@ -159,7 +159,7 @@ func TestDataDisk(t *testing.T) {
 }
 
 func TestRequiredSpace(t *testing.T) {
-	got := requiredSpace(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
+	got := RequiredSpace(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
 	if want := int64(30+5+2) << 30; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}

@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"net/netip"
@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
-// addresses returns a VM's addresses: those that its own network interfaces
+// Addresses returns a VM's addresses: those that its own network interfaces
 // report, in order, and its names. There are none until an interface has
 // reported an address. Every address is internal; an address that the internet
 // routes is also external.
@@ -20,7 +20,7 @@ import (
 // Interfaces that only the guest knows, such as the bridges of a container
 // network, do not count, and neither do addresses that float between machines.
 // The address families keep the order in which the guest has them.
-func addresses(name, hostName string, guestNICs []types.GuestNicInfo) []clusterv1.MachineAddress {
+func Addresses(name, hostName string, guestNICs []types.GuestNicInfo) []clusterv1.MachineAddress {
 	var inside, outside []clusterv1.MachineAddress
 	seen := map[netip.Addr]bool{}
 	for _, guestNIC := range sortedNICs(guestNICs) {
@@ -48,9 +48,9 @@ func addresses(name, hostName string, guestNICs []types.GuestNicInfo) []clusterv
 	return out
 }
 
-// reportedNICs returns the VM's own network interfaces with the networks and
+// ReportedNICs returns the VM's own network interfaces with the networks and
 // addresses that the guest reports for them.
-func reportedNICs(guestNICs []types.GuestNicInfo) (out []hypervisor.NIC) {
+func ReportedNICs(guestNICs []types.GuestNicInfo) (out []hypervisor.NIC) {
 	for _, guestNIC := range sortedNICs(guestNICs) {
 		out = append(out, hypervisor.NIC{Network: guestNIC.Network, MAC: guestNIC.MacAddress, Addresses: ownAddresses(guestNIC)})
 	}
@@ -112,13 +112,32 @@ func ownAddresses(guestNIC types.GuestNicInfo) []netip.Addr {
 	return own
 }
 
-// withoutEndpoint removes the control plane endpoint, which moves between
+// WithoutEndpoint removes the control plane endpoint, which moves between
 // machines, unless it is the only address.
-func withoutEndpoint(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
+func WithoutEndpoint(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
 	floats := func(a clusterv1.MachineAddress) bool { return a.Address == endpoint }
 	isIP := func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineInternalIP && !floats(a) }
 	if endpoint == "" || !slices.ContainsFunc(all, isIP) {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), floats)
+}
+
+// ReportedAddresses returns the addresses of a VM's own network interfaces.
+func ReportedAddresses(guestNICs []types.GuestNicInfo) []netip.Addr {
+	var out []netip.Addr
+	for _, guestNIC := range sortedNICs(guestNICs) {
+		texts := slices.Clone(guestNIC.IpAddress)
+		if guestNIC.IpConfig != nil {
+			for _, a := range guestNIC.IpConfig.IpAddress {
+				texts = append(texts, a.IpAddress)
+			}
+		}
+		for _, text := range texts {
+			if a, err := netip.ParseAddr(text); err == nil {
+				out = append(out, a.Unmap())
+			}
+		}
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
 func options(t *testing.T, l hypervisor.CreateOptions) map[string]string {
 	t.Helper()
-	plain, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	plain, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	values, err := guestinfo("m", vmID, plain, l)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ func TestLargeUserData(t *testing.T) {
 // Data that cannot be compressed is rejected from the first byte over the
 // limit, before a VM exists.
 func TestTooLongUserData(t *testing.T) {
-	guestNICs, err := newNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	guestNICs, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

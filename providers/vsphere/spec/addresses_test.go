@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"net/netip"
@@ -50,7 +50,7 @@ func TestAddresses(t *testing.T) {
 					clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "m"},
 					clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "m"})
 			}
-			if diff := cmp.Diff(want, addresses("m", "m", tt.cards)); diff != "" {
+			if diff := cmp.Diff(want, Addresses("m", "m", tt.cards)); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tt.reason, diff)
 			}
 		})
@@ -67,7 +67,7 @@ func TestNICs(t *testing.T) {
 		{Network: "blue", MAC: "00:50:56:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
 		{Network: "storage", MAC: "00:50:56:00:00:02"},
 	}
-	if got := reportedNICs(guestNICs); !reflect.DeepEqual(got, want) {
+	if got := ReportedNICs(guestNICs); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -85,22 +85,22 @@ func TestPublicAddressesAndNames(t *testing.T) {
 		{Type: clusterv1.MachineInternalDNS, Address: "m"},
 		{Type: clusterv1.MachineInternalDNS, Address: "m.example.org"},
 	}
-	if diff := cmp.Diff(want, addresses("m", "m.example.org", guestNICs)); diff != "" {
+	if diff := cmp.Diff(want, Addresses("m", "m.example.org", guestNICs)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if diff := cmp.Diff(want[:len(want)-1], addresses("m", "other.example.org", guestNICs)); diff != "" {
+	if diff := cmp.Diff(want[:len(want)-1], Addresses("m", "other.example.org", guestNICs)); diff != "" {
 		t.Errorf("a name that is not the machine's does not count: -want +got\n%s", diff)
 	}
 }
 
 func TestEndpointIsNoAddressOfANode(t *testing.T) {
 	guestNICs := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9", "10.0.0.2"}}}
-	all := addresses("m", "", guestNICs)
-	if got := withoutEndpoint(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
+	all := Addresses("m", "", guestNICs)
+	if got := WithoutEndpoint(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
 		t.Errorf("the endpoint floats between machines, and is among %v", got)
 	}
-	alone := addresses("m", "", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9"}}})
-	if got := withoutEndpoint(alone, "10.0.0.9"); len(got) != len(alone) {
+	alone := Addresses("m", "", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9"}}})
+	if got := WithoutEndpoint(alone, "10.0.0.9"); len(got) != len(alone) {
 		t.Errorf("a cluster whose endpoint is its only machine has no address left: %v", got)
 	}
 }

@@ -1,41 +1,37 @@
-package vsphere
+package spec
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/vmware/govmomi/object"
-	"github.com/vmware/govmomi/property"
-	"github.com/vmware/govmomi/vim25"
-	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// disksKey is the setting of a clone that lists the slots of the disks with
+// DisksKey is the setting of a clone that lists the slots of the disks with
 // which it was created.
-const disksKey = "nova.disks"
+const DisksKey = "nova.disks"
 
-// layoutProperties are read before a VM is destroyed.
-var layoutProperties = []string{
-	"config.hardware.device", "config.files.vmPathName", "config.extraConfig[\"" + disksKey + "\"]",
+// LayoutProperties are read before a VM is destroyed.
+var LayoutProperties = []string{
+	"config.hardware.device", "config.files.vmPathName", "config.extraConfig[\"" + DisksKey + "\"]",
 	"runtime.consolidationNeeded", "snapshot",
 }
 
-// layout has the devices that are attached to a VM that is to be deleted.
-type layout struct {
-	directory string
+// Layout has the devices that are attached to a VM that is to be deleted.
+type Layout struct {
+	Directory string
 	devices   []types.BaseVirtualDevice
 	// createdSlots are the slots of the disks with which the VM was created; nil
 	// if the VM does not have that setting.
 	createdSlots map[string]bool
-	// snapshots are the devices of its snapshots.
-	snapshots [][]types.BaseVirtualDevice
+	// Snapshots are the devices of its snapshots.
+	Snapshots [][]types.BaseVirtualDevice
 	// unconsolidated means that disks have parts of removed snapshots.
 	unconsolidated bool
 }
@@ -44,28 +40,16 @@ type layout struct {
 type removalStep int
 
 const (
-	stepDestroy removalStep = iota
-	stepDropSnapshots
-	stepConsolidate
-	stepDetach
+	StepDestroy removalStep = iota
+	StepDropSnapshots
+	StepConsolidate
+	StepDetach
 )
 
-func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
-	var content []types.ObjectContent
-	if err := property.DefaultCollector(c).Retrieve(ctx, []ref{vm}, layoutProperties, &content); err != nil {
-		return nil, fmt.Errorf("reading the VM's disks: %w", err)
-	}
-	l, snapshots, seen := newLayout(content)
-	if !seen || l.directory == "" {
-		return nil, hypervisor.Failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
-	}
-	return l, l.readSnapshots(ctx, c, snapshots)
-}
-
-// newLayout builds a layout from properties. seen reports whether these were
+// NewLayout builds a layout from properties. seen reports whether these were
 // complete.
-func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen bool) {
-	l = &layout{}
+func NewLayout(content []types.ObjectContent) (l *Layout, snapshots []types.ManagedObjectReference, seen bool) {
+	l = &Layout{}
 	tree := types.VirtualMachineSnapshotInfo{}
 	for _, o := range content {
 		if isHidden(o.MissingSet) {
@@ -78,13 +62,13 @@ func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen 
 				l.devices, seen = list.VirtualDevice, ok
 			case "config.files.vmPathName":
 				file, _ := p.Val.(string)
-				l.directory = folderOf(file)
+				l.Directory = folderOf(file)
 			case "runtime.consolidationNeeded":
 				l.unconsolidated, _ = p.Val.(bool)
 			case "snapshot":
 				tree, _ = p.Val.(types.VirtualMachineSnapshotInfo)
 			default:
-				l.createdSlots = parseSlots(setting(p.Val))
+				l.createdSlots = parseSlots(SettingText(p.Val))
 			}
 		}
 	}
@@ -100,21 +84,7 @@ func isHidden(missing []types.MissingProperty) bool {
 	})
 }
 
-func (l *layout) readSnapshots(ctx context.Context, c *vim25.Client, refs []ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	var snapshots []mo.VirtualMachineSnapshot
-	if err := property.DefaultCollector(c).Retrieve(ctx, refs, []string{"config"}, &snapshots); err != nil {
-		return fmt.Errorf("reading the VM's snapshots: %w", err)
-	}
-	for _, s := range snapshots {
-		l.snapshots = append(l.snapshots, s.Config.Hardware.Device)
-	}
-	return nil
-}
-
-func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []ref) {
+func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []types.ManagedObjectReference) {
 	for _, tree := range trees {
 		refs = append(refs, tree.Snapshot)
 		refs = append(refs, snapshotsIn(tree.ChildSnapshotList)...)
@@ -122,57 +92,57 @@ func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []ref) {
 	return refs
 }
 
-// nextStep returns the step that is needed before the VM can be destroyed, if
+// NextStep returns the step that is needed before the VM can be destroyed, if
 // any.
 //
 // A disk that a snapshot has too cannot be detached, and vCenter destroys the
 // disks of snapshots with the VM. So snapshots are removed first; that does
 // not change attached disks. A disk that only a snapshot has would be
 // destroyed with it.
-func (l *layout) nextStep() (removalStep, error) {
+func (l *Layout) NextStep() (removalStep, error) {
 	foreign := l.foreign(l.devices)
 	attached := map[string]bool{}
 	for _, disk := range foreign {
 		attached[identity(disk)] = true
 	}
 	inSnapshots := false
-	for _, devices := range l.snapshots {
+	for _, devices := range l.Snapshots {
 		for _, disk := range l.foreign(devices) {
 			inSnapshots = true
 			if !attached[identity(disk)] {
-				return stepDestroy, hypervisor.Failure(infrav1.DisksInSnapshotReason,
-					"a snapshot of the VM has a disk (%s) that is neither the machine's own nor attached any more, and would be destroyed with the VM: remove the disk from the VM's snapshots, or the snapshots", fileOf(disk))
+				return StepDestroy, hypervisor.Failure(infrav1.DisksInSnapshotReason,
+					"a snapshot of the VM has a disk (%s) that is neither the machine's own nor attached any more, and would be destroyed with the VM: remove the disk from the VM's snapshots, or the snapshots", FileOf(disk))
 			}
 		}
 	}
 	switch {
 	case len(foreign) == 0 && !inSnapshots:
-		return stepDestroy, nil
-	case len(l.snapshots) > 0:
-		return stepDropSnapshots, nil
+		return StepDestroy, nil
+	case len(l.Snapshots) > 0:
+		return StepDropSnapshots, nil
 	case l.unconsolidated:
-		return stepConsolidate, nil
+		return StepConsolidate, nil
 	default:
-		return stepDetach, nil
+		return StepDetach, nil
 	}
 }
 
-// message describes a step in messages.
-func (l *layout) message(step removalStep) string {
+// Message describes a step in messages.
+func (l *Layout) Message(step removalStep) string {
 	n := len(l.foreign(l.devices))
 	switch step {
-	case stepDropSnapshots:
+	case StepDropSnapshots:
 		return "Removing the VM's snapshots, so that the disks that are not its own can be kept"
-	case stepConsolidate:
+	case StepConsolidate:
 		return "Consolidating the VM's disks, so that those that are not its own can be kept"
 	default:
 		return fmt.Sprintf("Detaching %d disk(s) that are not the machine's own; they are kept", n)
 	}
 }
 
-// detachSpec detaches the disks that are not the VM's own, and keeps their
+// DetachSpec detaches the disks that are not the VM's own, and keeps their
 // files.
-func (l *layout) detachSpec() types.VirtualMachineConfigSpec {
+func (l *Layout) DetachSpec() types.VirtualMachineConfigSpec {
 	var spec types.VirtualMachineConfigSpec
 	for _, disk := range l.foreign(l.devices) {
 		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{
@@ -186,7 +156,7 @@ func (l *layout) detachSpec() types.VirtualMachineConfigSpec {
 // keeps a disk in case of doubt: a disk is the machine's own if it is in a
 // slot with which the VM was created and is not a first-class disk. A VM
 // without the list of slots owns the disks in its own directory.
-func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk {
+func (l *Layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk {
 	var out []*types.VirtualDisk
 	slots := slotsOf(devices)
 	for _, device := range devices {
@@ -194,7 +164,7 @@ func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk
 		if !ok {
 			continue
 		}
-		own := folderOf(fileOf(disk)) == l.directory
+		own := folderOf(FileOf(disk)) == l.Directory
 		if l.createdSlots != nil {
 			// Storage vMotion may have moved the disk; its slot does not change.
 			own = l.createdSlots[slots[disk.Key]]
@@ -234,7 +204,7 @@ func rootFile(backing types.BaseVirtualDeviceBackingInfo) string {
 	return ""
 }
 
-func fileOf(disk *types.VirtualDisk) string {
+func FileOf(disk *types.VirtualDisk) string {
 	if b, ok := disk.Backing.(types.BaseVirtualDeviceFileBackingInfo); ok {
 		return b.GetVirtualDeviceFileBackingInfo().FileName
 	}
@@ -309,4 +279,18 @@ func busOf(controller types.BaseVirtualDevice) string {
 	default:
 		return "bus"
 	}
+}
+
+// SettingText returns the text of a setting, in any of the types that vCenter
+// sends.
+func SettingText(value any) string {
+	switch v := value.(type) {
+	case types.OptionValue:
+		return SettingText(v.Value)
+	case *types.OptionValue:
+		return SettingText(v.Value)
+	case string:
+		return v
+	}
+	return ""
 }

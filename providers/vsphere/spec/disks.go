@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"slices"
@@ -92,12 +92,12 @@ func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types
 // diskDevices has the disk controllers and disks of a VM.
 type diskDevices struct {
 	controllers []*diskController
-	// disks are the template's disks, the boot disk first.
-	disks []*types.VirtualDisk
+	// Disks are the template's disks, the boot disk first.
+	Disks []*types.VirtualDisk
 }
 
-// newDiskDevices reads the devices of a template.
-func newDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
+// NewDiskDevices reads the devices of a template.
+func NewDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
 	r := &diskDevices{}
 	byKey := map[int32]*diskController{}
 	for _, device := range devices {
@@ -122,7 +122,7 @@ func newDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
 		}
 		s.usedUnits[*d.UnitNumber] = true
 		if disk, ok := device.(*types.VirtualDisk); ok {
-			r.disks = append(r.disks, disk)
+			r.Disks = append(r.Disks, disk)
 		}
 	}
 	return r
@@ -130,11 +130,11 @@ func newDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
 
 // bootController returns the controller of the boot disk, if there is one.
 func (r *diskDevices) bootController() *diskController {
-	if len(r.disks) == 0 {
+	if len(r.Disks) == 0 {
 		return nil
 	}
 	for _, s := range r.controllers {
-		if s.key == r.disks[0].ControllerKey {
+		if s.key == r.Disks[0].ControllerKey {
 			return s
 		}
 	}
@@ -210,20 +210,20 @@ func (s *diskController) claimUnit(wanted *int32) (int32, bool) {
 	return 0, false
 }
 
-// diskPlacement is the disk placement of a data disk.
-type diskPlacement struct {
-	// datastore and name are not set if the disk is stored with its VM.
-	datastore *ref
-	name      string
-	// policy is the ID of a storage policy; empty if there is none.
-	policy string
+// DiskPlacement is the disk placement of a data disk.
+type DiskPlacement struct {
+	// Datastore and name are not set if the disk is stored with its VM.
+	Datastore *types.ManagedObjectReference
+	Name      string
+	// Policy is the ID of a storage policy; empty if there is none.
+	Policy string
 }
 
 // disks returns the device changes for the disks of a clone: it resizes the
 // template's disks and adds data disks. placements has one entry for each
 // data disk. The slot list has the units of all disks, for disksKey.
-func disks(t *template, d *infrav1.NovaVSphereDisks, placements []diskPlacement) (changes []types.BaseVirtualDeviceConfigSpec, slotList string, err error) {
-	r := newDiskDevices(t.devices)
+func disks(t *Template, d *infrav1.NovaVSphereDisks, placements []DiskPlacement) (changes []types.BaseVirtualDeviceConfigSpec, slotList string, err error) {
+	r := NewDiskDevices(t.devices)
 	if changes, err = growDisks(r, d); err != nil {
 		return nil, "", err
 	}
@@ -253,14 +253,14 @@ func disks(t *template, d *infrav1.NovaVSphereDisks, placements []diskPlacement)
 }
 
 // addDataDisk returns the change that adds a data disk.
-func (r *diskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on diskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
+func (r *diskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on DiskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
 	s, unit, err := r.findUnit(d.Name, d.Controller)
 	if err != nil {
 		return nil, err
 	}
 	backing := &types.VirtualDiskFlatVer2BackingInfo{DiskMode: string(types.VirtualDiskModePersistent)}
-	if on.datastore != nil {
-		backing.Datastore, backing.FileName = on.datastore, "["+on.name+"]"
+	if on.Datastore != nil {
+		backing.Datastore, backing.FileName = on.Datastore, "["+on.Name+"]"
 	}
 	switch d.Provisioning {
 	case infrav1.ProvisioningThin:
@@ -277,7 +277,7 @@ func (r *diskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on diskPlaceme
 	}
 	change := add(disk)
 	change.FileOperation = types.VirtualDeviceConfigSpecFileOperationCreate
-	change.Profile = profile(on.policy)
+	change.Profile = profile(on.Policy)
 	return change, nil
 }
 
@@ -299,7 +299,7 @@ func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
 			continue
 		}
 		for _, named := range d.Template {
-			if named.Name == labelOf(disk) {
+			if named.Name == LabelOf(disk) {
 				out[i] = named.SizeGiB
 			}
 		}
@@ -307,9 +307,9 @@ func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
 	return out
 }
 
-// labelOf returns the label that vCenter shows for a disk, such as Hard disk
+// LabelOf returns the label that vCenter shows for a disk, such as Hard disk
 // 2. The session requests it in English.
-func labelOf(disk *types.VirtualDisk) string {
+func LabelOf(disk *types.VirtualDisk) string {
 	if disk.DeviceInfo == nil {
 		return ""
 	}
@@ -324,7 +324,7 @@ func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error
 	}
 	var labels []string
 	for i := 1; i < len(own); i++ {
-		labels = append(labels, labelOf(own[i]))
+		labels = append(labels, LabelOf(own[i]))
 	}
 	for _, named := range d.Template {
 		if !slices.Contains(labels, named.Name) {
@@ -335,8 +335,8 @@ func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error
 }
 
 // growsDisks reports whether a disk of the template gets another size.
-func growsDisks(t *template, d *infrav1.NovaVSphereDisks) bool {
-	own := newDiskDevices(t.devices).disks
+func growsDisks(t *Template, d *infrav1.NovaVSphereDisks) bool {
+	own := NewDiskDevices(t.devices).Disks
 	for i, size := range sizes(own, d) {
 		if size != 0 && size<<30 != capacityOf(own[i]) {
 			return true
@@ -351,14 +351,14 @@ func capacityOf(disk *types.VirtualDisk) int64 {
 
 // growDisks enlarges the template's disks.
 func growDisks(r *diskDevices, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
-	if err := checkDiskNames(r.disks, d); err != nil {
+	if err := checkDiskNames(r.Disks, d); err != nil {
 		return nil, err
 	}
-	for i, size := range sizes(r.disks, d) {
+	for i, size := range sizes(r.Disks, d) {
 		if size == 0 {
 			continue
 		}
-		own := r.disks[i]
+		own := r.Disks[i]
 		switch wanted := size << 30; {
 		case wanted < capacityOf(own):
 			return nil, kit.InvalidSpec("%d GiB are requested for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, capacityOf(own)>>30)
@@ -384,10 +384,10 @@ func withoutParent(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtual
 	return &top
 }
 
-// diskKeys returns the keys of the template's disks.
-func diskKeys(t *template) []int32 {
+// DiskKeys returns the keys of the template's disks.
+func DiskKeys(t *Template) []int32 {
 	var keys []int32
-	for _, disk := range newDiskDevices(t.devices).disks {
+	for _, disk := range NewDiskDevices(t.devices).Disks {
 		keys = append(keys, disk.Key)
 	}
 	return slices.Clip(keys)

@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"slices"
@@ -67,7 +67,7 @@ func TestForeignDisks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := &layout{directory: folderOf("[a] m/m.vmx"), devices: controllers(), createdSlots: parseSlots(tt.mark)}
+			l := &Layout{Directory: folderOf("[a] m/m.vmx"), devices: controllers(), createdSlots: parseSlots(tt.mark)}
 			for _, d := range tt.disks {
 				l.devices = append(l.devices, d)
 			}
@@ -102,23 +102,23 @@ func TestNextStep(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		layout layout
+		layout Layout
 		want   removalStep
 		refuse bool
 	}{
-		{"nothing", layout{devices: with(own)}, stepDestroy, false},
-		{"a volume", layout{devices: with(own, volume)}, stepDetach, false},
-		{"snapshots of its own disks", layout{devices: with(own), snapshots: [][]types.BaseVirtualDevice{with(own)}}, stepDestroy, false},
-		{"snapshots with a volume", layout{devices: with(own, grown), snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, stepDropSnapshots, false},
-		{"a volume attached after a snapshot", layout{devices: with(own, volume), snapshots: [][]types.BaseVirtualDevice{with(own)}}, stepDropSnapshots, false},
-		{"a volume in a snapshot only", layout{devices: with(own), snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, stepDestroy, true},
-		{"left to consolidate", layout{devices: with(own, volume), unconsolidated: true}, stepConsolidate, false},
-		{"its own left to consolidate", layout{devices: with(own), unconsolidated: true}, stepDestroy, false},
+		{"nothing", Layout{devices: with(own)}, StepDestroy, false},
+		{"a volume", Layout{devices: with(own, volume)}, StepDetach, false},
+		{"snapshots of its own disks", Layout{devices: with(own), Snapshots: [][]types.BaseVirtualDevice{with(own)}}, StepDestroy, false},
+		{"snapshots with a volume", Layout{devices: with(own, grown), Snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, StepDropSnapshots, false},
+		{"a volume attached after a snapshot", Layout{devices: with(own, volume), Snapshots: [][]types.BaseVirtualDevice{with(own)}}, StepDropSnapshots, false},
+		{"a volume in a snapshot only", Layout{devices: with(own), Snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, StepDestroy, true},
+		{"left to consolidate", Layout{devices: with(own, volume), unconsolidated: true}, StepConsolidate, false},
+		{"its own left to consolidate", Layout{devices: with(own), unconsolidated: true}, StepDestroy, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.layout.directory = folderOf("[a] m/m.vmx")
-			got, err := tt.layout.nextStep()
+			tt.layout.Directory = folderOf("[a] m/m.vmx")
+			got, err := tt.layout.NextStep()
 			if got != tt.want || (err != nil) != tt.refuse {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -148,7 +148,7 @@ func TestLayoutThatIsHidden(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, _, seen := newLayout([]types.ObjectContent{tt.content}); seen != tt.want {
+			if _, _, seen := NewLayout([]types.ObjectContent{tt.content}); seen != tt.want {
 				t.Errorf("enough is %v, want %v", seen, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"testing"
@@ -58,20 +58,20 @@ func TestEffectiveSpec(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.zone, func(t *testing.T) {
 			g := NewWithT(t)
-			got, err := newEffectiveSpec(cluster, spec, tt.zone)
+			got, err := NewEffective(cluster, spec, tt.zone)
 			if tt.says != "" {
 				g.Expect(err).To(MatchError(tt.says))
 				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			if diff := cmp.Diff(tt.placement, got.placement); diff != "" {
+			if diff := cmp.Diff(tt.placement, got.Placement); diff != "" {
 				t.Errorf("placement: -want +got\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.interfaces, got.interfaces); diff != "" {
+			if diff := cmp.Diff(tt.interfaces, got.Interfaces); diff != "" {
 				t.Errorf("interfaces: -want +got\n%s", diff)
 			}
-			g.Expect(got.template).To(Equal(tt.template))
+			g.Expect(got.Template).To(Equal(tt.template))
 		})
 	}
 	spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
@@ -79,11 +79,11 @@ func TestEffectiveSpec(t *testing.T) {
 	}}}
 	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
 	for zone, want := range map[string]string{"full": "192.0.2.254", "second": "192.0.2.1"} {
-		got, err := newEffectiveSpec(cluster, spec, zone)
+		got, err := NewEffective(cluster, spec, zone)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(got.interfaces[0].Gateway4).To(Equal(want), zone)
+		NewWithT(t).Expect(got.Interfaces[0].Gateway4).To(Equal(want), zone)
 		if zone == "full" {
-			NewWithT(t).Expect(got.interfaces[0].Nameservers).To(ConsistOf("192.0.2.2"), "before those of the failure domain")
+			NewWithT(t).Expect(got.Interfaces[0].Nameservers).To(ConsistOf("192.0.2.2"), "before those of the failure domain")
 		}
 	}
 	NewWithT(t).Expect(spec.Network.Interfaces[0].AddressesFromPools).To(BeEmpty())
@@ -91,21 +91,23 @@ func TestEffectiveSpec(t *testing.T) {
 		t.Error("the machine's own interfaces were changed")
 	}
 	spec.Network.Interfaces = spec.Network.Interfaces[:1]
-	_, err := newEffectiveSpec(cluster, spec, "second")
-	byDefault, none := newEffectiveSpec(&infrav1.NovaVSphereClusterSpec{
+	_, err := NewEffective(cluster, spec, "second")
+	byDefault, none := NewEffective(&infrav1.NovaVSphereClusterSpec{
 		ClusterSpec: infrav1.ClusterSpec{Network: "net"}, Template: infrav1.NovaVSphereTemplate{Name: "default"},
 	}, &infrav1.NovaVSphereMachineSpec{}, "")
 	NewWithT(t).Expect(none).NotTo(HaveOccurred())
-	NewWithT(t).Expect(byDefault.template.Name).To(Equal("default"), "template of the cluster")
-	NewWithT(t).Expect(byDefault.interfaces).To(Equal([]infrav1.NovaVSphereInterface{{Network: "net"}}), "one interface on the network of the cluster")
+	NewWithT(t).Expect(byDefault.Template.Name).To(Equal("default"), "template of the cluster")
+	NewWithT(t).Expect(byDefault.Interfaces).To(Equal([]infrav1.NovaVSphereInterface{{Network: "net"}}), "one interface on the network of the cluster")
 	NewWithT(t).Expect(err).To(MatchError(`the failure domain "second" has a network for interface 1, which the machine does not have`))
 }
 
 func TestCloneSource(t *testing.T) {
-	snapshot := func(n string) ref { return ref{Type: "VirtualMachineSnapshot", Value: n} }
+	snapshot := func(n string) types.ManagedObjectReference {
+		return types.ManagedObjectReference{Type: "VirtualMachineSnapshot", Value: n}
+	}
 	without := twoDisks()
 	with := twoDisks()
-	with.current = ptr.To(snapshot("2"))
+	with.Current = ptr.To(snapshot("2"))
 	with.snapshots = []types.VirtualMachineSnapshotTree{{
 		Snapshot: snapshot("1"), Name: "base",
 		ChildSnapshotList: []types.VirtualMachineSnapshotTree{{Snapshot: snapshot("2"), Name: "patched"}, {Snapshot: snapshot("3"), Name: "base"}},
@@ -114,18 +116,18 @@ func TestCloneSource(t *testing.T) {
 	full := infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}
 	tests := []struct {
 		name  string
-		from  *template
+		from  *Template
 		mode  infrav1.CloneMode
 		of    string
 		disks infrav1.NovaVSphereDisks
-		want  cloneSource
+		want  Source
 		says  string
 	}{
 		{name: "as it is", from: with},
-		{name: "full from a snapshot", from: with, of: "patched", want: cloneSource{snapshot: ptr.To(snapshot("2"))}},
-		{name: "linked", from: with, mode: infrav1.CloneLinked, want: cloneSource{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked, the size it has", from: with, mode: infrav1.CloneLinked, disks: full, want: cloneSource{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked to a path", from: with, mode: infrav1.CloneLinked, of: "base/base", want: cloneSource{snapshot: ptr.To(snapshot("3")), linked: true}},
+		{name: "full from a snapshot", from: with, of: "patched", want: Source{Snapshot: ptr.To(snapshot("2"))}},
+		{name: "linked", from: with, mode: infrav1.CloneLinked, want: Source{Snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked, the size it has", from: with, mode: infrav1.CloneLinked, disks: full, want: Source{Snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked to a path", from: with, mode: infrav1.CloneLinked, of: "base/base", want: Source{Snapshot: ptr.To(snapshot("3")), linked: true}},
 		{name: "ambiguous", from: with, of: "base", says: `the template has 2 snapshots called "base": give the path of one`},
 		{name: "unknown", from: with, mode: infrav1.CloneLinkedOrFull, of: "none", says: `the template has no snapshot "none"`},
 		{name: "nothing to link", from: without, mode: infrav1.CloneLinked,
@@ -135,12 +137,12 @@ func TestCloneSource(t *testing.T) {
 		{name: "nothing to link, copied", from: without, mode: infrav1.CloneLinkedOrFull},
 		{name: "growing, copied", from: with, mode: infrav1.CloneLinkedOrFull, disks: larger},
 		{name: "growing, copied from the snapshot", from: with, mode: infrav1.CloneLinkedOrFull, of: "patched", disks: larger,
-			want: cloneSource{snapshot: ptr.To(snapshot("2"))}},
+			want: Source{Snapshot: ptr.To(snapshot("2"))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got, err := tt.from.cloneSource(tt.mode, tt.of, &tt.disks)
+			got, err := tt.from.Source(tt.mode, tt.of, &tt.disks)
 			if tt.says != "" {
 				g.Expect(err).To(MatchError(tt.says))
 				return
@@ -161,7 +163,7 @@ func TestConfigureHardware(t *testing.T) {
 		PCIDevices: []infrav1.NovaVSpherePCIDevice{{VendorID: 1, DeviceID: 2, CustomLabel: "l"}}, VGPUProfiles: []string{"p"},
 		Encryption:  infrav1.NovaVSphereEncryption{Migration: infrav1.EncryptionRequired, FaultTolerance: infrav1.EncryptionDisabled, KeyID: "k", KeyProvider: "p"},
 		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Name: "a", Value: "b"}},
-	}, &template{})
+	}, &Template{})
 	want := types.VirtualMachineConfigSpec{
 		NumCPUs: 4, NumCoresPerSocket: ptr.To[int32](2), MemoryMB: 4096,
 		CpuAllocation: &types.ResourceAllocationInfo{
@@ -185,11 +187,11 @@ func TestConfigureHardware(t *testing.T) {
 	}
 
 	var empty types.VirtualMachineConfigSpec
-	configureHardware(&empty, &infrav1.NovaVSphereHardware{}, &template{})
+	configureHardware(&empty, &infrav1.NovaVSphereHardware{}, &Template{})
 	if diff := cmp.Diff(types.VirtualMachineConfigSpec{}, empty); diff != "" {
 		t.Errorf("an empty spec: -want +got\n%s", diff)
 	}
-	configureHardware(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &template{tpm: true})
+	configureHardware(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &Template{TPM: true})
 	if len(empty.DeviceChange) != 0 {
 		t.Error("a template's TPM is cloned, not added to")
 	}
@@ -206,7 +208,7 @@ func TestPendingUpgrade(t *testing.T) {
 	for _, tt := range tests {
 		m := &infrav1.NovaVSphereMachine{}
 		m.Spec.Hardware.Version = tt.wanted
-		if got := pendingUpgrade(m, tt.has); got != tt.want {
+		if got := PendingUpgrade(m, tt.has); got != tt.want {
 			t.Errorf("%s on %s: got %q, want %q", tt.wanted, tt.has, got, tt.want)
 		}
 	}

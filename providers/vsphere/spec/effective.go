@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"cmp"
@@ -8,30 +8,30 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// effectiveSpec has the placement, the template and the networks of a machine's
+// Effective has the placement, the template and the networks of a machine's
 // VM, with the settings of its failure domain and its cluster applied.
-type effectiveSpec struct {
+type Effective struct {
 	zone       string
-	placement  infrav1.NovaVSpherePlacement
-	template   infrav1.NovaVSphereTemplate
-	interfaces []infrav1.NovaVSphereInterface
+	Placement  infrav1.NovaVSpherePlacement
+	Template   infrav1.NovaVSphereTemplate
+	Interfaces []infrav1.NovaVSphereInterface
 }
 
-// newEffectiveSpec returns the placement, template and networks of a machine's
+// NewEffective returns the placement, template and networks of a machine's
 // VM. Settings of the failure domain take precedence over those of the machine,
 // and these over those of the cluster.
-func newEffectiveSpec(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (effectiveSpec, error) {
-	g := effectiveSpec{
+func NewEffective(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (Effective, error) {
+	g := Effective{
 		zone:       zone,
-		placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
-		template:   spec.Template,
-		interfaces: slices.Clone(spec.Network.GetInterfaces()),
+		Placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
+		Template:   spec.Template,
+		Interfaces: slices.Clone(spec.Network.GetInterfaces()),
 	}
-	if g.template == (infrav1.NovaVSphereTemplate{}) {
-		g.template = cluster.Template
+	if g.Template == (infrav1.NovaVSphereTemplate{}) {
+		g.Template = cluster.Template
 	}
-	for i := range g.interfaces {
-		g.interfaces[i].Network = cmp.Or(g.interfaces[i].Network, cluster.Network)
+	for i := range g.Interfaces {
+		g.Interfaces[i].Network = cmp.Or(g.Interfaces[i].Network, cluster.Network)
 	}
 	if zone == "" {
 		return g, nil
@@ -41,13 +41,13 @@ func newEffectiveSpec(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.Nov
 		return g, hypervisor.Failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
 	}
 	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
-		g.template = domain.Template
+		g.Template = domain.Template
 	}
-	if last := domain.LastInterface(); last >= len(g.interfaces) {
+	if last := domain.LastInterface(); last >= len(g.Interfaces) {
 		return g, hypervisor.Failure(infrav1.InvalidSpecReason, "the failure domain %q has a network for interface %d, which the machine does not have", zone, last)
 	}
-	for i := range g.interfaces {
-		in := &g.interfaces[i]
+	for i := range g.Interfaces {
+		in := &g.Interfaces[i]
 		in.Network, in.InterfaceAddressing = domain.Connect(i, in.Network, &in.InterfaceAddressing)
 		*in = in.In(domain.Name)
 	}
@@ -64,12 +64,12 @@ func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSph
 	return p
 }
 
-// zones returns the failure domains in which a machine of the cluster can be.
+// Zones returns the failure domains in which a machine of the cluster can be.
 // The last is empty: a machine need not have one.
-func (d *driver) zones() []string {
-	zones := make([]string, 0, len(d.cluster.FailureDomains)+1)
-	for i := range d.cluster.FailureDomains {
-		zones = append(zones, d.cluster.FailureDomains[i].Name)
+func Zones(cluster *infrav1.NovaVSphereClusterSpec) []string {
+	zones := make([]string, 0, len(cluster.FailureDomains)+1)
+	for i := range cluster.FailureDomains {
+		zones = append(zones, cluster.FailureDomains[i].Name)
 	}
 	return append(zones, "")
 }

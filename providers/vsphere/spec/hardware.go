@@ -1,4 +1,4 @@
-package vsphere
+package spec
 
 import (
 	"strconv"
@@ -26,7 +26,7 @@ func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 }
 
 // configureHardware sets the hardware of a machine in the settings of its VM.
-func configureHardware(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
+func configureHardware(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *Template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
 	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
 		spec.NumCoresPerSocket = ptr.To(cores)
@@ -43,7 +43,7 @@ func configureHardware(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSph
 		spec.DeviceChange = append(spec.DeviceChange, add(device))
 		spec.MemoryReservationLockedToMax = ptr.To(true)
 	}
-	if ptr.Deref(h.TrustedPlatformModule, false) && !t.tpm {
+	if ptr.Deref(h.TrustedPlatformModule, false) && !t.TPM {
 		spec.DeviceChange = append(spec.DeviceChange, add(&types.VirtualTPM{VirtualDevice: types.VirtualDevice{Key: newTPMKey}}))
 	}
 	encrypt(spec, h.Encryption)
@@ -140,9 +140,9 @@ func hardwareVersion(text string) int {
 	return n
 }
 
-// pendingUpgrade returns the hardware upgrade that the VM still needs, for
+// PendingUpgrade returns the hardware upgrade that the VM still needs, for
 // messages; empty if it needs none.
-func pendingUpgrade(m *infrav1.NovaVSphereMachine, version string) string {
+func PendingUpgrade(m *infrav1.NovaVSphereMachine, version string) string {
 	wanted := m.Spec.Hardware.Version
 	if wanted == "" || version == "" || hardwareVersion(version) >= hardwareVersion(wanted) {
 		return ""
