@@ -262,7 +262,7 @@ func (s *session) createImage(i *image) error {
 	defer cancel()
 	go func() {
 		select {
-		case <-s.done:
+		case <-s.Done():
 			cancel()
 		case <-ctx.Done():
 		}

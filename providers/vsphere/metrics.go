@@ -63,13 +63,6 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// age returns the time since the last response of the stream, if it had one.
-func (s *session) age() (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.lastResponseAt), !s.lastResponseAt.IsZero()
-}
-
 // activeActions counts the actions that have not ended.
 func (i *inventory) activeActions() map[verb]int {
 	i.mu.Lock()

@@ -57,7 +57,7 @@ func (r loginBackoff) pendingError(now time.Time) error {
 // request, and again when vCenter reports that the session is not
 // authenticated. The error is a *restError if vCenter rejected the request,
 // but not if it rejected the credentials.
-func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
+func (s *vcenterSession) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 }
 
 // openREST returns the login at the REST API, and logs in if there is none.
-func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+func (s *vcenterSession) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have := s.restAPI
 	s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 // loginREST logs in at the REST API, unless the credentials were rejected a
 // short time ago. A caller right after another flight gets the result of that
 // flight.
-func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+func (s *vcenterSession) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have, backoff := s.restAPI, s.restBackoff
 	s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 }
 
 // dropREST drops a login that has ended.
-func (s *session) dropREST(api *rest.Client) {
+func (s *vcenterSession) dropREST(api *rest.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.restAPI != nil && s.restAPI.client == api {
@@ -147,7 +147,7 @@ func (s *session) dropREST(api *rest.Client) {
 }
 
 // closeREST ends the login at the REST API, if there is one.
-func (s *session) closeREST(ctx context.Context) {
+func (s *vcenterSession) closeREST(ctx context.Context) {
 	s.mu.Lock()
 	have := s.restAPI
 	s.restAPI = nil

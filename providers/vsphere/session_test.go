@@ -1,12 +1,10 @@
 package vsphere
 
 import (
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"github.com/vmware/govmomi/vim25"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,23 +64,6 @@ func TestUnusedSessionEnds(t *testing.T) {
 	s.reconnect(s.login)
 	b.waitForState(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
-}
-
-// No other event would change the phase of a working session that counts as
-// down.
-func TestSessionThatComesUpWhenItIsTooSlowIsUp(t *testing.T) {
-	for range 5000 {
-		s := &session{
-			phase: connecting, phaseChanged: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{}, availabilityChanged: func() {},
-		}
-		var both sync.WaitGroup
-		both.Go(s.tooSlow)
-		both.Go(func() { s.setPhase(up, nil, &vim25.Client{}) })
-		both.Wait()
-		if s.phase != up || s.client == nil {
-			t.Fatalf("a session that came up is %s", s.phase)
-		}
-	}
 }
 
 func TestInspect(t *testing.T) {

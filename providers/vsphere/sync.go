@@ -106,7 +106,7 @@ func (s *session) waitFor(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.done:
+	case <-s.Done():
 		return false
 	}
 }

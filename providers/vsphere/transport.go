@@ -59,8 +59,8 @@ func (l *connection) hasRespondedSince(since time.Time) bool {
 	return l.lastResponse.Load() > since.UnixNano()
 }
 
-func newConnection(server string, o *Options) *connection {
-	return &connection{meter: sessions.NewMeter(providerName, server), timeouts: o.timeouts, limiter: &requestLimiter{}, wrap: o.wrap}
+func newConnection(server string, t timeouts, w wrap) *connection {
+	return &connection{meter: sessions.NewMeter(providerName, server), timeouts: t, limiter: &requestLimiter{}, wrap: w}
 }
 
 // keepAlive detects within half a minute that the connection of the long poll

@@ -25,7 +25,7 @@ func dialed(t *testing.T, handler http.HandlerFunc) error {
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	e := endpoint{server: server.Listener.Addr().String(), tls: endpoints.Trust{Thumbprint: thumbprintOf(server)}}
-	_, err := e.dial(t.Context(), newConnection(e.server, &Options{timeouts: defaultTimeouts}))
+	_, err := e.dial(t.Context(), newConnection(e.server, defaultTimeouts, nil))
 	return err
 }
 
@@ -72,7 +72,7 @@ func TestDroppedConnectionsAreNoticed(t *testing.T) {
 	t.Cleanup(server.Close)
 	u, err := url.Parse(server.URL)
 	g.Expect(err).NotTo(HaveOccurred())
-	conn, err := newConnection(u.Host, &Options{timeouts: defaultTimeouts}).dialer(u).DialContext(t.Context(), "tcp", u.Host)
+	conn, err := newConnection(u.Host, defaultTimeouts, nil).dialer(u).DialContext(t.Context(), "tcp", u.Host)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = conn.Close() })
 	raw, err := conn.(*net.TCPConn).SyscallConn()

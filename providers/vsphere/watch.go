@@ -52,6 +52,7 @@ const firstPoll = 5 * time.Second
 // VMs and for recent tasks, the other for the VMs whose UUID is derived.
 type stream struct {
 	client    *vim25.Client
+	inv       *inventory
 	collector ref
 	list      ref
 	version   string
@@ -81,8 +82,8 @@ const (
 )
 
 // openStream creates the collector. vCenter deletes it with the session.
-func openStream(ctx context.Context, c *vim25.Client, p timeouts, onResponse func()) (*stream, error) {
-	s := &stream{client: c, pollTime: p.poll, batchDelay: p.batchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
+func openStream(ctx context.Context, c *vim25.Client, inv *inventory, p timeouts, onResponse func()) (*stream, error) {
+	s := &stream{client: c, inv: inv, pollTime: p.poll, batchDelay: p.batchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -167,7 +168,16 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 	return updates, set.Truncated != nil && *set.Truncated, nil
 }
 
-// readAll reads the whole inventory.
+// Read reads the whole inventory.
+func (s *stream) Read(ctx context.Context) error {
+	o, err := s.readAll(ctx)
+	if err == nil {
+		s.inv.replace(o)
+	}
+	return err
+}
+
+// readAll reads all objects.
 func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
 	o := newObjectCache()
 	s.version = ""
@@ -203,13 +213,13 @@ func (s *stream) viewSize() int {
 	return len(s.inView)
 }
 
-// watch keeps the inventory up to date until it fails.
+// Watch keeps the inventory up to date until it fails.
 //
 // Polls end with the context watching, and the requests that follow from
 // updates end with ctx. A poll whose response is lost is repeated once:
 // vCenter sends the same response again, unless the response was truncated. In
 // that case the inventory is read again over the same session.
-func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
+func (s *stream) Watch(ctx, watching context.Context) error {
 	polling, stop := context.WithCancelCause(watching)
 	var collecting sync.WaitGroup
 	defer collecting.Wait()
@@ -231,13 +241,13 @@ func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
 		if len(updates) == 0 {
 			continue
 		}
-		if err := s.store(inv, updates); err != nil {
+		if err := s.store(updates); err != nil {
 			return err
 		}
-		if err := s.readPartial(ctx, inv); err != nil {
+		if err := s.readPartial(ctx, s.inv); err != nil {
 			return err
 		}
-		if err := s.readInherited(ctx, inv); err != nil {
+		if err := s.readInherited(ctx, s.inv); err != nil {
 			return err
 		}
 		if s.startsCollecting() {
@@ -251,13 +261,13 @@ func (s *stream) watch(ctx, watching context.Context, inv *inventory) error {
 }
 
 // store stores updates in the inventory.
-func (s *stream) store(inv *inventory, updates []types.ObjectUpdate) (err error) {
-	inv.update(func(o *objectCache) []uuid.UUID {
+func (s *stream) store(updates []types.ObjectUpdate) (err error) {
+	s.inv.update(func(o *objectCache) []uuid.UUID {
 		touched := s.apply(o, updates)
 		err = o.checkSize()
 		for _, u := range updates {
 			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && o.tasks[u.Obj] == nil {
-				inv.recheckTask(u.Obj)
+				s.inv.recheckTask(u.Obj)
 			}
 		}
 		return touched

@@ -22,7 +22,7 @@ func TestStreamNamesVMs(t *testing.T) {
 	m := b.create("m")
 	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	s, err := openStream(b.ctx(), client, defaultTimeouts, func() {})
+	s, err := openStream(b.ctx(), client, nil, defaultTimeouts, func() {})
 	b.Expect(err).NotTo(HaveOccurred())
 	updates, _, err := s.poll(b.ctx(), firstPoll)
 	b.Expect(err).NotTo(HaveOccurred())

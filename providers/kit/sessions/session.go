@@ -55,7 +55,8 @@ type Options struct {
 	// engine.example.com".
 	Endpoint string
 	// Serve opens the session, calls up once it is open, and reads from it
-	// until that fails or ctx ends. Its errors are hypervisor.Errors.
+	// until that fails or ctx ends. Its errors are hypervisor.Errors, or
+	// ErrAgain.
 	Serve func(ctx context.Context, up func()) error
 	// Logout is called once, when the session has been stopped: it logs out.
 	Logout func()
@@ -68,8 +69,17 @@ type Options struct {
 	// PhaseChanged is called with every change of phase, for metrics; the first
 	// is from none and the last to none.
 	PhaseChanged func(from, to Phase)
-	Timeouts     Timeouts
+	// MaxCallers is the number of machines that wait for a session that is being
+	// opened. Further machines get an error at once, so that an endpoint that
+	// hangs does not block workers with machines of other endpoints. If not set,
+	// the number is not limited.
+	MaxCallers int
+	Timeouts   Timeouts
 }
+
+// ErrAgain is returned by Serve if it has to be called again at once, although
+// the session was not lost.
+var ErrAgain = errors.New("the objects have to be read again")
 
 // Session is one login at one endpoint.
 type Session struct {
@@ -85,6 +95,8 @@ type Session struct {
 	changed chan struct{}
 	// disconnect ends the running Serve.
 	disconnect context.CancelFunc
+	// callers is the number of callers that wait for the next phase.
+	callers int
 	// waiting contains machines that got an error.
 	waiting map[hypervisor.Key]struct{}
 }
@@ -113,32 +125,59 @@ func (s *Session) Ready(ctx context.Context, key hypervisor.Key) error {
 	for {
 		s.mu.Lock()
 		phase, err, changed := s.phase, s.err, s.changed
-		if phase == Down && key.Name != "" {
+		tooMany := phase == Connecting && key.Name != "" && s.MaxCallers > 0 && s.callers >= s.MaxCallers
+		switch {
+		case phase == Down && key.Name != "", tooMany:
 			s.waiting[key] = struct{}{}
+		case phase == Connecting:
+			s.callers++
 		}
 		s.mu.Unlock()
-		switch phase {
-		case Up:
+		switch {
+		case phase == Up:
 			return nil
-		case Down:
+		case phase == Down:
 			return err
-		case Connecting:
+		case tooMany:
+			return &hypervisor.Error{
+				Reason: infrav1.RequestQueuedReason, Transient: true, Waiting: true,
+				Err: fmt.Errorf("Waiting until the session with %s is open", s.Endpoint),
+			}
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", s.Endpoint, ctx.Err())
+		if err := s.await(ctx, changed); err != nil {
+			return err
 		}
+	}
+}
+
+// await waits for the next phase.
+func (s *Session) await(ctx context.Context, changed <-chan struct{}) error {
+	defer func() {
+		s.mu.Lock()
+		s.callers--
+		s.mu.Unlock()
+	}()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", s.Endpoint, ctx.Err())
 	}
 }
 
 // Reconnect makes the session reconnect. Until then Ready does not report it as up.
 func (s *Session) Reconnect() {
+	s.Suspend(func() { s.disconnect() })
+}
+
+// Suspend calls end, which ends Serve with ErrAgain. Until Serve calls up again,
+// Ready does not report the session as up.
+func (s *Session) Suspend(end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == Up {
 		s.setPhaseLocked(Connecting, nil)
-		s.disconnect()
+		end()
 	}
 }
 
@@ -147,9 +186,12 @@ func (s *Session) run(ctx context.Context) {
 	defer close(s.done)
 	logger := log.Log.WithName("sessions").WithValues("endpoint", s.Endpoint)
 	retry, login, short := s.Timeouts.MinRetry, s.Timeouts.MinLoginRetry, 0
-	for {
-		began := time.Now()
+	began := time.Now()
+	for ; ; began = time.Now() {
 		wasUp, err := s.serve(ctx)
+		for errors.Is(err, ErrAgain) && ctx.Err() == nil {
+			wasUp, err = s.serve(ctx)
+		}
 		if ctx.Err() != nil {
 			s.Logout()
 			s.setPhase(Down, s.unreachable(errors.New("the session was closed")))
@@ -242,7 +284,8 @@ func (s *Session) setPhaseIf(from, to Phase, err error) {
 func (s *Session) setPhaseLocked(to Phase, err error) (notify bool, requeue map[hypervisor.Key]struct{}) {
 	from, before := s.phase, s.err
 	s.phase, s.err = to, err
-	if to == Up {
+	if to == Up || from == Connecting && to == Down {
+		// This includes machines that got an error before the phase was known.
 		requeue, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {

@@ -30,6 +30,9 @@ type peer struct {
 	availabilityChanges int
 	logouts             int
 	phases              map[Phase]int
+	maxCallers          int
+	block               chan struct{} // closed when the session may come up
+	again               chan struct{} // receives when it is served again
 }
 
 func (p *peer) serve(ctx context.Context, up func()) error {
@@ -40,10 +43,15 @@ func (p *peer) serve(ctx context.Context, up func()) error {
 	if err != nil {
 		return err
 	}
+	if p.block != nil {
+		<-p.block
+	}
 	up()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-p.again:
+		return ErrAgain
 	case <-broken:
 		return errors.New("it broke")
 	}
@@ -67,9 +75,9 @@ func (p *peer) count(of func(*peer) int) func() int {
 
 func (p *peer) open(t *testing.T, timeouts Timeouts) *Session {
 	t.Helper()
-	p.broken, p.phases = make(chan struct{}), map[Phase]int{}
+	p.broken, p.again, p.phases = make(chan struct{}), make(chan struct{}, 1), map[Phase]int{}
 	s := Open(Options{
-		Endpoint: "engine", Serve: p.serve, Timeouts: timeouts,
+		Endpoint: "engine", Serve: p.serve, Timeouts: timeouts, MaxCallers: p.maxCallers,
 		Logout: func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -176,6 +184,61 @@ func TestWaitTimeoutWhileASessionComesUp(t *testing.T) {
 		both.Wait()
 		g.Expect(s.phase).To(Equal(Up))
 	}
+}
+
+// No other event would change the phase of a working session that counts as
+// down.
+func TestSessionThatComesUpWhenItIsTooSlowIsUp(t *testing.T) {
+	for range 5000 {
+		s := &Session{
+			Options: Options{AvailabilityChanged: func() {}, PhaseChanged: func(Phase, Phase) {}},
+			phase:   Connecting, changed: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{},
+		}
+		var both sync.WaitGroup
+		both.Go(s.tooSlow)
+		both.Go(func() { s.setPhase(Up, nil) })
+		both.Wait()
+		if s.phase != Up {
+			t.Fatalf("a session that came up is %s", s.phase)
+		}
+	}
+}
+
+// An endpoint that hangs keeps few callers waiting. The others are requeued.
+func TestCallersAreLimited(t *testing.T) {
+	g, p := NewWithT(t), &peer{}
+	p.maxCallers = 1
+	p.block = make(chan struct{})
+	s := p.open(t, Timeouts{Wait: soon, MinRetry: soon, MaxRetry: soon, MinLoginRetry: soon, MaxLoginRetry: soon})
+	first := make(chan error, 1)
+	go func() { first <- s.Ready(t.Context(), hypervisor.Key{Name: "first"}) }()
+	g.Eventually(func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.callers
+	}, soon).Should(Equal(1))
+	err := s.Ready(t.Context(), machine)
+	g.Expect(err).To(MatchError("Waiting until the session with engine is open"))
+	g.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
+	close(p.block)
+	g.Eventually(first, soon).Should(Receive(BeNil()))
+	g.Eventually(p.count(func(p *peer) int { return len(p.requeued) }), soon).Should(Equal(1))
+}
+
+// Serve can be called again without a new login: callers wait meanwhile, and
+// clusters are not told.
+func TestSuspendedSession(t *testing.T) {
+	g, p := NewWithT(t), &peer{}
+	s := p.open(t, Timeouts{Wait: soon, MinRetry: soon, MaxRetry: soon, MinLoginRetry: soon, MaxLoginRetry: soon})
+	opened := p.count(func(p *peer) int { return p.opened })
+	for i := range 2 * maxShortSessions {
+		g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+		s.Suspend(func() { p.again <- struct{}{} })
+		g.Eventually(opened, soon).Should(Equal(i + 2))
+	}
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	changes := p.count(func(p *peer) int { return p.availabilityChanges })
+	g.Eventually(changes, soon).Should(Equal(2*maxShortSessions + 1))
 }
 
 func TestStoppedSessionReturnsAnError(t *testing.T) {

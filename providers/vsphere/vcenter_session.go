@@ -1,0 +1,284 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"time"
+
+	vimsession "github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+	"golang.org/x/sync/singleflight"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+)
+
+// maxCallers is the number of machines that wait for a session that is being
+// opened.
+const maxCallers = 2
+
+// objectStream reads the objects of a vCenter and keeps them up to date, over
+// one login.
+type objectStream interface {
+	// Read reads all objects.
+	Read(ctx context.Context) error
+	// Watch applies changes until that fails. Its polls end with watching, and
+	// further requests with ctx.
+	Watch(ctx, watching context.Context) error
+}
+
+// vcenterOptions are the parameters of a session.
+type vcenterOptions struct {
+	timeouts timeouts
+	wrap     wrap
+	// logins limits the rejected logins at all vCenters.
+	logins *sessions.LoginLimiter
+	// openStream opens the stream of a login. The stream calls onResponse after
+	// each response.
+	openStream func(ctx context.Context, c *vim25.Client, onResponse func()) (objectStream, error)
+	// requeue and availabilityChanged are those of sessions.Options.
+	requeue             func(hypervisor.Key)
+	availabilityChanged func()
+	// closed is called once, when the session has been stopped.
+	closed func()
+}
+
+// vcenterSession is one login at one vCenter. One goroutine opens it, keeps it
+// open and streams from it.
+type vcenterSession struct {
+	*sessions.Session
+	vcenterOptions
+
+	endpoint endpoint
+	conn     *connection
+	// opened is a login whose objects have to be read again. Only the goroutine
+	// of the session uses it.
+	opened *login
+	// logouts are the logouts that run in the background.
+	logouts sync.WaitGroup
+
+	mu     sync.Mutex
+	client *vim25.Client
+	// login counts logins, so that a response for an old login is not applied
+	// to the current one.
+	login int
+	// lastResponseAt is the time of the last response of the stream, with or
+	// without updates.
+	lastResponseAt time.Time
+	// restart makes the stream report all objects again.
+	restart context.CancelFunc
+	// restAPI is the login of the current client at the REST API, if one was
+	// needed. Only one flight opens it at a time.
+	restAPI *restLogin
+	flights singleflight.Group
+	// restBackoff is the last login that the REST API rejected.
+	restBackoff loginBackoff
+}
+
+// login is a client that is logged in, and its stream.
+type login struct {
+	client *vim25.Client
+	users  *vimsession.Manager
+	stream objectStream
+}
+
+// openSession opens a session in the background.
+func openSession(e endpoint, o vcenterOptions) *vcenterSession {
+	s := &vcenterSession{vcenterOptions: o, endpoint: e, conn: newConnection(e.server, o.timeouts, o.wrap)}
+	s.Session = sessions.Open(sessions.Options{
+		Endpoint: "vCenter " + e.server, Serve: s.serve, Logout: s.close, MaxCallers: maxCallers,
+		Requeue: o.requeue, AvailabilityChanged: o.availabilityChanged, PhaseChanged: s.conn.meter.Phase,
+		Timeouts: sessions.Timeouts{
+			Wait: o.timeouts.wait, MinRetry: o.timeouts.minRetry, MaxRetry: o.timeouts.maxRetry,
+			MinLoginRetry: o.timeouts.minLoginRetry, MaxLoginRetry: o.timeouts.maxLoginRetry,
+		},
+	})
+	return s
+}
+
+// Server returns the vCenter's address.
+func (s *vcenterSession) Server() string { return s.endpoint.server }
+
+// serve opens the session and streams until that fails, or until the cache may
+// be out of date and has to be read again over the same stream.
+func (s *vcenterSession) serve(ctx context.Context, up func()) error {
+	// Requests that keep the session must not wait for those that use it.
+	ctx = urgent(ctx)
+	l := s.opened
+	if s.opened = nil; l == nil {
+		var err error
+		if l, err = s.open(ctx); err != nil {
+			return vcenter.Classify(s.endpoint.server, err)
+		}
+	}
+	watching, restart := context.WithCancel(ctx)
+	defer restart()
+	err := l.stream.Read(ctx)
+	if err == nil {
+		s.recordResponse()
+		s.mu.Lock()
+		s.client, s.restart = l.client, restart
+		s.login++
+		s.mu.Unlock()
+		up()
+		err = l.stream.Watch(ctx, watching)
+		if (watching.Err() != nil || vcenter.IsInvalidVersion(err)) && ctx.Err() == nil {
+			s.opened = l
+			return sessions.ErrAgain
+		}
+	}
+	s.end(l, err)
+	return vcenter.Classify(s.endpoint.server, err)
+}
+
+// open logs in and opens the stream.
+func (s *vcenterSession) open(ctx context.Context) (*login, error) {
+	c, err := s.endpoint.dial(ctx, s.conn)
+	if err != nil {
+		return nil, err
+	}
+	l := &login{client: c, users: vimsession.NewManager(c)}
+	if err := s.authenticate(ctx, c, l.users); err != nil {
+		c.CloseIdleConnections()
+		return nil, err
+	}
+	if l.stream, err = s.openStream(ctx, c, s.recordResponse); err != nil {
+		s.end(l, err)
+		return nil, err
+	}
+	return l, nil
+}
+
+// authenticate logs in, unless many logins of the user were rejected shortly
+// before.
+func (s *vcenterSession) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
+	e := &s.endpoint
+	user := sessions.User{Server: c.ServiceContent.About.InstanceUuid, Name: e.username, Identity: e.identity}
+	err := s.logins.Do(ctx, user, e.password, func() error {
+		return users.Login(ctx, url.UserPassword(e.username, e.password))
+	}, func(err error) bool {
+		return hypervisor.ReasonFor(vcenter.Classify(e.server, err), "") == infrav1.CredentialsInvalidReason
+	})
+	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
+		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
+	}
+	return vcenter.ExplainLoginFailure(err)
+}
+
+// end logs out after err ended a login. If vCenter may not respond, the logout
+// runs in the background.
+func (s *vcenterSession) end(l *login, err error) {
+	switch {
+	case vcenter.IsAmbiguous(err):
+		s.logouts.Go(func() { s.logout(l.users) })
+	case !vcenter.IsNotAuthenticated(err):
+		s.logout(l.users)
+	}
+	l.client.CloseIdleConnections()
+}
+
+// logout ends a login. vCenter allows a limited number of logins, and keeps a
+// login without a logout for half an hour.
+func (s *vcenterSession) logout(users *vimsession.Manager) {
+	ctx, cancel := context.WithTimeout(urgent(context.Background()), s.conn.timeouts.wait)
+	defer cancel()
+	s.closeREST(ctx)
+	_ = users.Logout(ctx)
+}
+
+// close logs out after the session has been stopped.
+func (s *vcenterSession) close() {
+	if s.opened != nil {
+		s.end(s.opened, context.Canceled)
+	}
+	s.logouts.Wait()
+	s.closed()
+}
+
+// ready returns the client once the session is up, or the reason why it is
+// not. It waits for a short time only, which timeouts sets. The machine of the
+// caller is queued once the session is up.
+func (s *vcenterSession) ready(ctx context.Context, key hypervisor.Key) (*vim25.Client, int, error) {
+	if err := s.Ready(ctx, key); err != nil {
+		return nil, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client, s.login, nil
+}
+
+// reconnect ends the stream of the given login, so that a new one is opened.
+// The inventory is not read until the objects were read again.
+func (s *vcenterSession) reconnect(login int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.login == login {
+		s.Reconnect()
+	}
+}
+
+// resync makes the stream read the objects again. The inventory is not read
+// until then.
+func (s *vcenterSession) resync() {
+	s.mu.Lock()
+	restart := s.restart
+	s.mu.Unlock()
+	s.Suspend(restart)
+}
+
+// supportsVersion reports whether the vCenter of the session supports a version
+// of the API.
+func (s *vcenterSession) supportsVersion(version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client != nil && supportsVersion(s.client, version)
+}
+
+// recordResponse records a response of the stream.
+func (s *vcenterSession) recordResponse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastResponseAt = time.Now()
+}
+
+// age returns the time since the last response of the stream, if it had one.
+func (s *vcenterSession) age() (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.lastResponseAt), !s.lastResponseAt.IsZero()
+}
+
+// call sends a request over the session. It logs in again and repeats the
+// request once if vCenter reports that the session is not authenticated.
+func (s *vcenterSession) call(ctx context.Context, request func(context.Context, *vim25.Client) error) error {
+	for again := true; ; again = false {
+		c, login, err := s.ready(ctx, hypervisor.Key{})
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		err = request(ctx, c)
+		switch {
+		case vcenter.IsNotAuthenticated(err) && again:
+			s.reconnect(login)
+			continue
+		case err != nil && vcenter.IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+			// A vCenter that hangs must not block one caller after the other.
+			s.reconnect(login)
+		}
+		return err
+	}
+}
+
+// isHanging reports whether vCenter does not respond to a request for its time
+// either. A vCenter that was slow with a single request does.
+func isHanging(ctx context.Context, c *vim25.Client) bool {
+	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
+	return vcenter.IsAmbiguous(err)
+}
