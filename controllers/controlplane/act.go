@@ -20,7 +20,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-// actor decides on machines and members of etcd, and carries out the decision.
+// actor carries out actions on machines and members of etcd.
 type actor struct {
 	*scope.Config
 	*observer
@@ -31,48 +31,6 @@ const (
 	// actsAtOnce bounds the creations of one reconcile.
 	actsAtOnce = 16
 )
-
-// act decides, carries out the one action and requests another reconcile.
-// Creations of machines and the init are carried out in one reconcile: all
-// machines of a new control plane boot while the first of them initializes it.
-func (r *actor) act(ctx context.Context, s *scope.Scope) error {
-	if err := r.deleteOrphans(ctx, s); err != nil {
-		return err
-	}
-	sure := false
-	for range actsAtOnce {
-		s.Decision = plan.Decide(input(s, r.CurrentTime()))
-		if !acts(s.Decision) && (sure || !s.Decision.MovesEndpoint) {
-			break
-		}
-		if !sure {
-			// The caches may be old, and the action cannot be undone.
-			was := s.Initialized
-			if err := r.readUncached(ctx, s); err != nil {
-				return err
-			}
-			if s.Initialized != was {
-				// The steps before this one used the old value.
-				s.Decision = plan.Decision{}
-				s.RequeueAfter(timelimits.NextAction)
-				return nil
-			}
-			sure = true
-			continue
-		}
-		r.awaitEndpoint(s, s.Decision)
-		if err := r.carryOut(ctx, s, s.Decision); err != nil {
-			return r.failed(s, err)
-		}
-		if a := s.Decision.Action; a != plan.CreateMachine && a != plan.StartInit {
-			s.RequeueAfter(requeueAfterAction(a))
-			return nil
-		}
-	}
-	r.awaitEndpoint(s, s.Decision)
-	s.RequeueAfter(s.Decision.RequeueAfter)
-	return nil
-}
 
 // requeueAfterAction returns when to reconcile again after an action. Another
 // node takes the endpoint's address with the next renewal of its lease.

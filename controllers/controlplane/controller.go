@@ -23,9 +23,12 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 const controllerName = "novacontrolplane"
@@ -170,64 +173,143 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope.Scope) (bool, err
 	return true, nil
 }
 
-// step observes the state and runs the steps until one of them waits.
+// step observes the state, decides, keeps objects in sync as far as the decision
+// allows, and carries out its action.
 func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
+	if err := r.observeAll(ctx, s); err != nil {
+		return err
+	}
+	s.Decision = plan.Decide(input(s, r.CurrentTime()))
+	if err := r.keep(ctx, s, []upkeep{
+		{plan.KeepOwners, r.adoptLock},
+		{plan.KeepOwners, r.template},
+		{plan.KeepCertificates, r.certificateKeeper.Ensure},
+		{plan.KeepCertificates, r.certificateKeeper.QueryExternal},
+		{plan.KeepKubeconfig, r.certificateKeeper.KeepKubeconfig},
+		{plan.KeepAll, r.sync},
+		{plan.KeepAll, r.upgrader.ReportAltered},
+		{plan.KeepAll, r.reportHealth},
+		{plan.KeepAll, r.upgrader.KeepConfiguration},
+		{plan.KeepAll, r.upgrader.RequireSnapshot},
+		{plan.KeepAll, r.deleteOrphans},
+	}); err != nil {
+		// The action is not carried out.
+		s.Decision = plan.Decision{}
+		return errors.Join(append(s.Failures, err)...)
+	}
+	if err := r.act(ctx, s); err != nil {
+		return errors.Join(append(s.Failures, err)...)
+	}
+	err := r.keep(ctx, s, []upkeep{
+		{plan.KeepAll, r.deleteOrphanedNodes},
+		{plan.KeepAll, r.reportMachines},
+		{plan.KeepAll, r.upgrader.SyncAddons},
+		// Last: a workload cluster that rejects an eviction must not block
+		// anything else.
+		{plan.KeepAll, r.upgrader.SpreadCoreDNS},
+	})
+	return errors.Join(append(s.Failures, err)...)
+}
+
+// upkeep keeps something in sync with the spec, if a decision allows it.
+type upkeep struct {
+	needs plan.Upkeep
+	do    func(context.Context, *scope.Scope) error
+}
+
+// keep keeps objects in sync as far as the decision allows. The later ones and
+// the action depend on the earlier ones, so an error ends it.
+func (r *Reconciler) keep(ctx context.Context, s *scope.Scope, all []upkeep) error {
+	for _, k := range all {
+		if s.Decision.Upkeep < k.needs {
+			continue
+		}
+		if err := k.do(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observeAll observes all facts of the decision. It writes only that the control
+// plane was initialized.
+func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 	if err := r.observe(ctx, s); err != nil {
 		return err
 	}
 	if s.Fenced != nil {
-		return r.readOnly(ctx, s)
+		s.Requirements.Fenced = fence.Condition(s.Fenced).Message
 	}
-	if !s.ControlPlane.DeletionTimestamp.IsZero() {
-		return r.delete(ctx, s)
+	if s.Requirements.Deleting = !s.ControlPlane.DeletionTimestamp.IsZero(); s.Requirements.Deleting {
+		return r.observeWorkers(ctx, s)
 	}
-	for _, step := range []func(context.Context, *scope.Scope) error{
-		// First: until the initialization is recorded, a second kubeadm init is
-		// possible.
-		r.initialization,
-		r.adoptLock,
-		r.template,
-		r.infrastructure,
-		r.certificateKeeper.AwaitFormerSecrets,
-		r.certificateKeeper.AwaitExternal,
-		r.certificateKeeper.Ensure,
-		r.certificateKeeper.QueryExternal,
-		r.endpoint,
-		r.certificateKeeper.KeepKubeconfig,
-		// Before all other decisions about machines.
-		r.restore,
-		r.sync,
-		r.upgrader.ReportAltered,
-		r.reportHealth,
-		r.upgrader.KeepConfiguration,
-		r.upgrader.RequireSnapshot,
-		r.act,
-		r.deleteOrphanedNodes,
-		r.reportMachines,
-		r.upgrader.SyncAddons,
-		// Last: a workload cluster that rejects an eviction must not block
-		// other steps.
-		r.upgrader.SpreadCoreDNS,
-	} {
-		if err := step(ctx, s); err != nil {
-			return errors.Join(append(s.Failures, err)...)
-		}
-		if s.Waiting != "" {
-			break
+	// Until the initialization is recorded, a second kubeadm init is possible.
+	if err := r.initialization(ctx, s); err != nil || s.Fenced != nil {
+		return err
+	}
+	s.Requirements.EndpointMissing = !s.Cluster.Spec.ControlPlaneEndpoint.IsValid()
+	if !s.Initialized {
+		// After a move to another management cluster the status of the
+		// infrastructure is set later, while the machines keep running.
+		ready := s.Cluster.Status.Initialization.InfrastructureProvisioned
+		s.Requirements.InfrastructureMissing = ready == nil || !*ready
+	}
+	if !s.Requirements.InfrastructureMissing {
+		if err := errors.Join(r.certificateKeeper.ObserveFormer(ctx, s), r.certificateKeeper.ObserveExternal(ctx, s)); err != nil {
+			return err
 		}
 	}
-	return errors.Join(s.Failures...)
+	return r.observeRestore(ctx, s, r.Client)
 }
 
-// infrastructure waits for the cluster's infrastructure.
-func (r *Reconciler) infrastructure(_ context.Context, s *scope.Scope) error {
-	if s.Initialized {
-		// After a move to another management cluster the status is set later,
-		// while the machines keep running.
-		return nil
+// act carries out the one action and requests another reconcile. Creations of
+// machines and the init are carried out in one reconcile: all machines of a new
+// control plane boot while the first of them initializes it.
+func (r *Reconciler) act(ctx context.Context, s *scope.Scope) error {
+	sure := false
+	for range actsAtOnce {
+		s.Decision = plan.Decide(input(s, r.CurrentTime()))
+		if !acts(s.Decision) && (sure || !s.Decision.MovesEndpoint) {
+			break
+		}
+		if !sure {
+			// The caches may be old, and the action cannot be undone.
+			was, read := s.Initialized, s.Decision
+			if err := r.readUncached(ctx, s, read); err != nil {
+				return err
+			}
+			if d := plan.Decide(input(s, r.CurrentTime())); s.Initialized != was || d.Upkeep != read.Upkeep ||
+				d.Action == plan.CreateForRestore && d.Action != read.Action {
+				// Objects were kept in sync with old values, or the API server
+				// was not probed before a second control plane.
+				s.Decision = plan.Decision{}
+				s.RequeueAfter(timelimits.NextAction)
+				return nil
+			}
+			sure = true
+			continue
+		}
+		switch s.Decision.Upkeep {
+		case plan.KeepNothing:
+			return r.carryOutDeletion(ctx, s, s.Decision)
+		case plan.KeepKubeconfig:
+			s.RequeueAfter(timelimits.ShortPoll)
+			return r.carryOutRestore(ctx, s, s.Decision)
+		case plan.KeepOwners, plan.KeepCertificates, plan.KeepAll:
+		}
+		r.awaitEndpoint(s, s.Decision)
+		if err := r.carryOut(ctx, s, s.Decision); err != nil {
+			return r.failed(s, err)
+		}
+		if a := s.Decision.Action; a != plan.CreateMachine && a != plan.StartInit {
+			s.RequeueAfter(requeueAfterAction(a))
+			return nil
+		}
 	}
-	if ready := s.Cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {
-		s.Waiting = "Waiting for the cluster's infrastructure to be provisioned"
+	if s.Decision.Upkeep == plan.KeepKubeconfig {
+		s.RequeueAfter(timelimits.ShortPoll)
 	}
+	r.awaitEndpoint(s, s.Decision)
+	s.RequeueAfter(s.Decision.RequeueAfter)
 	return nil
 }

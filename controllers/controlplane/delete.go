@@ -25,42 +25,16 @@ type remover struct {
 	*maker
 }
 
-// delete deletes the control plane: all its machines at once, after the user
-// has deleted the workers, which need the API server for their own deletion. It
-// sends no requests to the workload cluster, which may have failed or never
-// have been initialized.
-func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
-	workers, err := r.workers(ctx, s)
-	if err != nil {
-		return err
-	}
-	if len(workers) > 0 {
-		s.Deleting = "Waiting for workers to be deleted first: " + plan.Shorten(workers)
-		s.RequeueAfter(timelimits.LongPoll)
-		return nil
-	}
-	// The cache may not contain the last created machines.
-	machines, err := r.ownedMachines(ctx, r.APIReader, s)
-	if err != nil {
-		return err
-	}
+// carryOutDeletion carries out an action of the deletion.
+func (r *remover) carryOutDeletion(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	r.leaderTransfers.Forget(s.ControlPlane.UID)
 	r.observedNodes.Forget(s.ControlPlane.UID)
-	if len(machines) == 0 {
-		if s.Cluster != nil && s.Cluster.DeletionTimestamp.IsZero() {
-			// Another control plane of this Cluster is initialized again.
-			if err := initlock.Reset(ctx, r.Client, s.Cluster); err != nil {
-				return fmt.Errorf("resetting the init lock: %w", err)
-			}
-		}
-		controllerutil.RemoveFinalizer(s.ControlPlane, controlplanev1.Finalizer)
-		s.Deleting = "Deletion completed"
-		return nil
+	if d.Action == plan.EndDeletion {
+		return r.endDeletion(ctx, s)
 	}
-	var names []string
 	var errs []error
-	for _, machine := range scope.SortedMachines(machines) {
-		names = append(names, machine.Name)
+	for _, name := range d.Machines {
+		machine := s.Machines[name]
 		r.forget(s, machine)
 		r.endpointMoves.Forget(machine.UID)
 		// etcd is not needed any more.
@@ -75,8 +49,27 @@ func (r *remover) delete(ctx context.Context, s *scope.Scope) error {
 			errs = append(errs, fmt.Errorf("deleting machine %s: %w", machine.Name, err))
 		}
 	}
-	s.Deleting = "Waiting for machines to be deleted: " + plan.Shorten(names)
 	return errors.Join(errs...)
+}
+
+// endDeletion removes the finalizer of a control plane without machines.
+func (r *remover) endDeletion(ctx context.Context, s *scope.Scope) error {
+	if s.Cluster != nil && s.Cluster.DeletionTimestamp.IsZero() {
+		// Another control plane of this Cluster is initialized again.
+		if err := initlock.Reset(ctx, r.Client, s.Cluster); err != nil {
+			return fmt.Errorf("resetting the init lock: %w", err)
+		}
+	}
+	controllerutil.RemoveFinalizer(s.ControlPlane, controlplanev1.Finalizer)
+	return nil
+}
+
+// observeWorkers finds the workers that a deletion waits for.
+func (r *remover) observeWorkers(ctx context.Context, s *scope.Scope) (err error) {
+	if s.Requirements.Workers, err = r.workers(ctx, s); len(s.Requirements.Workers) > 0 {
+		s.RequeueAfter(timelimits.LongPoll)
+	}
+	return err
 }
 
 // workers returns the objects that are or create worker machines. Without a

@@ -1,17 +1,17 @@
 // Package controlplane reconciles NovaControlPlanes.
 //
-// One reconcile observes the machines and the workload cluster (observe.go;
-// package internal/workload/access), runs the steps that are due (a file each:
-// initialization, certificates, endpoint, kubeconfig, sync of machines, the
-// decided action, CoreDNS) and reports the result (status.go, progress.go).
-// The Reconciler is put together from parts that have a few of the steps.
+// One reconcile observes the machines, the workload cluster and restores
+// (observe.go; package internal/workload/access), lets the package plan decide,
+// keeps objects in sync as far as the decision allows, carries out its one action
+// and reports the result (status.go, progress.go). controller.go has these steps; the
+// Reconciler is put together from parts that carry them out.
 //
-// The package plan decides about machines and members of etcd, from all
-// observations (input.go), one action at a time (act.go). A pre-terminate hook
-// keeps each machine that is being deleted until etcd does not need it any more
-// (hook.go).
+// The package plan decides everything about a control plane from the observed
+// facts (input.go): whether machines may exist yet, the deletion, restores of
+// etcd, and machines and members of etcd (act.go). A pre-terminate hook keeps each machine
+// that is being deleted until etcd does not need it any more.
 //
 // It changes nothing while etcd has no quorum or cannot be reached, and reports
-// that in a condition. Only the deletion of a whole control plane does not
-// depend on etcd.
+// that in a condition. Only the deletion of a whole control plane and a restore
+// do not depend on etcd.
 package controlplane

@@ -15,14 +15,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-// endpoint waits for the address of the API server.
-func (r *Reconciler) endpoint(_ context.Context, s *scope.Scope) error {
-	if !s.Cluster.Spec.ControlPlaneEndpoint.IsValid() {
-		s.Waiting = "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster"
-	}
-	return nil
-}
-
 // moveEndpoint moves the endpoint's address off a machine that is to be deleted.
 func (r *actor) moveEndpoint(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	machine, ok := s.Machines[d.Machine]

@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 )
 
 // checkFence records the management cluster before anything is done for a
@@ -21,15 +20,5 @@ func (r *observer) checkFence(ctx context.Context, s *scope.Scope) error {
 		s.ControlPlane = recorded
 	}
 	s.Fenced = r.Fence.Check(s.Cluster, s.ControlPlane)
-	return nil
-}
-
-// readOnly records the observed initialization. It changes neither the workload
-// cluster nor machines.
-func (r *observer) readOnly(ctx context.Context, s *scope.Scope) error {
-	if s.ControlPlane.DeletionTimestamp.IsZero() {
-		return r.initialization(ctx, s)
-	}
-	s.Deleting = fence.Condition(s.Fenced).Message
 	return nil
 }

@@ -43,6 +43,7 @@ func input(s *scope.Scope, now time.Time) plan.Input {
 		JoinBlocked:         cmp.Or(s.JoinBlocked, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
 		OldestKubelet:       s.Workload.OldestKubelet,
 		LastRemediation:     lastRemediation(s.ControlPlane),
+		Requirements:        s.Requirements,
 		Restore:             s.Restore,
 		Endpoint:            inputEndpoint(s),
 	}

@@ -229,14 +229,32 @@ func (r *observer) observeRoles(ctx context.Context, s *scope.Scope) error {
 	return nil
 }
 
-// readUncached reads the input of the decision again from the API servers,
+// readUncached reads the input of a decision again from the API servers,
 // including the workload cluster's if it may be initialized without that being
 // recorded.
-func (r *observer) readUncached(ctx context.Context, s *scope.Scope) error {
+func (r *observer) readUncached(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	var err error
 	if s.Machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 		return err
 	}
+	if d.Action == plan.CreateForRestore {
+		s.Workload = r.WorkloadClusters.Fresh(ctx, s.Key(), s.Sorted())
+	}
+	switch d.Upkeep {
+	case plan.KeepNothing:
+		return nil
+	case plan.KeepAll:
+		if err := r.readMachines(ctx, s); err != nil {
+			return err
+		}
+	case plan.KeepOwners, plan.KeepCertificates, plan.KeepKubeconfig:
+	}
+	return r.observeRestore(ctx, s, r.APIReader)
+}
+
+// readMachines reads the facts about machines and the workload cluster without
+// caches.
+func (r *observer) readMachines(ctx context.Context, s *scope.Scope) error {
 	for _, machine := range s.Machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {
 			return err

@@ -27,8 +27,8 @@ func reportLastRemediation(s *scope.Scope) {
 // waits returns why the next change waits, for users; empty if it does not.
 func waits(s *scope.Scope) string {
 	switch {
-	case s.Waiting != "":
-		return s.Waiting
+	case s.Decision.Hold != "":
+		return s.Decision.Hold
 	case s.Blocked != "":
 		return s.Blocked
 	case s.Decision.Action == plan.Wait, s.Decision.MovesEndpoint:

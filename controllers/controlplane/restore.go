@@ -3,11 +3,9 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,8 +14,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // restorer carries out restores of etcd.
@@ -27,111 +23,20 @@ type restorer struct {
 	*maker
 }
 
-// restore blocks all other steps while etcd is restored, deletes the machines
-// and creates the one that restores.
-func (r *restorer) restore(ctx context.Context, s *scope.Scope) error {
-	if err := r.observeRestore(ctx, s, r.Client); err != nil {
-		return err
-	}
-	if s.Decision = plan.Decide(input(s, r.CurrentTime())); s.Decision.Hold == "" {
-		s.Decision = plan.Decision{}
-		return nil
-	}
-	s.RequeueAfter(timelimits.ShortPoll)
-	if s.Decision.Action != plan.Wait {
-		// The caches may be old, and the action cannot be undone.
-		var err error
-		if s.Machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
-			return err
-		}
-		if s.Decision.Action == plan.CreateForRestore {
-			s.Workload = r.WorkloadClusters.Fresh(ctx, s.Key(), s.Sorted())
-		}
-		if err := r.observeRestore(ctx, s, r.APIReader); err != nil {
-			return err
-		}
-		s.Decision = plan.Decide(input(s, r.CurrentTime()))
-	}
-	switch s.Waiting = s.Decision.Hold; s.Decision.Action {
+// carryOutRestore carries out an action of a restore.
+func (r *restorer) carryOutRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	switch d.Action {
 	case plan.BeginRestore:
-		return r.beginRestore(ctx, s, s.Decision)
+		return r.beginRestore(ctx, s, d)
 	case plan.DeleteForRestore:
-		return r.removeForRestore(ctx, s, s.Decision)
+		return r.removeForRestore(ctx, s, d)
 	case plan.CreateForRestore:
 		return r.createForRestore(ctx, s)
 	case plan.EndRestore:
-		return r.endRestore(ctx, s, s.Decision)
+		return r.endRestore(ctx, s, d)
 	default:
-		if s.Waiting == "" {
-			// There is none any more.
-			s.Decision = plan.Decision{}
-		}
 		return nil
 	}
-}
-
-// observeRestore reads the restore in progress and its state.
-func (r *restorer) observeRestore(ctx context.Context, s *scope.Scope, c client.Reader) error {
-	lock, err := initlock.ObserveRestore(ctx, r.Client, s.Cluster)
-	if err != nil {
-		return err
-	}
-	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
-		return fmt.Errorf("listing restores: %w", err)
-	}
-	s.Restore = plan.Restore{
-		Alive: s.Workload.Answers || s.Workload.Alive, Begun: lock.Name, Machine: lock.Machine, Since: lock.Since,
-		Abandoned: lock.Name != "" && !underWay(list.Items, lock.Name), Up: restoredAlone(s, lock.Machine),
-	}
-	s.Restore.Unreachable = !s.Restore.Alive && !initUnknown(&s.Workload, r.CurrentTime())
-	for _, node := range s.Workload.Nodes {
-		if s.Restore.Alive && node.APIServer != "" {
-			s.Restore.Servers = append(s.Restore.Servers, node.Name)
-		}
-	}
-	if m := s.Machines[lock.Machine]; m != nil {
-		isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.Workload.Nodes) != nil
-		s.Restore.Created, s.Restore.Node = m.CreationTimestamp.Time, isNode
-		// Before it is a node a MachineHealthCheck only fails by its startup
-		// timeout; a restore has its own timeout.
-		s.Restore.Failed = isNode && checkFailed(m, isNode) || bootFailed(m, isNode)
-	}
-	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.ControlPlane.Name); ok {
-		s.Restore.Next, s.Restore.Restored = next.Name, next.Restored()
-		secret := &corev1.Secret{}
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
-		}
-		// A restore that was recreated with the same name may have another
-		// snapshot, and the Secret of the old one is deleted shortly after its
-		// owner.
-		s.Restore.Prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
-	}
-	return nil
-}
-
-// underWay reports whether a restore of that name is in progress.
-func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
-	return slices.ContainsFunc(all, func(o controlplanev1.NovaEtcdRestore) bool {
-		return o.Name == name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
-	})
-}
-
-// restoredAlone reports whether a machine is a node of the control plane, and
-// its member of etcd is the only one and works. With external etcd it has no
-// member.
-func restoredAlone(s *scope.Scope, name string) bool {
-	machine := s.Machines[name]
-	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.Workload.Answers {
-		return false
-	}
-	node := facts.NodeOf(machine, s.Workload.Nodes)
-	if node == nil || !node.ControlPlane {
-		return false
-	}
-	return scope.ExternalEtcd(s) || s.Workload.Etcd != nil && len(s.Workload.Etcd.Problems([]string{node.Name})) == 0
 }
 
 // endRestore resumes the other steps. Nodes of workers without machines stay:

@@ -144,8 +144,8 @@ func availableCondition(s *scope.Scope, err error) metav1.Condition {
 		c.Message = certificates.Message(s.Certificates.Err)
 	case err != nil && !initialized:
 		c.Message = reconcile.Sentence(err)
-	case s.Waiting != "":
-		c.Message = s.Waiting
+	case s.Decision.Hold != "":
+		c.Message = s.Decision.Hold
 	case !initialized && s.Blocked != "":
 		c.Message = "Creating machines is blocked: " + s.Blocked
 	case !initialized:
@@ -291,7 +291,7 @@ func deletingCondition(s *scope.Scope, err error) metav1.Condition {
 		}
 	}
 	c := metav1.Condition{
-		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.Deleting,
+		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.DeletingReason, Message: s.Decision.Reason,
 	}
 	if err != nil {
 		c.Message = reconcile.Sentence(err)

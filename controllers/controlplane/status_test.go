@@ -227,7 +227,7 @@ func TestReport(t *testing.T) {
 		"Waiting": {
 			reason: "Available has the reason of the wait",
 			change: func(s *scope.Scope) {
-				s.Waiting = "Waiting for X"
+				s.Decision.Hold = "Waiting for X"
 				s.Machines = collections.New()
 				s.ControlPlane.Status.Initialization.ControlPlaneInitialized = nil
 				s.Initialized = false
@@ -264,7 +264,7 @@ func TestReport(t *testing.T) {
 			reason: "a deletion reports why it waits",
 			change: func(s *scope.Scope) {
 				s.ControlPlane.DeletionTimestamp = ptr.To(metav1.Now())
-				s.Deleting = "Waiting for workers"
+				s.Decision.Reason = "Waiting for workers"
 			},
 			want: []expect{
 				{"Deleting", "True", "Waiting for workers"}, {"Available", "False", "being deleted"}, {"ScalingDown", "False", ""},

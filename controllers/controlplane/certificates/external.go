@@ -24,10 +24,8 @@ type externalAnswer struct {
 	problems  []string
 }
 
-// AwaitExternal waits until the Secrets that connect to an external etcd exist:
-// without them the controller would create its own CA, which that etcd does not
-// trust.
-func (r *Keeper) AwaitExternal(ctx context.Context, s *scope.Scope) error {
+// ObserveExternal finds Secrets that connect to an external etcd and do not exist.
+func (r *Keeper) ObserveExternal(ctx context.Context, s *scope.Scope) error {
 	if !scope.ExternalEtcd(s) || s.Initialized {
 		return nil
 	}
@@ -35,7 +33,7 @@ func (r *Keeper) AwaitExternal(ctx context.Context, s *scope.Scope) error {
 		key := client.ObjectKey{Namespace: s.ControlPlane.Namespace, Name: secret.Name(s.ClusterName, purpose)}
 		err := r.Client.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
-			s.Waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
+			s.Requirements.ExternalSecret = key.Name
 			s.RequeueAfter(timelimits.LongPoll)
 			return nil
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-// AwaitFormerSecrets waits until Secrets of a deleted control plane or Cluster with the
-// same names are deleted. They are garbage-collected shortly after their owner;
+// ObserveFormer finds Secrets of a deleted control plane or Cluster with the same
+// names, which are still to be deleted. They are garbage-collected shortly after their owner;
 // adopting one would leave the new cluster without it.
-func (r *Keeper) AwaitFormerSecrets(ctx context.Context, s *scope.Scope) error {
+func (r *Keeper) ObserveFormer(ctx context.Context, s *scope.Scope) error {
 	if s.Initialized || len(s.Machines) > 0 {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (r *Keeper) AwaitFormerSecrets(ctx context.Context, s *scope.Scope) error {
 			return fmt.Errorf("reading Secret %s: %w", key.Name, err)
 		}
 		if ownedByFormer(s, found.OwnerReferences) {
-			s.Waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
+			s.Requirements.FormerSecret = key.Name
 			s.RequeueAfter(timelimits.ShortPoll)
 			return nil
 		}

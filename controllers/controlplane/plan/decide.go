@@ -7,7 +7,7 @@ import (
 func defaultRules() rules {
 	return rules{
 		mayInit: lockFree, survives: survives, mayRelease: mayRelease, oneRemediation: noRemediation,
-		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry, discardFirst: discardFirst, endpointFirst: endpointFirst,
+		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry, discardFirst: discardFirst, endpointFirst: endpointFirst, requirements: requirements,
 	}
 }
 
@@ -18,11 +18,17 @@ func Decide(in Input) Decision {
 
 func decide(in Input, r rules) Decision {
 	p := newProblem(in, r)
+	for _, first := range []func(*problem) *Decision{r.requirements, restore} {
+		if d := first(p); d != nil {
+			return *d
+		}
+	}
 	d := next(p)
 	if d == nil {
 		d = &Decision{Action: Nothing, Reason: "The control plane matches its spec"}
 	}
 	d = p.rules.endpointFirst(p, d)
+	d.Upkeep = KeepAll
 	if due := due(p); due > 0 && (d.RequeueAfter == 0 || due < d.RequeueAfter) {
 		d.RequeueAfter = due
 	}
@@ -33,10 +39,6 @@ func decide(in Input, r rules) Decision {
 // the other steps: it may wait for a machine that one of them creates or
 // deletes.
 func next(p *problem) *Decision {
-	// Before all other decisions about machines.
-	if d := restore(p); d != nil {
-		return d
-	}
 	if !p.Initialized {
 		return guardUnknownInit(p, start(p))
 	}

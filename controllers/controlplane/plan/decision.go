@@ -38,6 +38,11 @@ const (
 	// MoveEndpoint moves the endpoint's address to Node, before Machine is
 	// deleted.
 	MoveEndpoint Action = "MoveEndpoint"
+	// DeleteAll deletes Machines without a check of etcd: the whole control plane
+	// is being deleted.
+	DeleteAll Action = "DeleteAll"
+	// EndDeletion completes the deletion of the control plane.
+	EndDeletion Action = "EndDeletion"
 	// BeginRestore records the restore in the init lock. After that the data of
 	// etcd is discarded.
 	BeginRestore Action = "BeginRestore"
@@ -71,7 +76,9 @@ type Decision struct {
 	// Reason explains the action to users.
 	Reason string
 	// Hold is why everything else waits, for users; empty if nothing else waits.
-	Hold string
+	// Upkeep is how much is kept in sync nevertheless.
+	Hold   string
+	Upkeep Upkeep
 	// RequeueAfter is when to decide again even if nothing changes; 0 means never.
 	RequeueAfter time.Duration
 
@@ -87,13 +94,6 @@ type Decision struct {
 
 func wait(format string, args ...any) *Decision {
 	return &Decision{Action: Wait, Reason: fmt.Sprintf(format, args...)}
-}
-
-// hold returns a decision to wait before anything else is changed.
-func hold(format string, args ...any) *Decision {
-	d := wait(format, args...)
-	d.Hold = d.Reason
-	return d
 }
 
 func onMachine(action Action, m Machine, format string, args ...any) *Decision {

@@ -14,8 +14,11 @@
 // (simulation_test.go) checks these rules in thousands of histories.
 //
 // It does not guess: it changes nothing while etcd cannot be reached or has no
-// quorum. The deletion of a whole control plane is not part of it, because that
-// does not depend on etcd.
+// quorum. Only the deletion of a whole control plane and a restore, which
+// discard the data of etcd, do not depend on it.
+//
+// A decision also contains why everything else waits (Hold) and how much is kept
+// in sync meanwhile (Upkeep).
 //
 // The reconciler fills Input, carries out the one action and observes again.
 package plan

@@ -85,6 +85,8 @@ type Input struct {
 	// LastRemediation is the remediation that began last; nil if there was
 	// none.
 	LastRemediation *Remediation
+	// Requirements are facts that come before all decisions about machines.
+	Requirements Requirements
 	// Restore is the state of restores of etcd.
 	Restore Restore
 	// Endpoint is the state of the endpoint's address; nil if no node is known to

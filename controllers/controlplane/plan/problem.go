@@ -32,6 +32,8 @@ type rules struct {
 	// endpointFirst moves the endpoint's address off a machine before the machine
 	// is deleted.
 	endpointFirst func(p *problem, d *Decision) *Decision
+	// requirements decides whatever does not depend on machines.
+	requirements func(p *problem) *Decision
 }
 
 // problem is the input and the values derived from it.

@@ -40,7 +40,7 @@ func restore(p *problem) *Decision {
 	f := p.Restore
 	if f.Restored {
 		if f.Begun == f.Next {
-			return hold("Waiting for NovaEtcdRestore %s to record that etcd is restored", f.Next)
+			return holdAt(KeepKubeconfig, "Waiting for NovaEtcdRestore %s to record that etcd is restored", f.Next)
 		}
 		return nil
 	}
@@ -51,9 +51,9 @@ func restore(p *problem) *Decision {
 		case f.Abandoned && f.Up:
 			return restoring(EndRestore, nil, "Machine %s restored etcd although NovaEtcdRestore %s was deleted before it completed", f.Machine, f.Begun)
 		case f.Begun != "" && f.Next != "":
-			return hold("Waiting for NovaEtcdRestore %s to find its snapshot", f.Next)
+			return holdAt(KeepKubeconfig, "Waiting for NovaEtcdRestore %s to find its snapshot", f.Next)
 		case f.Begun != "":
-			return hold("%s", abandonedReason(p))
+			return holdAt(KeepKubeconfig, "%s", abandonedReason(p))
 		}
 		return nil
 	}
@@ -65,7 +65,7 @@ func restore(p *problem) *Decision {
 
 // restoring returns an action of a restore.
 func restoring(action Action, machines []string, format string, args ...any) *Decision {
-	d := hold(format, args...)
+	d := holdAt(KeepKubeconfig, format, args...)
 	d.Action, d.Machines = action, machines
 	return d
 }
@@ -116,9 +116,9 @@ func mayCreateRestorer(p *problem) *Decision {
 		if len(f.Servers) > 0 {
 			reason += ". It runs on: " + Shorten(f.Servers)
 		}
-		return hold("%s. Power off these machines, or delete the NovaEtcdRestore", reason)
+		return holdAt(KeepKubeconfig, "%s. Power off these machines, or delete the NovaEtcdRestore", reason)
 	case !f.Unreachable:
-		return hold("Waiting for a health probe of the API server")
+		return holdAt(KeepKubeconfig, "Waiting for a health probe of the API server")
 	}
 	return restoring(CreateForRestore, nil, "Creating the machine that restores etcd")
 }
@@ -138,12 +138,12 @@ func decideRestorer(p *problem, restorer Machine) *Decision {
 	failed := f.Failed || !f.Node && took > p.Limits.RestoreTimeout
 	switch {
 	case failed && f.Alive:
-		return hold("Machine %s failed to restore etcd or takes too long, "+
+		return holdAt(KeepKubeconfig, "Machine %s failed to restore etcd or takes too long, "+
 			"but the API server answers, so it is kept: delete the Machine to retry with another one", restorer.Name)
 	case failed && took <= p.Limits.RestorePause:
-		return hold("Machine %s failed to restore etcd, and another one will be created after a pause", restorer.Name)
+		return holdAt(KeepKubeconfig, "Machine %s failed to restore etcd, and another one will be created after a pause", restorer.Name)
 	case failed && f.Unreachable:
 		return restoring(DeleteForRestore, []string{restorer.Name}, "Machine %s failed to restore etcd and is replaced", restorer.Name)
 	}
-	return hold("Waiting for machine %s to restore etcd", restorer.Name)
+	return holdAt(KeepKubeconfig, "Waiting for machine %s to restore etcd", restorer.Name)
 }

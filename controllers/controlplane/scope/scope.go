@@ -72,16 +72,16 @@ type Scope struct {
 	// Workload is the observed state of the workload cluster.
 	Workload facts.Cluster
 
+	// Requirements are facts that come before all decisions about machines, and
 	// Restore is the state of restores of etcd.
-	Restore plan.Restore
+	Requirements plan.Requirements
+	Restore      plan.Restore
 
 	Certificates CertificatesState
 	// Initialized is true if the initialization is recorded.
 	Initialized bool
 	// ExternalProblems are the problems of external etcd, for users.
 	ExternalProblems []string
-	// Waiting is why the next step waits, for users.
-	Waiting string
 	// Blocked is why a missing machine cannot be created.
 	Blocked string
 	// Decision is the last decision; its action is empty if there is none.
@@ -92,8 +92,6 @@ type Scope struct {
 	UpgradeWaits string
 	// Failures are errors that block no later step.
 	Failures []error
-	// Deleting is why a deletion waits.
-	Deleting string
 	// Again is when to reconcile again without an event; 0 means never.
 	Again time.Duration
 }

@@ -1,0 +1,81 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+)
+
+// observeRestore reads the restore in progress and its state.
+func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.Reader) error {
+	lock, err := initlock.ObserveRestore(ctx, r.Client, s.Cluster)
+	if err != nil {
+		return err
+	}
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
+		return fmt.Errorf("listing restores: %w", err)
+	}
+	s.Restore = plan.Restore{
+		Alive: s.Workload.Answers || s.Workload.Alive, Begun: lock.Name, Machine: lock.Machine, Since: lock.Since,
+		Abandoned: lock.Name != "" && !underWay(list.Items, lock.Name), Up: restoredAlone(s, lock.Machine),
+	}
+	s.Restore.Unreachable = !s.Restore.Alive && !initUnknown(&s.Workload, r.CurrentTime())
+	for _, node := range s.Workload.Nodes {
+		if s.Restore.Alive && node.APIServer != "" {
+			s.Restore.Servers = append(s.Restore.Servers, node.Name)
+		}
+	}
+	if m := s.Machines[lock.Machine]; m != nil {
+		isNode := m.Status.NodeRef.IsDefined() || facts.NodeOf(m, s.Workload.Nodes) != nil
+		s.Restore.Created, s.Restore.Node = m.CreationTimestamp.Time, isNode
+		// Before it is a node a MachineHealthCheck only fails by its startup
+		// timeout; a restore has its own timeout.
+		s.Restore.Failed = isNode && checkFailed(m, isNode) || bootFailed(m, isNode)
+	}
+	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.ControlPlane.Name); ok {
+		s.Restore.Next, s.Restore.Restored = next.Name, next.Restored()
+		secret := &corev1.Secret{}
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
+		}
+		// A restore that was recreated with the same name may have another
+		// snapshot, and the Secret of the old one is deleted shortly after its
+		// owner.
+		s.Restore.Prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
+	}
+	return nil
+}
+
+// underWay reports whether a restore of that name is in progress.
+func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
+	return slices.ContainsFunc(all, func(o controlplanev1.NovaEtcdRestore) bool {
+		return o.Name == name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
+	})
+}
+
+// restoredAlone reports whether a machine is a node of the control plane, and
+// its member of etcd is the only one and works. With external etcd it has no
+// member.
+func restoredAlone(s *scope.Scope, name string) bool {
+	machine := s.Machines[name]
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.Workload.Answers {
+		return false
+	}
+	node := facts.NodeOf(machine, s.Workload.Nodes)
+	if node == nil || !node.ControlPlane {
+		return false
+	}
+	return scope.ExternalEtcd(s) || s.Workload.Etcd != nil && len(s.Workload.Etcd.Problems([]string{node.Name})) == 0
+}
