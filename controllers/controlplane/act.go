@@ -141,13 +141,17 @@ func (r *actor) moveLeader(ctx context.Context, s *scope.Scope, d plan.Decision)
 func (r *actor) removeMember(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	r.warnNotMoved(s, d)
 	if machine, ok := s.Machines[d.Machine]; ok {
-		r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
 		if err := r.RecordJoined(ctx, machine); err != nil {
 			return err
 		}
 	}
 	if err := r.WorkloadClusters.RemoveMember(ctx, s.Key(), s.Workload.Nodes, d.Member); err != nil {
 		return fmt.Errorf("removing etcd member %x: %w", d.Member, err)
+	}
+	if machine, ok := s.Machines[d.Machine]; ok {
+		if move, moved := r.endpointMoves.Get(machine.UID); moved && move.Failed {
+			r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
+		}
 	}
 	r.leaderTransfers.forget(s.ControlPlane.UID, d.Member)
 	r.Event(s, corev1.EventTypeNormal, "EtcdMemberRemoved", string(d.Action), d.Reason)

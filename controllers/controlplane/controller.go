@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,7 +239,7 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 		return err
 	}
 	if s.Fenced != nil {
-		s.Requirements.Fenced = fence.Condition(s.Fenced).Message
+		s.Requirements.Fenced = cmp.Or(fence.Condition(s.Fenced).Message, s.Fenced.Error())
 	}
 	if s.Requirements.Deleting = !s.ControlPlane.DeletionTimestamp.IsZero(); s.Requirements.Deleting {
 		return r.observeWorkers(ctx, s)

@@ -260,8 +260,10 @@ func dialer(forwards forwardLimiter, forward etcd.Dial, of []target) etcd.Dial {
 	}
 }
 
-// dialForward limits the time of the connection through the API server. A
-// connection that is opened later is closed.
+// dialForward limits the time of the connection through the API server. A call
+// has CallTimeout in all: the wait for a slot before this connection and the
+// direct connection after it have DirectTimeout each. A connection that is opened
+// later is closed.
 func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
 	type dialled struct {
 		conn net.Conn
@@ -275,7 +277,7 @@ func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn,
 	select {
 	case d := <-done:
 		return d.conn, d.err
-	case <-time.After(timelimits.CallTimeout):
+	case <-time.After(timelimits.CallTimeout - 2*timelimits.DirectTimeout):
 	case <-ctx.Done():
 	}
 	go func() {
