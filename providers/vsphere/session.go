@@ -32,7 +32,6 @@ func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(
 	s.resolver = newResolver(s)
 	s.rules = &ruleWorker{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
 	s.tags = &tagWorker{session: s}
-	live.add(s)
 	s.vcenterSession = openSession(e, vcenterOptions{
 		timeouts: o.timeouts, wrap: o.wrap, logins: o.logins,
 		openStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (objectStream, error) {
@@ -40,6 +39,8 @@ func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(
 		},
 		requeue: changed, availabilityChanged: availabilityChanged, closed: func() { live.remove(s) },
 	})
+	// A scrape reads the session as soon as it is in the list.
+	live.add(s)
 	return s
 }
 

@@ -40,8 +40,8 @@ func (d *driver) changeRules(_ context.Context, m *infrav1.NovaVSphereMachine) e
 	if err != nil {
 		return err
 	}
-	if vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
-		d.session.rules.enqueue(d.session.inv.clusterOfVM(vm), id)
+	if vm, at := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
+		d.session.rules.enqueue(at, id)
 	}
 	return nil
 }
@@ -52,33 +52,27 @@ func (d *driver) setTags(_ context.Context, m *infrav1.NovaVSphereMachine) error
 	if err != nil {
 		return err
 	}
-	if vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncTags, "Setting tags and custom attributes"); vm != (ref{}) {
+	if vm, _ := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncTags, "Setting tags and custom attributes"); vm != (ref{}) {
 		d.session.tags.queueWrite(id)
 	}
 	return nil
 }
 
-// beginSync records that a part of a VM that runs is about to be changed. It
-// returns no VM if the part matches the machine meanwhile, or if another action
-// is under way.
-func (i *inventory) beginSync(id uuid.UUID, key hypervisor.Key, part, message string) ref {
+// beginSync records that a part of a VM that runs is about to be changed, and
+// returns the VM and its compute cluster. It returns no VM if the part matches
+// the machine meanwhile, or if another action is under way.
+func (i *inventory) beginSync(id uuid.UUID, key hypervisor.Key, part, message string) (vm, at ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
 	s := i.evaluate(id, m)
 	if s.unknown != nil || s.vm.State != hypervisor.Running || !slices.Contains(s.vm.ToSync, part) ||
 		!i.beginLocked(id, m, action{verb: syncing, part: part, message: message}) {
-		return ref{}
+		return ref{}, ref{}
 	}
-	return i.objects.byID[id]
-}
-
-// clusterOfVM returns the compute cluster of a VM.
-func (i *inventory) clusterOfVM(vm ref) ref {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	at, _ := i.objects.clusterInfoOf(i.objects.vms[vm])
-	return at
+	vm = i.objects.byID[id]
+	at, _ = i.objects.clusterInfoOf(i.objects.vms[vm])
+	return vm, at
 }
 
 // finish ends the actions of machines that started no task. err is the error

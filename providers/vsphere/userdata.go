@@ -19,7 +19,7 @@ func (d *driver) removeUserData(ctx context.Context, m *infrav1.NovaVSphereMachi
 	if err != nil {
 		return err
 	}
-	vm := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncUserData, "Removing the user data from the VM's settings")
+	vm, _ := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncUserData, "Removing the user data from the VM's settings")
 	if vm == (ref{}) {
 		return nil
 	}

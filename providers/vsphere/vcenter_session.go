@@ -227,9 +227,10 @@ func (s *vcenterSession) reconnect(login int) {
 // until then.
 func (s *vcenterSession) resync() {
 	s.mu.Lock()
-	restart := s.restart
-	s.mu.Unlock()
-	s.Suspend(restart)
+	defer s.mu.Unlock()
+	// Under the lock, because a stream that is already replaced cannot end the
+	// suspension.
+	s.Suspend(s.restart)
 }
 
 // supportsVersion reports whether the vCenter of the session supports a version
