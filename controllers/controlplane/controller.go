@@ -263,6 +263,25 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 	return r.observeRestore(ctx, s, r.Client)
 }
 
+// holdsUncached reads the facts of the decision again without caches, and reports
+// whether the same objects are to be kept in sync. If not, it requests another
+// reconcile.
+func (r *Reconciler) holdsUncached(ctx context.Context, s *scope.Scope) (bool, error) {
+	was, read := s.Initialized, s.Decision
+	if err := r.readUncached(ctx, s, read); err != nil {
+		return false, err
+	}
+	d := plan.Decide(input(s, r.CurrentTime()))
+	if s.Initialized == was && d.Upkeep == read.Upkeep && (d.Action != plan.CreateForRestore || d.Action == read.Action) {
+		return true, nil
+	}
+	// Objects were kept in sync with old values, or the API server was not probed
+	// before a second control plane.
+	s.Decision = plan.Decision{}
+	s.RequeueAfter(timelimits.NextAction)
+	return false, nil
+}
+
 // act carries out the one action and requests another reconcile. Creations of
 // machines and the init are carried out in one reconcile: all machines of a new
 // control plane boot while the first of them initializes it.
@@ -275,19 +294,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope.Scope) error {
 		}
 		if !sure {
 			// The caches may be old, and the action cannot be undone.
-			was, read := s.Initialized, s.Decision
-			if err := r.readUncached(ctx, s, read); err != nil {
+			var err error
+			if sure, err = r.holdsUncached(ctx, s); err != nil || !sure {
 				return err
 			}
-			if d := plan.Decide(input(s, r.CurrentTime())); s.Initialized != was || d.Upkeep != read.Upkeep ||
-				d.Action == plan.CreateForRestore && d.Action != read.Action {
-				// Objects were kept in sync with old values, or the API server
-				// was not probed before a second control plane.
-				s.Decision = plan.Decision{}
-				s.RequeueAfter(timelimits.NextAction)
-				return nil
-			}
-			sure = true
 			continue
 		}
 		switch s.Decision.Upkeep {

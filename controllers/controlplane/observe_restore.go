@@ -43,7 +43,12 @@ func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.
 		// timeout; a restore has its own timeout.
 		s.Restore.Failed = isNode && checkFailed(m, isNode) || bootFailed(m, isNode)
 	}
-	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.ControlPlane.Name); ok {
+	return r.observeNextRestore(ctx, s, list.Items)
+}
+
+// observeNextRestore reads whether the node data of the next restore is prepared.
+func (r *observer) observeNextRestore(ctx context.Context, s *scope.Scope, all []controlplanev1.NovaEtcdRestore) error {
+	if next, ok := controlplanev1.NextEtcdRestore(all, s.ControlPlane.Name); ok {
 		s.Restore.Next, s.Restore.Restored = next.Name, next.Restored()
 		secret := &corev1.Secret{}
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)

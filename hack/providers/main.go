@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -27,7 +28,7 @@ func main() {
 	case len(args) == 2 && args[0] == "write":
 		err = files.Write(args[1], registry.All())
 	default:
-		err = fmt.Errorf("usage: providers list | write ROOT")
+		err = errors.New("usage: providers list | write ROOT")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "providers:", err)

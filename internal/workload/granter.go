@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // granter is when the permissions of a manager's user in one cluster were

@@ -191,7 +191,7 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	}
 	vm, err := d.Observe(b.ctx(), m)
 	if err == nil {
-		if last, _ := b.reported.Swap(m.Name, vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure {
+		if last, _ := b.reported.Swap(m.Name, vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure { //nolint:errorlint // the same value
 			err = vm.LastFailure
 		}
 	}

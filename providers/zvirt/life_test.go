@@ -220,16 +220,3 @@ func (b *bed) expectChange(name string) {
 	b.t.Helper()
 	b.Eventually(b.connector.Changes()).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
 }
-
-// drain reads the queue until it is empty.
-func (b *bed) drain(name string) {
-	b.t.Helper()
-	b.expectChange(name)
-	b.Consistently(func() bool {
-		select {
-		case <-b.connector.Changes():
-		default:
-		}
-		return true
-	}, "50ms", "1ms").Should(BeTrue())
-}

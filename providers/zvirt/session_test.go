@@ -4,19 +4,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
-
-func (b *bed) setPassword(secret, password string) {
-	b.t.Helper()
-	s := &corev1.Secret{}
-	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: secret}, s)).To(Succeed())
-	s.Data["password"] = []byte(password)
-	b.Expect(b.objects.Update(b.ctx(), s)).To(Succeed())
-}
 
 func TestTokenIsRenewed(t *testing.T) {
 	b := newBed(t)

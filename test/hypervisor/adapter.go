@@ -119,7 +119,7 @@ const (
 
 // Simulator is a running simulator. Its methods fail the test on errors. VMs
 // are referenced by ID.
-type Simulator interface {
+type Simulator interface { //nolint:interfacebloat // one simulator plays one hypervisor
 	// Server is host and port, and CABundle verifies the certificate.
 	Server() string
 	CABundle() string

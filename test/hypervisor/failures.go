@@ -97,7 +97,7 @@ func failures[M Machine, C Cluster]() []behavior[M, C] {
 		{name: "a creation without permission is reported until it is allowed", check: func(e env) {
 			e.sim.SetAllowed(Create, false)
 			m := e.machine("m")
-			e.fails(m, infrav1.PermissionDeniedReason)
+			e.Expect(e.fails(m, infrav1.PermissionDeniedReason)).To(HaveOccurred())
 			e.Expect(e.named("m")).To(BeEmpty())
 			e.sim.SetAllowed(Create, true)
 			e.until(m, stepUp)
@@ -106,7 +106,7 @@ func failures[M Machine, C Cluster]() []behavior[M, C] {
 			m := e.up("m")
 			e.sim.PowerOffVM(e.vm("m").ID)
 			e.sim.SetAllowed(PowerOn, false)
-			e.fails(m, infrav1.PermissionDeniedReason)
+			e.Expect(e.fails(m, infrav1.PermissionDeniedReason)).To(HaveOccurred())
 			e.becomes(m, hypervisor.Stopped)
 			e.sim.SetAllowed(PowerOn, true)
 			e.until(m, stepUp)
@@ -114,7 +114,7 @@ func failures[M Machine, C Cluster]() []behavior[M, C] {
 		{name: "a power-off without permission is reported until it is allowed", check: func(e env) {
 			m := e.up("m")
 			e.sim.SetAllowed(PowerOff, false)
-			e.fails(deleting(m), infrav1.PermissionDeniedReason)
+			e.Expect(e.fails(deleting(m), infrav1.PermissionDeniedReason)).To(HaveOccurred())
 			e.becomes(deleting(m), hypervisor.Running)
 			e.sim.SetAllowed(PowerOff, true)
 			e.gone(m)
@@ -122,7 +122,7 @@ func failures[M Machine, C Cluster]() []behavior[M, C] {
 		{name: "a deletion without permission is reported until it is allowed", check: func(e env) {
 			m := e.up("m")
 			e.sim.SetAllowed(Destroy, false)
-			e.fails(deleting(m), infrav1.PermissionDeniedReason)
+			e.Expect(e.fails(deleting(m), infrav1.PermissionDeniedReason)).To(HaveOccurred())
 			e.becomes(deleting(m), hypervisor.Stopped)
 			e.Expect(e.named("m")).To(HaveLen(1))
 			e.sim.SetAllowed(Destroy, true)

@@ -14,9 +14,9 @@ import (
 func queue[M Machine, C Cluster]() []behavior[M, C] {
 	type env = *environment[M, C]
 	slow := SimulatorOptions{Creation: time.Second}
-	// limited restarts the manager with a limit of concurrent creations.
-	limited := func(e env, most int) {
-		e.options.MaxCreations = most
+	// limited restarts the manager with one creation at a time.
+	limited := func(e env) {
+		e.options.MaxCreations = 1
 		e.restart()
 	}
 	queued := func(e env, m M) error {
@@ -28,16 +28,16 @@ func queue[M Machine, C Cluster]() []behavior[M, C] {
 	}
 	return []behavior[M, C]{
 		{name: "a creation over the limit is queued and delivered later", options: slow, check: func(e env) {
-			limited(e, 1)
+			limited(e)
 			first, second := e.machine("first"), e.machine("second")
 			e.Expect(e.create(first)).To(Succeed())
-			queued(e, second)
+			e.Expect(queued(e, second)).To(HaveOccurred())
 			e.until(first, stepUp)
 			e.delivered(e.connector.Changes(), "second")
 			e.until(second, stepUp)
 		}},
 		{name: "the queue has the order of the requests", options: slow, check: func(e env) {
-			limited(e, 1)
+			limited(e)
 			first, second, third := e.machine("first"), e.machine("second"), e.machine("third")
 			e.Expect(e.create(first)).To(Succeed())
 			for range 2 {
@@ -46,11 +46,11 @@ func queue[M Machine, C Cluster]() []behavior[M, C] {
 			}
 		}},
 		{name: "a queued machine that is deleted leaves the queue", options: slow, check: func(e env) {
-			limited(e, 1)
+			limited(e)
 			first, second, third := e.machine("first"), e.machine("second"), e.machine("third")
 			e.Expect(e.create(first)).To(Succeed())
-			queued(e, second)
-			queued(e, third)
+			e.Expect(queued(e, second)).To(HaveOccurred())
+			e.Expect(queued(e, third)).To(HaveOccurred())
 			e.becomes(deleting(second), hypervisor.Absent)
 			e.until(first, stepUp)
 			e.delivered(e.connector.Changes(), "third")
@@ -58,18 +58,18 @@ func queue[M Machine, C Cluster]() []behavior[M, C] {
 			e.Expect(e.named("second")).To(BeEmpty())
 		}},
 		{name: "a failed creation leaves the queue", options: slow, check: func(e env) {
-			limited(e, 1)
+			limited(e)
 			e.sim.Fail(Create)
 			failing, next := e.machine("failing"), e.machine("next")
 			e.Expect(e.create(failing)).To(Succeed())
-			queued(e, next)
+			e.Expect(queued(e, next)).To(HaveOccurred())
 			e.Eventually(func() error { _, err := e.observe(failing); return err }).Should(HaveOccurred())
 			e.delivered(e.connector.Changes(), "next")
 			e.until(next, stepUp)
 			e.until(failing, stepUp)
 		}},
 		{name: "a creation that is rejected leaves the queue", options: slow, check: func(e env) {
-			limited(e, 1)
+			limited(e)
 			e.sim.Reject(Create)
 			m := e.machine("m")
 			e.Eventually(func() error { return e.create(m) }).Should(HaveOccurred())
@@ -82,12 +82,12 @@ func queue[M Machine, C Cluster]() []behavior[M, C] {
 			for i := range old {
 				old[i] = deleting(old[i])
 			}
-			limited(e, 1)
+			limited(e)
 			e.sim.SetDuration(Create, timeout)
 			all := e.machines("new", 12)
 			e.Expect(e.create(all[0])).To(Succeed())
 			for _, m := range all[1:] {
-				queued(e, m)
+				e.Expect(queued(e, m)).To(HaveOccurred())
 			}
 			_, err = e.controlled(e.connector, nil, old...)
 			e.Expect(err).NotTo(HaveOccurred())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ func (e *environment[M, C]) look(c Connector[M, C], m M) (hypervisor.Driver[M], 
 	vm, err := d.Observe(e.ctx(), m)
 	e.texts.add(vm.Message + " " + vm.OutOfSync)
 	if err == nil {
-		if last, _ := e.reported.Swap(m.GetName(), vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure {
+		if last, _ := e.reported.Swap(m.GetName(), vm.LastFailure); vm.LastFailure != nil && last != vm.LastFailure { //nolint:errorlint // the same value
 			err = vm.LastFailure
 		}
 	}
@@ -365,12 +366,13 @@ func (p *controller[M, C]) handle(key hypervisor.Key, m M) {
 }
 
 // unfinished describes the machines that are left.
-func (p *controller[M, C]) unfinished() (text string) {
+func (p *controller[M, C]) unfinished() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	text := strings.Builder{}
 	for key, m := range p.left {
 		_, vm, err := p.e.look(p.connector, m)
-		text += fmt.Sprintf("\n%s: %+v, %v", key.Name, vm, err)
+		fmt.Fprintf(&text, "\n%s: %+v, %v", key.Name, vm, err)
 	}
-	return text
+	return text.String()
 }

@@ -28,7 +28,7 @@ func session[M Machine, C Cluster]() []behavior[M, C] {
 			e.connector = e.connect()
 			e.setSecret(clusterName, "quite-wrong")
 			e.network.reset()
-			e.fails(m, infrav1.CredentialsInvalidReason)
+			e.Expect(e.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 			e.Consistently(func() error { _, err := e.observe(m); return err }, time.Second, interval).Should(HaveOccurred())
 			e.Expect(e.network.writes()).To(Equal(1), "an account is not locked out: %v", e.network.count())
 			e.setSecret(clusterName, right)
@@ -256,7 +256,7 @@ func session[M Machine, C Cluster]() []behavior[M, C] {
 			identity(infrav1.AllowedNamespaces{List: []string{namespace}})
 			e.until(m, stepUp)
 			identity(infrav1.AllowedNamespaces{})
-			e.fails(m, infrav1.CredentialsInvalidReason)
+			e.Expect(e.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 		}},
 		{name: "the credentials of an identity are not sent to another server", check: func(e env) {
 			e.useIdentity(infrav1.AllowedNamespaces{List: []string{namespace}})

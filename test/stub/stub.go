@@ -53,14 +53,14 @@ type list[T any, P interface {
 	runtime.Object
 }] struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []T `json:"items"`
 }
 
 // DeepCopyObject returns a copy.
 func (l *list[T, P]) DeepCopyObject() runtime.Object {
-	c := &list[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	c := &list[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
 		if item, ok := P(&l.Items[i]).DeepCopyObject().(P); ok {
 			c.Items = append(c.Items, *item)

@@ -69,6 +69,7 @@ func TestStubIsAProvider(t *testing.T) {
 }
 
 func showsComponents(t *testing.T, root string) {
+	t.Helper()
 	g := NewWithT(t)
 	paths, err := tools.Paths(t.Context(), os.Stderr, "kubectl")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -86,6 +87,7 @@ func showsComponents(t *testing.T, root string) {
 }
 
 func showsFiles(t *testing.T, root string) {
+	t.Helper()
 	g := NewWithT(t)
 	for name, lines := range map[string][]string{
 		"templates/nova-stub/clusterclass-nova-stub.yaml": {"kind: NovaStubMachineTemplate", "name: stub-credentials"},
@@ -115,6 +117,7 @@ func showsFiles(t *testing.T, root string) {
 // runsMachine runs the controllers of the stub: a machine gets a VM, and loses
 // it.
 func runsMachine(t *testing.T, root string) {
+	t.Helper()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(30 * time.Second)
 	e, err := env.Start(context.Background(), filepath.Join(root, "config/nova-stub/crd/bases"))

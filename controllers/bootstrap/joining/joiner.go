@@ -7,9 +7,9 @@ const (
 	// UserPrefix is the prefix of the user names of machines. The first UID of the machine follows
 	// it.
 	UserPrefix = "nova:machine:"
-	// TokenUserPrefix is the prefix of the names of users with a bootstrap token. tokenNamePrefix is
-	// the prefix of the names of the token Secrets.
+	// TokenUserPrefix is the prefix of the names of users with a bootstrap token.
 	TokenUserPrefix = "system:bootstrap:"
+	// TokenNamePrefix is the prefix of the names of the token Secrets.
 	TokenNamePrefix = "bootstrap-token-"
 	// TokenMachineAnnotation on the token is the first UID of the Machine that it belongs to.
 	TokenMachineAnnotation = "nova.bootstrap.cluster.x-k8s.io/machine-uid"

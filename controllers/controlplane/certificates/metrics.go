@@ -22,6 +22,7 @@ const (
 )
 
 var (
+	// ExpireAt is the time at which the first certificate of a control plane expires.
 	ExpireAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_control_plane_certificates_expire_timestamp_seconds",
 		Help: "Unix time at which the first certificate of a control plane expires, by owner of the certificates: Machines, Kubeconfig, ClusterCA.",

@@ -5,8 +5,8 @@ package plan
 type Upkeep int
 
 const (
-	// KeepNothing: another management cluster acts, or the control plane is being
-	// deleted.
+	// KeepNothing keeps nothing: another management cluster acts, or the control
+	// plane is being deleted.
 	KeepNothing Upkeep = iota
 	// KeepOwners keeps the owners of objects that others created.
 	KeepOwners

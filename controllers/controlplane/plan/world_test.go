@@ -640,7 +640,8 @@ func (w *world) actLate() {
 		if w.lock != w.lateLock {
 			return
 		}
-	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion:
+	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
+		MoveEndpoint, DeleteAll, EndDeletion, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
 	}
 	w.overtaken++
 	// Its action does not count against the controller that took over.
@@ -683,7 +684,7 @@ func (w *world) carryOut(d Decision) {
 		if w.calm || !w.chance(100) {
 			w.remove(d.Member)
 		}
-	case Nothing, Wait, SetVersion:
+	case Nothing, Wait, SetVersion, MoveEndpoint, DeleteAll, EndDeletion, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
 	}
 }
 

@@ -1,19 +1,17 @@
 package scope
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"fmt"
-	"strings"
-
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-
-	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // MachineOf returns the machine that a member runs on, empty if none is found.

@@ -44,7 +44,7 @@ func Write(root string, providers []*provider.Info) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(root, s.file), []byte(replaced), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, s.file), []byte(replaced), 0o600); err != nil { //nolint:gosec // the root is the argument of a developer
 			return fmt.Errorf("writing %s: %w", s.file, err)
 		}
 	}

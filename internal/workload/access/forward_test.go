@@ -16,7 +16,7 @@ func TestHangingForwardLeavesTimeForDirect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), timelimits.CallTimeout)
 		defer cancel()
-		time.Sleep(timelimits.DirectTimeout)
+		time.Sleep(timelimits.DirectTimeout) //nolint:forbidigo // the clock of the test
 		_, err := dialForward(ctx, func(ctx context.Context, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

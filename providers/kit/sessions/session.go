@@ -141,7 +141,7 @@ func (s *Session) Ready(ctx context.Context, key hypervisor.Key) error {
 		case tooMany:
 			return &hypervisor.Error{
 				Reason: infrav1.RequestQueuedReason, Transient: true, Waiting: true,
-				Err: fmt.Errorf("Waiting until the session with %s is open", s.Endpoint),
+				Err: fmt.Errorf("waiting until the session with %s is open", s.Endpoint),
 			}
 		}
 		if err := s.await(ctx, changed); err != nil {

@@ -218,7 +218,7 @@ func TestCallersAreLimited(t *testing.T) {
 		return s.callers
 	}, soon).Should(Equal(1))
 	err := s.Ready(t.Context(), machine)
-	g.Expect(err).To(MatchError("Waiting until the session with engine is open"))
+	g.Expect(err).To(MatchError("waiting until the session with engine is open"))
 	g.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 	close(p.block)
 	g.Eventually(first, soon).Should(Receive(BeNil()))

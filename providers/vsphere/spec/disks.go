@@ -89,16 +89,16 @@ func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types
 	return &types.ParaVirtualSCSIController{VirtualSCSIController: shared}
 }
 
-// diskDevices has the disk controllers and disks of a VM.
-type diskDevices struct {
+// DiskDevices has the disk controllers and disks of a VM.
+type DiskDevices struct {
 	controllers []*diskController
 	// Disks are the template's disks, the boot disk first.
 	Disks []*types.VirtualDisk
 }
 
 // NewDiskDevices reads the devices of a template.
-func NewDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
-	r := &diskDevices{}
+func NewDiskDevices(devices []types.BaseVirtualDevice) *DiskDevices {
+	r := &DiskDevices{}
 	byKey := map[int32]*diskController{}
 	for _, device := range devices {
 		controller, ok := device.(types.BaseVirtualController)
@@ -129,7 +129,7 @@ func NewDiskDevices(devices []types.BaseVirtualDevice) *diskDevices {
 }
 
 // bootController returns the controller of the boot disk, if there is one.
-func (r *diskDevices) bootController() *diskController {
+func (r *DiskDevices) bootController() *diskController {
 	if len(r.Disks) == 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (r *diskDevices) bootController() *diskController {
 }
 
 // findUnit finds a unit for a disk, and adds a controller if that is needed.
-func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*diskController, int32, error) {
+func (r *DiskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*diskController, int32, error) {
 	kind, bootController := c.Type, r.bootController()
 	if kind == "" {
 		kind = infrav1.ControllerParaVirtual
@@ -179,7 +179,7 @@ func (r *diskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*d
 	return nil, 0, kit.InvalidSpec("no unit is free for the data disk %q on a controller %s", name, kind)
 }
 
-func (r *diskDevices) controllerAt(of family, bus int32) *diskController {
+func (r *DiskDevices) controllerAt(of family, bus int32) *diskController {
 	for _, s := range r.controllers {
 		if s.family == of && s.bus == bus {
 			return s
@@ -188,7 +188,7 @@ func (r *diskDevices) controllerAt(of family, bus int32) *diskController {
 	return nil
 }
 
-func (r *diskDevices) addController(kind infrav1.NovaVSphereControllerType, of family, bus int32) *diskController {
+func (r *DiskDevices) addController(kind infrav1.NovaVSphereControllerType, of family, bus int32) *diskController {
 	key := newControllerKey - int32(len(r.controllers))
 	s := &diskController{kind: kind, family: of, bus: bus, key: key, usedUnits: map[int32]bool{of.own: true}, newDevice: newController(kind, bus, key)}
 	r.controllers = append(r.controllers, s)
@@ -253,7 +253,7 @@ func disks(t *Template, d *infrav1.NovaVSphereDisks, placements []DiskPlacement)
 }
 
 // addDataDisk returns the change that adds a data disk.
-func (r *diskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on DiskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
+func (r *DiskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on DiskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
 	s, unit, err := r.findUnit(d.Name, d.Controller)
 	if err != nil {
 		return nil, err
@@ -350,7 +350,7 @@ func capacityOf(disk *types.VirtualDisk) int64 {
 }
 
 // growDisks enlarges the template's disks.
-func growDisks(r *diskDevices, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
+func growDisks(r *DiskDevices, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
 	if err := checkDiskNames(r.Disks, d); err != nil {
 		return nil, err
 	}

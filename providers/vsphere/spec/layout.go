@@ -36,13 +36,17 @@ type Layout struct {
 	unconsolidated bool
 }
 
-// removalStep is the next step of the deletion of a VM.
-type removalStep int
+// RemovalStep is the next step of the deletion of a VM.
+type RemovalStep int
 
 const (
-	StepDestroy removalStep = iota
+	// StepDestroy destroys the VM with its disks.
+	StepDestroy RemovalStep = iota
+	// StepDropSnapshots removes the snapshots of the VM.
 	StepDropSnapshots
+	// StepConsolidate merges the files that removed snapshots left.
 	StepConsolidate
+	// StepDetach detaches the disks that the VM does not own.
 	StepDetach
 )
 
@@ -99,7 +103,7 @@ func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []types.Managed
 // disks of snapshots with the VM. So snapshots are removed first; that does
 // not change attached disks. A disk that only a snapshot has would be
 // destroyed with it.
-func (l *Layout) NextStep() (removalStep, error) {
+func (l *Layout) NextStep() (RemovalStep, error) {
 	foreign := l.foreign(l.devices)
 	attached := map[string]bool{}
 	for _, disk := range foreign {
@@ -128,7 +132,7 @@ func (l *Layout) NextStep() (removalStep, error) {
 }
 
 // Message describes a step in messages.
-func (l *Layout) Message(step removalStep) string {
+func (l *Layout) Message(step RemovalStep) string {
 	n := len(l.foreign(l.devices))
 	switch step {
 	case StepDropSnapshots:
@@ -204,6 +208,7 @@ func rootFile(backing types.BaseVirtualDeviceBackingInfo) string {
 	return ""
 }
 
+// FileOf returns the file of a disk, empty if its backing has none.
 func FileOf(disk *types.VirtualDisk) string {
 	if b, ok := disk.Backing.(types.BaseVirtualDeviceFileBackingInfo); ok {
 		return b.GetVirtualDeviceFileBackingInfo().FileName

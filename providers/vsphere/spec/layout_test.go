@@ -103,7 +103,7 @@ func TestNextStep(t *testing.T) {
 	tests := []struct {
 		name   string
 		layout Layout
-		want   removalStep
+		want   RemovalStep
 		refuse bool
 	}{
 		{"nothing", Layout{devices: with(own)}, StepDestroy, false},

@@ -27,7 +27,7 @@ type nic struct {
 
 // NewNICs returns the network interfaces of the VM with the given instance
 // UUID.
-func NewNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) {
+func NewNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) { //nolint:revive // callers only pass it on
 	out := make([]nic, len(interfaces))
 	for i, in := range interfaces {
 		n := nic{NovaVSphereInterface: in}

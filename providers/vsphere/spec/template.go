@@ -31,6 +31,7 @@ type Template struct {
 	Read time.Time
 }
 
+// ReadAt returns the time at which the template was read.
 func (t *Template) ReadAt() time.Time { return t.Read }
 
 // TemplateProperties are the properties that are read of a template.

@@ -56,6 +56,7 @@ func AsError(err error) *hypervisor.Error {
 	return e
 }
 
+// RootCause returns the innermost error that err wraps.
 func RootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -74,6 +75,7 @@ func FaultOf(err error) types.BaseMethodFault {
 	return nil
 }
 
+// IsTimeout reports whether err means that a request took too long.
 func IsTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
@@ -221,6 +223,7 @@ func IsInvalidVersion(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
 }
 
+// IsNotAuthenticated reports whether vCenter rejected a request because the session has ended.
 func IsNotAuthenticated(err error) bool {
 	return err != nil && fault.Is(err, &types.NotAuthenticated{})
 }
