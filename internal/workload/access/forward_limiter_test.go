@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 // Many connections are forwarded a few at a time, and a failed one frees its

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
 func TestNewComponent(t *testing.T) {
