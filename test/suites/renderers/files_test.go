@@ -165,7 +165,7 @@ var _ = Describe("The files of a guest", func() {
 // goldenConfigs returns the golden files of the vSphere driver.
 func goldenConfigs() map[string]config {
 	GinkgoHelper()
-	files, err := filepath.Glob("../../../providers/vsphere/testdata/network-*.json")
+	files, err := filepath.Glob("../../../providers/vsphere/spec/testdata/network-*.json")
 	Expect(err).NotTo(HaveOccurred())
 	configs := map[string]config{}
 	for _, file := range files {

@@ -216,7 +216,7 @@ func TestUnits(t *testing.T) {
 // The renderers of cloud-init understand the network configuration of vSphere VMs, and no part of
 // it is lost. Netplan accepts it unchanged.
 func TestNetworkConfigs(t *testing.T) {
-	goldens, err := filepath.Glob(filepath.Join(tools.Root(), "providers", "vsphere", "testdata", "network-*.json"))
+	goldens, err := filepath.Glob(filepath.Join(tools.Root(), "providers", "vsphere", "spec", "testdata", "network-*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
