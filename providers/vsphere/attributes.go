@@ -78,7 +78,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 			err = k.setField(ctx, vm, field, a.Value)
 		}
 		if err != nil {
-			return vcenter.AsError(vcenter.Classify(k.session.endpoint.server, err))
+			return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 		}
 		k.session.inv.recordAttribute(id, field, a.Value)
 	}

@@ -16,7 +16,7 @@ func (d *driver) acquireCreationSlot(key hypervisor.Key) error {
 		return nil
 	}
 	return hypervisor.Waiting(infrav1.RequestQueuedReason, "Queued: vCenter %s creates as many VMs as the limit allows; this VM is number %d in the queue of its namespace",
-		d.session.endpoint.server, creations.Position(key))
+		d.session.Server(), creations.Position(key))
 }
 
 // releaseCreationSlot releases the slot of a machine whose VM is not being

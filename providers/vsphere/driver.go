@@ -39,7 +39,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		task, err = request(ctx, c)
 		return err
 	})
-	if vcenter.IsInvalidPowerState(err) && d.session.inv.recordPowerError(id, vcenter.AsError(vcenter.Classify(d.session.endpoint.server, err))) {
+	if vcenter.IsInvalidPowerState(err) && d.session.inv.recordPowerError(id, vcenter.AsError(vcenter.Classify(d.session.Server(), err))) {
 		return nil
 	}
 	var nameHolder *ref
@@ -58,7 +58,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		d.session.resync()
 	}
 	d.session.inv.end(id, task, nameHolder)
-	return vcenter.Classify(d.session.endpoint.server, err)
+	return vcenter.Classify(d.session.Server(), err)
 }
 
 // state returns the state of the VM of m, and its reference.

@@ -30,7 +30,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	}
 	site := hypervisor.Endpoint{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
-		Server: s.endpoint.server, CABundle: s.endpoint.tls.CABundle,
+		Server: s.Server(), CABundle: s.endpoint.tls.CABundle,
 		VMs: s.inv.ownedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}

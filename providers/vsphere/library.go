@@ -278,15 +278,15 @@ func (s *session) createImage(i *image) error {
 			err = s.convertToTemplate(ctx, state.vm)
 		}
 		if err != nil && !isInProgress(err) {
-			return vcenter.Classify(s.endpoint.server, err)
+			return vcenter.Classify(s.Server(), err)
 		}
 		if err != nil {
 			// Another manager creates the image, or vCenter still does since an
 			// earlier attempt.
 			select {
-			case <-time.After(s.conn.timeouts.lag / 3):
+			case <-time.After(s.timeouts.lag / 3):
 			case <-ctx.Done():
-				return vcenter.Classify(s.endpoint.server, ctx.Err())
+				return vcenter.Classify(s.Server(), ctx.Err())
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	ages, counts := map[string]time.Duration{}, map[[2]string]int{}
 	g.mu.Lock()
 	for s := range g.sessions {
-		server := sessions.Label(s.endpoint.server)
+		server := sessions.Label(s.Server())
 		if age, ok := s.age(); ok {
 			ages[server] = max(ages[server], age)
 		}

@@ -30,7 +30,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 		return hypervisor.Failure(infrav1.VMNotVisibleReason,
 			"vCenter still has the VM (%s), but the account cannot see it any more: restore the account's permissions on the VM", vm.Value)
 	default:
-		return vcenter.Classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.Server(), err)
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 		switch e := vcenter.AsError(err); {
 		case err == nil:
 		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
-			return vcenter.Classify(d.session.endpoint.server, err)
+			return vcenter.Classify(d.session.Server(), err)
 		case len(placements) > 1:
 			return hypervisor.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
 		default:

@@ -140,7 +140,7 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 		d.session.inv.recordTask(task, nil)
 		return nil
 	case err != nil:
-		return vcenter.Classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.Server(), err)
 	}
 	if info.ended() {
 		d.session.inv.recordTask(task, info)

@@ -72,7 +72,7 @@ func (d *driver) uuidTaken(id uuid.UUID) error {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	m := inv.machines[id]
-	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.conn.timeouts.recloneDelay {
+	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.timeouts.recloneDelay {
 		return nil
 	}
 	return m.uuidTaken

@@ -103,7 +103,7 @@ func resolve[T any](ctx context.Context, r *resolver, read func(context.Context,
 	select {
 	case res := <-done:
 		if res.Err != nil {
-			return none, vcenter.Classify(r.session.endpoint.server, res.Err)
+			return none, vcenter.Classify(r.session.Server(), res.Err)
 		}
 		found, _ = res.Val.(T)
 		return found, nil

@@ -1,11 +1,13 @@
 package vsphere
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vapi/rest"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -79,7 +81,7 @@ func TestEndedRESTLogin(t *testing.T) {
 	b.addLibrary()
 	b.createAll(b.fromLibrary("first", "golden"))
 	s := b.connect(b.machine("any")).(*driver).session
-	b.Expect(s.restAPI.client.Logout(b.ctx())).To(Succeed())
+	b.Expect(s.callREST(b.ctx(), func(ctx context.Context, c *rest.Client) error { return c.Logout(ctx) })).To(Succeed())
 	s.resolver.dropAll()
 	b.vc.ResetRequests()
 	next := b.fromLibrary("next", "golden")

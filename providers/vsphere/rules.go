@@ -289,7 +289,7 @@ func (r *ruleWorker) takeQueued(at ref) []uuid.UUID {
 
 func (r *ruleWorker) run(at ref) {
 	for {
-		if !r.session.waitFor(r.session.conn.timeouts.batchDelay) {
+		if !r.session.waitFor(r.session.timeouts.batchDelay) {
 			r.stop(at)
 			return
 		}
@@ -337,7 +337,7 @@ func (r *ruleWorker) change(at ref, ids []uuid.UUID) {
 	task, err := r.reconfigure(ctx, at, &change.spec)
 	if err != nil {
 		inv.markStale(at)
-		inv.finish(vcenter.AsError(vcenter.Classify(r.session.endpoint.server, err)), ids...)
+		inv.finish(vcenter.AsError(vcenter.Classify(r.session.Server(), err)), ids...)
 		return
 	}
 	ended := inv.recordPending(at, task, change)
@@ -373,7 +373,7 @@ func (r *ruleWorker) refresh(ctx context.Context, at ref) error {
 	err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		return r.session.inv.readCluster(ctx, c, at)
 	})
-	return vcenter.Classify(r.session.endpoint.server, err)
+	return vcenter.Classify(r.session.Server(), err)
 }
 
 // readCluster reads the settings of a compute cluster.

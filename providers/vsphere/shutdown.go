@@ -46,10 +46,10 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	case vcenter.IsInvalidPowerState(err) || vcenter.IsNotFound(err):
 		return nil
 	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
-		e := vcenter.AsError(vcenter.Classify(d.session.endpoint.server, err))
+		e := vcenter.AsError(vcenter.Classify(d.session.Server(), err))
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
 	default:
-		return vcenter.Classify(d.session.endpoint.server, err)
+		return vcenter.Classify(d.session.Server(), err)
 	}
 }
 

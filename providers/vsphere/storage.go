@@ -90,7 +90,7 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
-	soapTransport := &transport{next: sc, conn: s.conn}
+	soapTransport := s.roundTripper(sc)
 	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, soapTransport, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.Clo
 		d.session.resolver.dropAll()
 	}
 	if err != nil {
-		return ref{}, vcenter.Classify(d.session.endpoint.server, err)
+		return ref{}, vcenter.Classify(d.session.Server(), err)
 	}
 	for i := range res.Returnval.Recommendations {
 		for _, action := range res.Returnval.Recommendations[i].Action {

@@ -174,7 +174,7 @@ func (k *tagWorker) enqueue(id uuid.UUID, write bool) {
 
 func (k *tagWorker) run() {
 	for {
-		open := k.session.waitFor(k.session.conn.timeouts.batchDelay)
+		open := k.session.waitFor(k.session.timeouts.batchDelay)
 		reads, writes, more := k.takeQueued()
 		switch {
 		case !more:
@@ -284,7 +284,7 @@ func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error 
 		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
 		return hypervisor.Failure(restReason(err), "%s: %w", operation, vcenter.RootCause(err))
 	}
-	return vcenter.AsError(vcenter.Classify(k.session.endpoint.server, err))
+	return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 }
 
 // recordTags records the state of the tags of a VM, unless the spec of its

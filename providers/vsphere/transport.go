@@ -194,6 +194,12 @@ type transport struct {
 	conn *connection
 }
 
+// roundTripper returns the transport of another service of the vCenter, with
+// the limits of the session.
+func (s *vcenterSession) roundTripper(next soap.RoundTripper) soap.RoundTripper {
+	return &transport{next: next, conn: s.conn}
+}
+
 // RoundTrip sends a request. A long poll takes no slot.
 func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	method := strings.TrimSuffix(reflect.TypeOf(req).Elem().Name(), "Body")
