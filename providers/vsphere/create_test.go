@@ -1,9 +1,7 @@
 package vsphere
 
 import (
-	"context"
 	"encoding/base64"
-	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,8 +10,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/object"
-	"github.com/vmware/govmomi/vim25/methods"
-	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -184,17 +180,6 @@ func TestRepeatedClone(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
-// lossy sends a clone request and drops the response.
-type lossy struct{ next soap.RoundTripper }
-
-func (l *lossy) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
-	err := l.next.RoundTrip(ctx, req, res)
-	if _, ok := req.(*methods.CloneVM_TaskBody); ok {
-		return io.EOF
-	}
-	return err
-}
-
 // A clone whose response is lost still runs. The machine must not be reported
 // as deleted during that time.
 func TestLostAnswer(t *testing.T) {
@@ -203,11 +188,12 @@ func TestLostAnswer(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
 	m := b.machine("m")
 	d := b.connect(m).(*driver)
-	d.session.mu.Lock()
-	c := *d.session.client
-	c.RoundTripper = &lossy{next: c.RoundTripper}
-	d.session.client = &c
-	d.session.mu.Unlock()
+	b.vc.SetDisturbance(func(method string) vcenter.Disturbance {
+		if method == "CloneVM_Task" {
+			return vcenter.AnswerLost
+		}
+		return vcenter.Undisturbed
+	})
 
 	err := d.Create(b.ctx(), m, createOptions)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))

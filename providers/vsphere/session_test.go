@@ -61,7 +61,7 @@ func TestUnusedSessionEnds(t *testing.T) {
 	m := b.create("m")
 	b.vc.ResetRequests()
 	s := b.connect(m).(*driver).session
-	s.reconnect(s.login)
+	s.Reconnect()
 	b.waitForState(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
 }
