@@ -29,7 +29,7 @@ func (k *tagWorker) ensureFields(ctx context.Context) {
 // readFields reads the keys of custom attributes again.
 func (k *tagWorker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
-	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		if c.ServiceContent.CustomFieldsManager == nil {
 			return nil
 		}
@@ -107,7 +107,7 @@ func (i *inventory) recordAttribute(id uuid.UUID, field int32, value string) {
 }
 
 func (k *tagWorker) setField(ctx context.Context, vm ref, field int32, value string) error {
-	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.SetField(ctx, c, &types.SetField{
 			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,
 		})
@@ -142,7 +142,7 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 		return 0, hypervisor.Failure(infrav1.InvalidSpecReason,
 			"vCenter has no custom attribute %q for VMs: create it, or set spec.createMissingTags to true", name)
 	}
-	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.AddCustomFieldDef(ctx, c, &types.AddCustomFieldDef{
 			This: *c.ServiceContent.CustomFieldsManager, Name: name, MoType: "VirtualMachine",
 		})

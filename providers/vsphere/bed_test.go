@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -54,8 +55,8 @@ func newBedWith(t *testing.T, o vcenter.Options) *bed {
 	b := &bed{WithT: NewWithT(t), t: t}
 	b.SetDefaultEventuallyTimeout(soon)
 	b.SetDefaultEventuallyPollingInterval(pollInterval)
-	b.options.timeouts = defaultTimeouts
-	b.options.timeouts.batchDelay = 30 * time.Millisecond
+	b.options.timeouts = vcenterclient.DefaultTimeouts
+	b.options.timeouts.BatchDelay = 30 * time.Millisecond
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())

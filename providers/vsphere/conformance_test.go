@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -60,9 +61,9 @@ const elsewhere = "other"
 
 func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*infrav1.NovaVSphereMachine, *infrav1.NovaVSphereCluster] {
 	options := Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace, timeouts: shortTimeouts}
-	options.timeouts.request, options.timeouts.wait = 5*time.Second, 2*time.Second
+	options.timeouts.Request, options.timeouts.Wait = 5*time.Second, 2*time.Second
 	if o.Lockout {
-		options.timeouts.minLoginRetry, options.timeouts.maxLoginRetry = time.Minute, 5*time.Minute
+		options.timeouts.MinLoginRetry, options.timeouts.MaxLoginRetry = time.Minute, 5*time.Minute
 	}
 	return NewConnector(reader, options)
 }
@@ -100,11 +101,11 @@ func (adapter) Machine(f conformance.Fields) *infrav1.NovaVSphereMachine {
 }
 
 func (adapter) Request(r *http.Request, body []byte) (string, bool) {
-	method := restMethod(r)
+	method := vcenterclient.RESTMethod(r)
 	if found := soapBody.FindSubmatch(body); strings.HasPrefix(r.URL.Path, "/sdk") && found != nil {
 		method = string(found[1])
 	}
-	if method == pollMethod {
+	if method == vcenterclient.PollMethod {
 		return "", true
 	}
 	for _, read := range []string{"Retrieve", "Find", "Create", "ModifyListView", "Query", "CurrentTime", "GET ", "Pbm"} {

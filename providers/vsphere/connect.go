@@ -12,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Options are settings for the sessions with all vCenters.
@@ -24,8 +25,8 @@ type Options struct {
 	Namespace string
 
 	// timeouts and wrap are for tests.
-	timeouts timeouts
-	wrap     wrap
+	timeouts vcenter.Timeouts
+	wrap     vcenter.Wrap
 	// logins limits the rejected logins of all sessions.
 	logins *sessions.LoginLimiter
 }
@@ -47,10 +48,10 @@ var (
 // Clusters, NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
 // Secrets. It must read Secrets from the API server and not from a cache.
 func NewConnector(reader client.Reader, o Options) *Connector {
-	if o.timeouts == (timeouts{}) {
-		o.timeouts = defaultTimeouts
+	if o.timeouts == (vcenter.Timeouts{}) {
+		o.timeouts = vcenter.DefaultTimeouts
 	}
-	o.logins = sessions.NewLoginLimiter(o.timeouts.minLoginRetry)
+	o.logins = sessions.NewLoginLimiter(o.timeouts.MinLoginRetry)
 	return &Connector{
 		reader:  reader,
 		options: o,
@@ -83,7 +84,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 	if err != nil {
 		return nil, err
 	}
-	api, _, err := s.ready(ctx, hypervisor.KeyOf(m))
+	api, _, err := s.Client(ctx, hypervisor.KeyOf(m))
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +118,12 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	if err != nil {
 		return nil, bounds{}, err
 	}
-	e := endpoint{
-		server: login.Server, username: login.Username, password: login.Password, identity: login.Identity != nil,
-		tls: endpoints.Trust(login.TLS),
+	e := vcenter.Endpoint{
+		Server: login.Server, Username: login.Username, Password: login.Password, Identity: login.Identity != nil,
+		TLS: endpoints.Trust(login.TLS),
 	}
-	id := e.id()
-	s, err := c.pool.Open(id, e.server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
+	id := e.ID()
+	s, err := c.pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
 		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.RequeueClusters(id) }), nil
 	})
 	return s, boundsOf(login), err

@@ -15,15 +15,16 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 )
 
 // shortTimeouts are the timeouts of tests that lose responses and sessions.
-var shortTimeouts = timeouts{
-	request: 400 * time.Millisecond, poll: time.Second, wait: 500 * time.Millisecond,
-	minRetry: 20 * time.Millisecond, maxRetry: 200 * time.Millisecond,
-	minLoginRetry: 20 * time.Millisecond, maxLoginRetry: 200 * time.Millisecond,
-	lag: time.Second, batchDelay: 50 * time.Millisecond,
+var shortTimeouts = vcenter.Timeouts{
+	Request: 400 * time.Millisecond, Poll: time.Second, Wait: 500 * time.Millisecond,
+	MinRetry: 20 * time.Millisecond, MaxRetry: 200 * time.Millisecond,
+	MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 200 * time.Millisecond,
+	Lag: time.Second, BatchDelay: 50 * time.Millisecond,
 }
 
 // machineRun is a machine that a testController reconciles to a target: VM

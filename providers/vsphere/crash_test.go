@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -98,7 +99,7 @@ var soapBody = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
 
 // name counts the request and returns its name.
 func (f *crashPoint) name(req *http.Request) (string, error) {
-	method := restMethod(req)
+	method := vcenterclient.RESTMethod(req)
 	if strings.HasPrefix(req.URL.Path, "/sdk") && req.Body != nil {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
@@ -114,7 +115,7 @@ func (f *crashPoint) name(req *http.Request) (string, error) {
 	defer f.mu.Unlock()
 	f.count[method]++
 	name := fmt.Sprintf("%s#%d", method, f.count[method])
-	if method != pollMethod {
+	if method != vcenterclient.PollMethod {
 		f.sent = append(f.sent, name)
 	}
 	return name, nil
@@ -272,8 +273,8 @@ func TestCrash(t *testing.T) {
 	beds := make([]*bed, 8)
 	for i := range beds {
 		beds[i] = newBedWithHosts(t)
-		beds[i].options.timeouts.minRetry = 20 * time.Millisecond
-		beds[i].options.timeouts.lag = 2 * time.Second
+		beds[i].options.timeouts.MinRetry = 20 * time.Millisecond
+		beds[i].options.timeouts.Lag = 2 * time.Second
 	}
 	b := beds[0]
 	whole := newCrashPoint(t, "", false)

@@ -162,7 +162,7 @@ func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 		// The hardware version is upgraded while the VM is off.
 		PowerOn: spec.PendingUpgrade(m, p.Template.Version) == "",
 	}}
-	if p.Template.TPM && d.session.supportsVersion(tpmPolicyVersion) {
+	if p.Template.TPM && d.session.SupportsVersion(tpmPolicyVersion) {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}

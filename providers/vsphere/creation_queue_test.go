@@ -19,7 +19,7 @@ func TestSlotIsReleased(t *testing.T) {
 	b.options.MaxCreations = 1
 	b.options.timeouts = shortTimeouts
 	// Other tests may use the processors.
-	b.options.timeouts.request, b.options.timeouts.wait = 5*time.Second, 5*time.Second
+	b.options.timeouts.Request, b.options.timeouts.Wait = 5*time.Second, 5*time.Second
 	b.connector = b.newConnector()
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	b.vc.InjectFault("CloneVM_Task", 1, &types.NoDiskSpace{Datastore: "LocalDS_0"}, "")

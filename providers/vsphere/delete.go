@@ -23,7 +23,7 @@ import (
 // with its remaining disks. It reads the attached disks right before it
 // destroys the VM, every time, so that a crash at any point does no harm.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
-	ctx = urgent(ctx)
+	ctx = vcenter.Urgent(ctx)
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err

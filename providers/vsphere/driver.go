@@ -35,7 +35,7 @@ func (d *driver) EndpointID() string { return d.vCenterID }
 // started.
 func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {
 	var task ref
-	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 		task, err = request(ctx, c)
 		return err
 	})
@@ -55,7 +55,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 	if vcenter.IsAmbiguous(err) {
 		// The task may have started in spite of the error. The next full read of
 		// the inventory shows it.
-		d.session.resync()
+		d.session.Resync()
 	}
 	d.session.inv.end(id, task, nameHolder)
 	return vcenter.Classify(d.session.Server(), err)

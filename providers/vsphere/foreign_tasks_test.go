@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -67,7 +68,7 @@ func TestTruncatedAnswerIsLost(t *testing.T) {
 	b.vc.ResetRequests()
 	lost := false
 	b.vc.SetDisturbance(func(method string) vcenter.Disturbance {
-		if method != pollMethod || lost {
+		if method != vcenterclient.PollMethod || lost {
 			return vcenter.Undisturbed
 		}
 		lost = true

@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // Inspect reports the state of the vCenter of cluster. A placement or a
@@ -24,13 +25,13 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	if err != nil {
 		return hypervisor.Endpoint{}, err
 	}
-	api, _, err := s.ready(ctx, hypervisor.Key{})
+	api, _, err := s.Client(ctx, hypervisor.Key{})
 	if err != nil {
 		return hypervisor.Endpoint{}, err
 	}
 	site := hypervisor.Endpoint{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
-		Server: s.Server(), CABundle: s.endpoint.tls.CABundle,
+		Server: s.Server(), CABundle: s.Endpoint.TLS.CABundle,
 		VMs: s.inv.ownedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
@@ -225,7 +226,7 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 func (r *resolver) tagsOf(ctx context.Context, object ref) (map[infrav1.NovaVSphereTag]bool, error) {
 	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (map[infrav1.NovaVSphereTag]bool, error) {
 		has := map[infrav1.NovaVSphereTag]bool{}
-		err := r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
+		err := r.session.CallREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			m := tags.NewManager(c)
 			attached, err := m.GetAttachedTags(ctx, object)
 			if err != nil {
@@ -245,6 +246,6 @@ func (r *resolver) tagsOf(ctx context.Context, object ref) (map[infrav1.NovaVSph
 			}
 			return nil
 		})
-		return has, convertRESTError(err)
+		return has, vcenter.ConvertRESTError(err)
 	}, "tags", object.Value)
 }

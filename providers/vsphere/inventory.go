@@ -13,6 +13,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 type ref = types.ManagedObjectReference
@@ -138,7 +139,7 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 	return &inventory{
 		changed:       changed,
 		creationEnded: func(hypervisor.Key) {},
-		lag:           defaultTimeouts.lag,
+		lag:           vcenter.DefaultTimeouts.Lag,
 		objects:       newObjectCache(),
 		machines:      map[uuid.UUID]*machine{},
 		inherited:     map[ref]bool{},

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -68,11 +67,11 @@ func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem)
 
 func (r *resolver) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
 	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
-		err = r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
+		err = r.session.CallREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			found, err = findItem(ctx, c, of)
 			return err
 		})
-		return found, convertRESTError(err)
+		return found, vcenter.ConvertRESTError(err)
 	}, "library", of.Library, of.Item)
 }
 
@@ -284,7 +283,7 @@ func (s *session) createImage(i *image) error {
 			// Another manager creates the image, or vCenter still does since an
 			// earlier attempt.
 			select {
-			case <-time.After(s.timeouts.lag / 3):
+			case <-time.After(s.Timeouts.Lag / 3):
 			case <-ctx.Done():
 				return vcenter.Classify(s.Server(), ctx.Err())
 			}
@@ -317,17 +316,17 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 	if host := i.target.hostAt(i.failures); host != nil {
 		spec.HostID = host.Value
 	}
-	err = s.callREST(withRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
+	err = s.CallREST(vcenter.WithRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
 		_, err := vapi.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
 		return err
 	})
 	if failed, ok := errors.AsType[*vapi.DeploymentError](err); ok {
 		return hypervisor.Failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
 	}
-	if f, ok := errors.AsType[*restError](err); ok && strings.Contains(f.kind, "already_exists") {
+	if f, ok := errors.AsType[*vcenter.RESTError](err); ok && strings.Contains(f.Kind, "already_exists") {
 		return errInProgress
 	}
-	return convertRESTError(err)
+	return vcenter.ConvertRESTError(err)
 }
 
 // imageDatastore chooses the datastore of an image.
@@ -339,7 +338,7 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 		return on.datastore, nil
 	}
 	var best ref
-	err := s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := s.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var pod mo.StoragePod
 		if err := object.NewCommon(c, on.pod).Properties(ctx, on.pod, []string{"childEntity"}, &pod); err != nil {
 			return err
@@ -357,7 +356,7 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 // convertToTemplate converts a deployed VM to the template from which VMs are
 // cloned.
 func (s *session) convertToTemplate(ctx context.Context, at ref) error {
-	return s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	return s.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var vm mo.VirtualMachine
 		if err := object.NewCommon(c, at).Properties(ctx, at, []string{"snapshot", "disabledMethod"}, &vm); err != nil {
 			return err
@@ -377,22 +376,4 @@ func (s *session) convertToTemplate(ctx context.Context, at ref) error {
 		_, err := methods.MarkAsTemplate(ctx, c, &types.MarkAsTemplate{This: at})
 		return err
 	})
-}
-
-// requestTimeoutKey is the key of the timeout of a request that vCenter answers
-// only when its work is done.
-type requestTimeoutKey struct{}
-
-func withRequestTimeout(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, requestTimeoutKey{}, d)
-}
-
-// convertRESTError converts an error of the REST API to an Error with vCenter's
-// message.
-func convertRESTError(err error) error {
-	f, ok := errors.AsType[*restError](err)
-	if !ok {
-		return err
-	}
-	return &hypervisor.Error{Reason: restReason(f), Err: fmt.Errorf("%w", f)}
 }

@@ -46,7 +46,7 @@ func TestDeleteFailure(t *testing.T) {
 // powered on, the request is not repeated without end.
 func TestPowerOffThatIsRefused(t *testing.T) {
 	b := newBed(t)
-	b.options.timeouts.lag = 100 * time.Millisecond
+	b.options.timeouts.Lag = 100 * time.Millisecond
 	b.connector = b.newConnector()
 	m := markDeleting(b.create("m"))
 	b.vc.InjectCallFault("PowerOffVM_Task", 0, &types.InvalidPowerState{ExistingState: types.VirtualMachinePowerStatePoweredOff}, "")

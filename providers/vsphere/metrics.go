@@ -8,10 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
-
-// providerName is the label of vSphere in metrics.
-const providerName = "vsphere"
 
 var live = &gauges{sessions: map[*session]struct{}{}}
 
@@ -47,7 +45,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	g.mu.Lock()
 	for s := range g.sessions {
 		server := sessions.Label(s.Server())
-		if age, ok := s.age(); ok {
+		if age, ok := s.Age(); ok {
 			ages[server] = max(ages[server], age)
 		}
 		for v, n := range s.inv.activeActions() {
@@ -56,10 +54,10 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	g.mu.Unlock()
 	for server, age := range ages {
-		to <- prometheus.MustNewConstMetric(sessions.StreamAge, prometheus.GaugeValue, age.Seconds(), providerName, server)
+		to <- prometheus.MustNewConstMetric(sessions.StreamAge, prometheus.GaugeValue, age.Seconds(), vcenter.ProviderName, server)
 	}
 	for at, n := range counts {
-		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), providerName, at[0], at[1])
+		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), vcenter.ProviderName, at[0], at[1])
 	}
 }
 

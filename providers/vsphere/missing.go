@@ -18,7 +18,7 @@ import (
 // VM for which the account has lost its permission disappears from the
 // inventory in the same way.
 func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error {
-	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var it mo.VirtualMachine
 		return object.NewCommon(c, vm).Properties(ctx, vm, []string{"name"}, &it)
 	})
@@ -39,7 +39,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 // was created, or each folder in which it may have been created. The check is
 // done once for each login.
 func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
-	_, login, err := d.session.ready(ctx, hypervisor.KeyOf(m))
+	_, login, err := d.session.Client(ctx, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *driver) checkFolderVisible(ctx context.Context, p *infrav1.NovaVSphereP
 		if err != nil {
 			return err
 		}
-		err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		err = d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 			var it mo.Folder
 			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
 		})

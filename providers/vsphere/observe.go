@@ -27,7 +27,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
-	if _, _, err := d.session.ready(ctx, hypervisor.KeyOf(m)); err != nil {
+	if _, _, err := d.session.Client(ctx, hypervisor.KeyOf(m)); err != nil {
 		return hypervisor.VM{}, err
 	}
 	if err := d.catchUp(ctx, id); err != nil {
@@ -131,7 +131,7 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 		return nil
 	}
 	var info *taskInfo
-	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 		info, err = readTask(ctx, c, task)
 		return err
 	})

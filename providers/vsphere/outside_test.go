@@ -157,7 +157,7 @@ func TestHiddenVM(t *testing.T) {
 			b.notified(changes, "m", seenWithin)
 			b.hide(m)
 			b.hide(markDeleting(m))
-			b.connect(m).(*driver).session.resync()
+			b.connect(m).(*driver).session.Resync()
 			b.hide(markDeleting(m))
 			b.Expect(b.vc.SetHidden(id, false)).To(Succeed())
 			b.waitForState(m, hypervisor.Running)
@@ -379,7 +379,7 @@ func TestTakenInstanceUUID(t *testing.T) {
 // UUID, and succeeds if the other VM is deleted.
 func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 	b := newBed(t)
-	b.options.timeouts.recloneDelay = time.Second
+	b.options.timeouts.RecloneDelay = time.Second
 	b.connector = b.newConnector()
 	m := b.machine("m")
 	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})

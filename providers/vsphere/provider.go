@@ -8,6 +8,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 var (
@@ -22,7 +23,7 @@ var (
 // Provider is the provider for vCenter.
 var Provider = provider.Provider[*infrav1.NovaVSphereCluster, *infrav1.NovaVSphereMachine, *infrav1.NovaVSphereMachineTemplate]{
 	Info: provider.Info{
-		Name: providerName, Title: "vSphere", Kind: "NovaVSphere", Server: "vCenter", Copies: "clones", MaxCreations: 100,
+		Name: vcenter.ProviderName, Title: "vSphere", Kind: "NovaVSphere", Server: "vCenter", Copies: "clones", MaxCreations: 100,
 		Class: class,
 		Guest: provider.Guest{
 			Vendors:    `VMware*`,

@@ -72,7 +72,7 @@ func (d *driver) uuidTaken(id uuid.UUID) error {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	m := inv.machines[id]
-	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.timeouts.recloneDelay {
+	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.Timeouts.RecloneDelay {
 		return nil
 	}
 	return m.uuidTaken
@@ -94,7 +94,7 @@ func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *infrav1.No
 	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, rejectedMessage(vm)) {
 		return nil
 	}
-	return d.startTask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+	return d.startTask(vcenter.Urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		task, err := d.rejectedDeletion(ctx, c, id, vm)
 		if vcenter.IsNotFound(err) {
 			return ref{}, nil

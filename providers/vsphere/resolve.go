@@ -86,7 +86,7 @@ func resolve[T any](ctx context.Context, r *resolver, read func(context.Context,
 	done := r.requests.DoChan(k, func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // each request has its own timeout
 		var found T
-		err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+		err := r.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 			found, err = read(ctx, c)
 			return err
 		})

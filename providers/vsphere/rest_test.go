@@ -2,7 +2,6 @@ package vsphere
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -14,20 +13,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-func TestRejectedLogins(t *testing.T) {
-	g := NewWithT(t)
-	p := timeouts{minLoginRetry: time.Minute, maxLoginRetry: 5 * time.Minute}
-	e := &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: errors.New("refused")}
-	now := time.Now()
-	var r loginBackoff
-	g.Expect(r.pendingError(now)).To(Succeed(), "no login was rejected")
-	for _, delay := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
-		r = r.next(e, now, p)
-		g.Expect(r.pendingError(now.Add(delay-time.Nanosecond))).To(MatchError("refused"), "%s", delay)
-		g.Expect(r.pendingError(now.Add(delay))).To(Succeed(), "%s", delay)
-	}
-}
-
 // restLogins is the request that logs in at the REST API.
 const restLogins = "POST /rest/com/vmware/cis/session"
 
@@ -36,7 +21,7 @@ const restLogins = "POST /rest/com/vmware/cis/session"
 func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	t.Helper()
 	b := newBed(t)
-	b.options.timeouts.minLoginRetry, b.options.timeouts.maxLoginRetry = wait, wait
+	b.options.timeouts.MinLoginRetry, b.options.timeouts.MaxLoginRetry = wait, wait
 	b.connector = b.newConnector()
 	b.addLibrary()
 	b.inspect(b.cluster)
@@ -81,7 +66,7 @@ func TestEndedRESTLogin(t *testing.T) {
 	b.addLibrary()
 	b.createAll(b.fromLibrary("first", "golden"))
 	s := b.connect(b.machine("any")).(*driver).session
-	b.Expect(s.callREST(b.ctx(), func(ctx context.Context, c *rest.Client) error { return c.Logout(ctx) })).To(Succeed())
+	b.Expect(s.CallREST(b.ctx(), func(ctx context.Context, c *rest.Client) error { return c.Logout(ctx) })).To(Succeed())
 	s.resolver.dropAll()
 	b.vc.ResetRequests()
 	next := b.fromLibrary("next", "golden")

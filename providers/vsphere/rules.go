@@ -289,7 +289,7 @@ func (r *ruleWorker) takeQueued(at ref) []uuid.UUID {
 
 func (r *ruleWorker) run(at ref) {
 	for {
-		if !r.session.waitFor(r.session.timeouts.batchDelay) {
+		if !r.session.waitFor(r.session.Timeouts.BatchDelay) {
 			r.stop(at)
 			return
 		}
@@ -352,7 +352,7 @@ func (r *ruleWorker) change(at ref, ids []uuid.UUID) {
 }
 
 func (r *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
-	err = r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err = r.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
 			This: at, Modify: true, Spec: spec,
 		})
@@ -370,7 +370,7 @@ func (r *ruleWorker) refresh(ctx context.Context, at ref) error {
 	if !r.session.inv.isStale(at) {
 		return nil
 	}
-	err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := r.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		return r.session.inv.readCluster(ctx, c, at)
 	})
 	return vcenter.Classify(r.session.Server(), err)

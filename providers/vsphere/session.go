@@ -8,12 +8,13 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // session is a session with one vCenter, the cache of its objects, and the
 // work that its machines share.
 type session struct {
-	*vcenterSession
+	*vcenter.Session
 
 	inv      *inventory
 	resolver *resolver
@@ -26,18 +27,18 @@ type session struct {
 }
 
 // newSession opens a session in the background.
-func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
+func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{inv: newInventory(changed), creations: t}
-	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.lag
+	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.Lag
 	s.resolver = newResolver(s)
 	s.rules = &ruleWorker{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
 	s.tags = &tagWorker{session: s}
-	s.vcenterSession = openSession(e, vcenterOptions{
-		timeouts: o.timeouts, wrap: o.wrap, logins: o.logins,
-		openStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (objectStream, error) {
+	s.Session = vcenter.Open(e, vcenter.Options{
+		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
+		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {
 			return openStream(ctx, c, s.inv, o.timeouts, onResponse)
 		},
-		requeue: changed, availabilityChanged: availabilityChanged, closed: func() { live.remove(s) },
+		Requeue: changed, AvailabilityChanged: availabilityChanged, Closed: func() { live.remove(s) },
 	})
 	// A scrape reads the session as soon as it is in the list.
 	live.add(s)

@@ -23,7 +23,7 @@ const shutdownRetryInterval = time.Minute
 // Shutdown requests a shutdown of the guest. There is no task: the stream
 // reports when the VM is off.
 func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
-	ctx = urgent(ctx)
+	ctx = vcenter.Urgent(ctx)
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	if !d.session.inv.info(id).toolsRunning {
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
-	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err = d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.ShutdownGuest(ctx, c, &types.ShutdownGuest{This: vm})
 		return err
 	})

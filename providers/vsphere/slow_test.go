@@ -17,7 +17,7 @@ import (
 func newSlowBed(t *testing.T) *bed {
 	t.Helper()
 	b := newBed(t)
-	b.options.timeouts.request = time.Second
+	b.options.timeouts.Request = time.Second
 	b.connector = b.newConnector()
 	b.create("warm")
 	b.vc.ResetRequests()

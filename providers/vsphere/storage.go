@@ -90,7 +90,7 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
-	soapTransport := s.roundTripper(sc)
+	soapTransport := s.RoundTripper(sc)
 	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, soapTransport, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func freeSpaceOf(ctx context.Context, c *vim25.Client, datastores []ref) (map[re
 // clone from Storage DRS.
 func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
 	var res *types.RecommendDatastoresResponse
-	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 		res, err = methods.RecommendDatastores(ctx, c, &types.RecommendDatastores{
 			This: *c.ServiceContent.StorageResourceManager,
 			StorageSpec: types.StoragePlacementSpec{

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -224,7 +225,7 @@ func TestSpread(t *testing.T) {
 func TestAntiAffinityOfManyAtOnce(t *testing.T) {
 	const n = 20
 	b := newBedWithHosts(t)
-	b.options.timeouts = defaultTimeouts
+	b.options.timeouts = vcenterclient.DefaultTimeouts
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {
@@ -460,7 +461,7 @@ func TestMissingTags(t *testing.T) {
 func TestRequestsOfManyMachines(t *testing.T) {
 	const n = 12
 	b := newBed(t)
-	b.options.timeouts = defaultTimeouts
+	b.options.timeouts = vcenterclient.DefaultTimeouts
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
 	for i := range n {

@@ -174,7 +174,7 @@ func (k *tagWorker) enqueue(id uuid.UUID, write bool) {
 
 func (k *tagWorker) run() {
 	for {
-		open := k.session.waitFor(k.session.timeouts.batchDelay)
+		open := k.session.waitFor(k.session.Timeouts.BatchDelay)
 		reads, writes, more := k.takeQueued()
 		switch {
 		case !more:
@@ -267,7 +267,7 @@ func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 	if len(vms) == 0 {
 		return
 	}
-	err := k.session.callREST(ctx, func(ctx context.Context, api *rest.Client) error {
+	err := k.session.CallREST(ctx, func(ctx context.Context, api *rest.Client) error {
 		return k.compare(ctx, tags.NewManager(api), vms)
 	})
 	for _, t := range vms {
@@ -280,9 +280,9 @@ func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 
 // requestError adds the operation to an error of the REST API.
 func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error {
-	if restStatus(err) != 0 || isBatchError(err) {
+	if vcenter.RESTStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
-		return hypervisor.Failure(restReason(err), "%s: %w", operation, vcenter.RootCause(err))
+		return hypervisor.Failure(vcenter.RESTReason(err), "%s: %w", operation, vcenter.RootCause(err))
 	}
 	return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 }
@@ -399,7 +399,7 @@ func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]
 		return failed
 	}
 	missing := map[uuid.UUID]*hypervisor.Error{}
-	err := k.session.callREST(ctx, func(ctx context.Context, api *rest.Client) error {
+	err := k.session.CallREST(ctx, func(ctx context.Context, api *rest.Client) error {
 		return k.attach(ctx, tags.NewManager(api), vms, missing)
 	})
 	if len(missing) > 0 {

@@ -48,7 +48,7 @@ func newUnreliableVCenter(t *testing.T) *unreliableVCenter {
 		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}},
 	}})
 	b.options.timeouts = shortTimeouts
-	b.options.timeouts.request = time.Second // other tests may use the processors
+	b.options.timeouts.Request = time.Second // other tests may use the processors
 	b.options.MaxCreations = 16
 	b.connector = b.newConnector()
 	return &unreliableVCenter{bed: b, controller: b.startController(b.connector), random: rand.New(rand.NewPCG(7, 2))}

@@ -82,8 +82,8 @@ const (
 )
 
 // openStream creates the collector. vCenter deletes it with the session.
-func openStream(ctx context.Context, c *vim25.Client, inv *inventory, p timeouts, onResponse func()) (*stream, error) {
-	s := &stream{client: c, inv: inv, pollTime: p.poll, batchDelay: p.batchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
+func openStream(ctx context.Context, c *vim25.Client, inv *inventory, p vcenter.Timeouts, onResponse func()) (*stream, error) {
+	s := &stream{client: c, inv: inv, pollTime: p.Poll, batchDelay: p.BatchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,

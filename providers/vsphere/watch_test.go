@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // The stream reports the name of every VM. For a VM that cannot be read, only
@@ -20,9 +21,9 @@ import (
 func TestStreamNamesVMs(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
-	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), hypervisor.KeyOf(m))
+	client, _, err := b.connect(m).(*driver).session.Client(b.ctx(), hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	s, err := openStream(b.ctx(), client, nil, defaultTimeouts, func() {})
+	s, err := openStream(b.ctx(), client, nil, vcenter.DefaultTimeouts, func() {})
 	b.Expect(err).NotTo(HaveOccurred())
 	updates, _, err := s.poll(b.ctx(), firstPoll)
 	b.Expect(err).NotTo(HaveOccurred())

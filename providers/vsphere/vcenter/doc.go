@@ -1,3 +1,4 @@
-// Package vcenter sends requests to vCenters and interprets their errors. It
-// knows no machines and no clusters.
+// Package vcenter is the client of a vCenter: one session with the SOAP and the
+// REST API, the limits and timeouts of its requests, and their errors. It knows
+// no VMs and no clusters.
 package vcenter

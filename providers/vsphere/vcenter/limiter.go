@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -19,10 +19,10 @@ const (
 // creations.
 type urgentContext struct{}
 
-// urgent marks the requests that are sent with ctx as requests which must not
+// Urgent marks the requests that are sent with ctx as requests which must not
 // wait for creations: deletions, power operations, and requests that keep the
 // session open.
-func urgent(ctx context.Context) context.Context {
+func Urgent(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentContext{}, true)
 }
 

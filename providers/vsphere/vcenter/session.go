@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -16,16 +16,15 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // maxCallers is the number of machines that wait for a session that is being
 // opened.
 const maxCallers = 2
 
-// objectStream reads the objects of a vCenter and keeps them up to date, over
+// Stream reads the objects of a vCenter and keeps them up to date, over
 // one login.
-type objectStream interface {
+type Stream interface {
 	// Read reads all objects.
 	Read(ctx context.Context) error
 	// Watch applies changes until that fails. Its polls end with watching, and
@@ -33,29 +32,29 @@ type objectStream interface {
 	Watch(ctx, watching context.Context) error
 }
 
-// vcenterOptions are the parameters of a session.
-type vcenterOptions struct {
-	timeouts timeouts
-	wrap     wrap
-	// logins limits the rejected logins at all vCenters.
-	logins *sessions.LoginLimiter
-	// openStream opens the stream of a login. The stream calls onResponse after
+// Options are the parameters of a session.
+type Options struct {
+	Timeouts Timeouts
+	Wrap     Wrap
+	// Logins limits the rejected logins at all vCenters.
+	Logins *sessions.LoginLimiter
+	// OpenStream opens the stream of a login. The stream calls onResponse after
 	// each response.
-	openStream func(ctx context.Context, c *vim25.Client, onResponse func()) (objectStream, error)
-	// requeue and availabilityChanged are those of sessions.Options.
-	requeue             func(hypervisor.Key)
-	availabilityChanged func()
-	// closed is called once, when the session has been stopped.
-	closed func()
+	OpenStream func(ctx context.Context, c *vim25.Client, onResponse func()) (Stream, error)
+	// Requeue and availabilityChanged are those of sessions.Options.
+	Requeue             func(hypervisor.Key)
+	AvailabilityChanged func()
+	// Closed is called once, when the session has been stopped.
+	Closed func()
 }
 
-// vcenterSession is one login at one vCenter. One goroutine opens it, keeps it
+// Session is one login at one vCenter. One goroutine opens it, keeps it
 // open and streams from it.
-type vcenterSession struct {
+type Session struct {
 	*sessions.Session
-	vcenterOptions
+	Options
 
-	endpoint endpoint
+	Endpoint Endpoint
 	conn     *connection
 	// opened is a login whose objects have to be read again. Only the goroutine
 	// of the session uses it.
@@ -85,36 +84,36 @@ type vcenterSession struct {
 type login struct {
 	client *vim25.Client
 	users  *vimsession.Manager
-	stream objectStream
+	stream Stream
 }
 
-// openSession opens a session in the background.
-func openSession(e endpoint, o vcenterOptions) *vcenterSession {
-	s := &vcenterSession{vcenterOptions: o, endpoint: e, conn: newConnection(e.server, o.timeouts, o.wrap)}
+// Open opens a session in the background.
+func Open(e Endpoint, o Options) *Session {
+	s := &Session{Options: o, Endpoint: e, conn: newConnection(e.Server, o.Timeouts, o.Wrap)}
 	s.Session = sessions.Open(sessions.Options{
-		Endpoint: "vCenter " + e.server, Serve: s.serve, Logout: s.close, MaxCallers: maxCallers,
-		Requeue: o.requeue, AvailabilityChanged: o.availabilityChanged, PhaseChanged: s.conn.meter.Phase,
+		Endpoint: "vCenter " + e.Server, Serve: s.serve, Logout: s.close, MaxCallers: maxCallers,
+		Requeue: o.Requeue, AvailabilityChanged: o.AvailabilityChanged, PhaseChanged: s.conn.meter.Phase,
 		Timeouts: sessions.Timeouts{
-			Wait: o.timeouts.wait, MinRetry: o.timeouts.minRetry, MaxRetry: o.timeouts.maxRetry,
-			MinLoginRetry: o.timeouts.minLoginRetry, MaxLoginRetry: o.timeouts.maxLoginRetry,
+			Wait: o.Timeouts.Wait, MinRetry: o.Timeouts.MinRetry, MaxRetry: o.Timeouts.MaxRetry,
+			MinLoginRetry: o.Timeouts.MinLoginRetry, MaxLoginRetry: o.Timeouts.MaxLoginRetry,
 		},
 	})
 	return s
 }
 
 // Server returns the vCenter's address.
-func (s *vcenterSession) Server() string { return s.endpoint.server }
+func (s *Session) Server() string { return s.Endpoint.Server }
 
 // serve opens the session and streams until that fails, or until the cache may
 // be out of date and has to be read again over the same stream.
-func (s *vcenterSession) serve(ctx context.Context, up func()) error {
+func (s *Session) serve(ctx context.Context, up func()) error {
 	// Requests that keep the session must not wait for those that use it.
-	ctx = urgent(ctx)
+	ctx = Urgent(ctx)
 	l := s.opened
 	if s.opened = nil; l == nil {
 		var err error
 		if l, err = s.open(ctx); err != nil {
-			return vcenter.Classify(s.endpoint.server, err)
+			return Classify(s.Endpoint.Server, err)
 		}
 	}
 	watching, restart := context.WithCancel(ctx)
@@ -128,18 +127,18 @@ func (s *vcenterSession) serve(ctx context.Context, up func()) error {
 		s.mu.Unlock()
 		up()
 		err = l.stream.Watch(ctx, watching)
-		if (watching.Err() != nil || vcenter.IsInvalidVersion(err)) && ctx.Err() == nil {
+		if (watching.Err() != nil || IsInvalidVersion(err)) && ctx.Err() == nil {
 			s.opened = l
 			return sessions.ErrAgain
 		}
 	}
 	s.end(l, err)
-	return vcenter.Classify(s.endpoint.server, err)
+	return Classify(s.Endpoint.Server, err)
 }
 
 // open logs in and opens the stream.
-func (s *vcenterSession) open(ctx context.Context) (*login, error) {
-	c, err := s.endpoint.dial(ctx, s.conn)
+func (s *Session) open(ctx context.Context) (*login, error) {
+	c, err := s.Endpoint.dial(ctx, s.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +147,7 @@ func (s *vcenterSession) open(ctx context.Context) (*login, error) {
 		c.CloseIdleConnections()
 		return nil, err
 	}
-	if l.stream, err = s.openStream(ctx, c, s.recordResponse); err != nil {
+	if l.stream, err = s.OpenStream(ctx, c, s.recordResponse); err != nil {
 		s.end(l, err)
 		return nil, err
 	}
@@ -157,27 +156,27 @@ func (s *vcenterSession) open(ctx context.Context) (*login, error) {
 
 // authenticate logs in, unless many logins of the user were rejected shortly
 // before.
-func (s *vcenterSession) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
-	e := &s.endpoint
-	user := sessions.User{Server: c.ServiceContent.About.InstanceUuid, Name: e.username, Identity: e.identity}
-	err := s.logins.Do(ctx, user, e.password, func() error {
-		return users.Login(ctx, url.UserPassword(e.username, e.password))
+func (s *Session) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
+	e := &s.Endpoint
+	user := sessions.User{Server: c.ServiceContent.About.InstanceUuid, Name: e.Username, Identity: e.Identity}
+	err := s.Logins.Do(ctx, user, e.Password, func() error {
+		return users.Login(ctx, url.UserPassword(e.Username, e.Password))
 	}, func(err error) bool {
-		return hypervisor.ReasonFor(vcenter.Classify(e.server, err), "") == infrav1.CredentialsInvalidReason
+		return hypervisor.ReasonFor(Classify(e.Server, err), "") == infrav1.CredentialsInvalidReason
 	})
 	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
+		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.Server, err)
 	}
-	return vcenter.ExplainLoginFailure(err)
+	return ExplainLoginFailure(err)
 }
 
 // end logs out after err ended a login. If vCenter may not respond, the logout
 // runs in the background.
-func (s *vcenterSession) end(l *login, err error) {
+func (s *Session) end(l *login, err error) {
 	switch {
-	case vcenter.IsAmbiguous(err):
+	case IsAmbiguous(err):
 		s.logouts.Go(func() { s.logout(l.users) })
-	case !vcenter.IsNotAuthenticated(err):
+	case !IsNotAuthenticated(err):
 		s.logout(l.users)
 	}
 	l.client.CloseIdleConnections()
@@ -185,26 +184,26 @@ func (s *vcenterSession) end(l *login, err error) {
 
 // logout ends a login. vCenter allows a limited number of logins, and keeps a
 // login without a logout for half an hour.
-func (s *vcenterSession) logout(users *vimsession.Manager) {
-	ctx, cancel := context.WithTimeout(urgent(context.Background()), s.conn.timeouts.wait)
+func (s *Session) logout(users *vimsession.Manager) {
+	ctx, cancel := context.WithTimeout(Urgent(context.Background()), s.conn.timeouts.Wait)
 	defer cancel()
 	s.closeREST(ctx)
 	_ = users.Logout(ctx)
 }
 
 // close logs out after the session has been stopped.
-func (s *vcenterSession) close() {
+func (s *Session) close() {
 	if s.opened != nil {
 		s.end(s.opened, context.Canceled)
 	}
 	s.logouts.Wait()
-	s.closed()
+	s.Closed()
 }
 
-// ready returns the client once the session is up, or the reason why it is
+// Client returns the client once the session is up, or the reason why it is
 // not. It waits for a short time only, which timeouts sets. The machine of the
 // caller is queued once the session is up.
-func (s *vcenterSession) ready(ctx context.Context, key hypervisor.Key) (*vim25.Client, int, error) {
+func (s *Session) Client(ctx context.Context, key hypervisor.Key) (*vim25.Client, int, error) {
 	if err := s.Ready(ctx, key); err != nil {
 		return nil, 0, err
 	}
@@ -215,7 +214,7 @@ func (s *vcenterSession) ready(ctx context.Context, key hypervisor.Key) (*vim25.
 
 // reconnect ends the stream of the given login, so that a new one is opened.
 // The inventory is not read until the objects were read again.
-func (s *vcenterSession) reconnect(login int) {
+func (s *Session) reconnect(login int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.login == login {
@@ -223,9 +222,9 @@ func (s *vcenterSession) reconnect(login int) {
 	}
 }
 
-// resync makes the stream read the objects again. The inventory is not read
+// Resync makes the stream read the objects again. The inventory is not read
 // until then.
-func (s *vcenterSession) resync() {
+func (s *Session) Resync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Under the lock, because a stream that is already replaced cannot end the
@@ -233,43 +232,43 @@ func (s *vcenterSession) resync() {
 	s.Suspend(s.restart)
 }
 
-// supportsVersion reports whether the vCenter of the session supports a version
+// SupportsVersion reports whether the vCenter of the session supports a version
 // of the API.
-func (s *vcenterSession) supportsVersion(version string) bool {
+func (s *Session) SupportsVersion(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.client != nil && supportsVersion(s.client, version)
 }
 
 // recordResponse records a response of the stream.
-func (s *vcenterSession) recordResponse() {
+func (s *Session) recordResponse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastResponseAt = time.Now()
 }
 
-// age returns the time since the last response of the stream, if it had one.
-func (s *vcenterSession) age() (time.Duration, bool) {
+// Age returns the time since the last response of the stream, if it had one.
+func (s *Session) Age() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.lastResponseAt), !s.lastResponseAt.IsZero()
 }
 
-// call sends a request over the session. It logs in again and repeats the
+// Call sends a request over the session. It logs in again and repeats the
 // request once if vCenter reports that the session is not authenticated.
-func (s *vcenterSession) call(ctx context.Context, request func(context.Context, *vim25.Client) error) error {
+func (s *Session) Call(ctx context.Context, request func(context.Context, *vim25.Client) error) error {
 	for again := true; ; again = false {
-		c, login, err := s.ready(ctx, hypervisor.Key{})
+		c, login, err := s.Client(ctx, hypervisor.Key{})
 		if err != nil {
 			return err
 		}
 		began := time.Now()
 		err = request(ctx, c)
 		switch {
-		case vcenter.IsNotAuthenticated(err) && again:
+		case IsNotAuthenticated(err) && again:
 			s.reconnect(login)
 			continue
-		case err != nil && vcenter.IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+		case err != nil && IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
 			// A vCenter that hangs must not block one caller after the other.
 			s.reconnect(login)
 		}
@@ -280,6 +279,6 @@ func (s *vcenterSession) call(ctx context.Context, request func(context.Context,
 // isHanging reports whether vCenter does not respond to a request for its time
 // either. A vCenter that was slow with a single request does.
 func isHanging(ctx context.Context, c *vim25.Client) bool {
-	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
-	return vcenter.IsAmbiguous(err)
+	_, err := methods.CurrentTime(Urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
+	return IsAmbiguous(err)
 }

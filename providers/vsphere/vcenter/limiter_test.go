@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 			t.Errorf("%d usual requests at once, want %d", usual, maxRequests-reservedRequests)
 		}
 		for range reservedRequests {
-			if err := s.acquire(urgent(ctx)); err != nil {
+			if err := s.acquire(Urgent(ctx)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,9 +48,9 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 				order = append(order, kind)
 			}
 		}
-		acquireMany(urgent(ctx), t, s, 3, note("urgent"))
+		acquireMany(Urgent(ctx), t, s, 3, note("urgent"))
 		for range 4 {
-			s.release(urgent(ctx))
+			s.release(Urgent(ctx))
 			synctest.Wait()
 		}
 		if want := []string{"urgent", "urgent", "urgent"}; !slices.Equal(order, want) {
@@ -67,15 +67,15 @@ func TestQueuesAlternate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for range maxRequests {
-			if err := s.acquire(urgent(ctx)); err != nil {
+			if err := s.acquire(Urgent(ctx)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var order []int
 		acquireMany(ctx, t, s, 2, func(i int) { order = append(order, i) })
-		acquireMany(urgent(ctx), t, s, 2, func(i int) { order = append(order, 10+i) })
+		acquireMany(Urgent(ctx), t, s, 2, func(i int) { order = append(order, 10+i) })
 		for range 4 {
-			s.release(urgent(ctx))
+			s.release(Urgent(ctx))
 			synctest.Wait()
 		}
 		if want := []int{0, 10, 1, 11}; !slices.Equal(order, want) {

@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"io"
@@ -24,8 +24,8 @@ func dialed(t *testing.T, handler http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	e := endpoint{server: server.Listener.Addr().String(), tls: endpoints.Trust{Thumbprint: thumbprintOf(server)}}
-	_, err := e.dial(t.Context(), newConnection(e.server, defaultTimeouts, nil))
+	e := Endpoint{Server: server.Listener.Addr().String(), TLS: endpoints.Trust{Thumbprint: thumbprintOf(server)}}
+	_, err := e.dial(t.Context(), newConnection(e.Server, DefaultTimeouts, nil))
 	return err
 }
 
@@ -67,12 +67,12 @@ func thumbprintOf(s *httptest.Server) string { return soap.ThumbprintSHA256(s.Ce
 // connection as idle.
 func TestDroppedConnectionsAreNoticed(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(defaultTimeouts.poll).To(BeNumerically("<=", 30*time.Second))
+	g.Expect(DefaultTimeouts.Poll).To(BeNumerically("<=", 30*time.Second))
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	u, err := url.Parse(server.URL)
 	g.Expect(err).NotTo(HaveOccurred())
-	conn, err := newConnection(u.Host, defaultTimeouts, nil).dialer(u).DialContext(t.Context(), "tcp", u.Host)
+	conn, err := newConnection(u.Host, DefaultTimeouts, nil).dialer(u).DialContext(t.Context(), "tcp", u.Host)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = conn.Close() })
 	raw, err := conn.(*net.TCPConn).SyscallConn()

@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"context"
@@ -22,33 +22,36 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
-// pollMethod is the method of the long poll.
-const pollMethod = "WaitForUpdatesEx"
+// ProviderName is the label of vSphere in metrics.
+const ProviderName = "vsphere"
 
-// endpoint has the address of a vCenter and the credentials for it.
-type endpoint struct {
-	server             string
-	username, password string
-	// identity is set if the password comes from a cluster-scoped identity.
-	identity bool
-	tls      endpoints.Trust
+// PollMethod is the method of the long poll.
+const PollMethod = "WaitForUpdatesEx"
+
+// Endpoint has the address of a vCenter and the credentials for it.
+type Endpoint struct {
+	Server             string
+	Username, Password string
+	// Identity is set if the password comes from a cluster-scoped identity.
+	Identity bool
+	TLS      endpoints.Trust
 }
 
-// id identifies an endpoint without revealing the password.
-func (e endpoint) id() string {
-	return sessions.ID(e.server, e.username, e.password, e.tls.CABundle, e.tls.Thumbprint, strconv.FormatBool(e.identity))
+// ID identifies an endpoint without revealing the password.
+func (e Endpoint) ID() string {
+	return sessions.ID(e.Server, e.Username, e.Password, e.TLS.CABundle, e.TLS.Thumbprint, strconv.FormatBool(e.Identity))
 }
 
-// wrap wraps the connection to the network. Tests inject faults with it.
-type wrap func(http.RoundTripper) http.RoundTripper
+// Wrap wraps the connection to the network. Tests inject faults with it.
+type Wrap func(http.RoundTripper) http.RoundTripper
 
 // connection is the client side of the connection to one vCenter: all requests
 // to it go through it.
 type connection struct {
 	meter    sessions.Meter
-	timeouts timeouts
+	timeouts Timeouts
 	limiter  *requestLimiter
-	wrap     wrap
+	wrap     Wrap
 	// lastResponse is the time of the last response of vCenter, in nanoseconds.
 	lastResponse atomic.Int64
 }
@@ -59,8 +62,8 @@ func (l *connection) hasRespondedSince(since time.Time) bool {
 	return l.lastResponse.Load() > since.UnixNano()
 }
 
-func newConnection(server string, t timeouts, w wrap) *connection {
-	return &connection{meter: sessions.NewMeter(providerName, server), timeouts: t, limiter: &requestLimiter{}, wrap: w}
+func newConnection(server string, t Timeouts, w Wrap) *connection {
+	return &connection{meter: sessions.NewMeter(ProviderName, server), timeouts: t, limiter: &requestLimiter{}, wrap: w}
 }
 
 // keepAlive detects within half a minute that the connection of the long poll
@@ -69,16 +72,16 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interv
 
 // dialer connects to vCenter.
 func (l *connection) dialer(u *url.URL) *net.Dialer {
-	return &net.Dialer{Timeout: l.timeouts.request / 2, KeepAliveConfig: keepAlive, Control: endpoints.ControlFor(u)}
+	return &net.Dialer{Timeout: l.timeouts.Request / 2, KeepAliveConfig: keepAlive, Control: endpoints.ControlFor(u)}
 }
 
 // dial returns a client that is not logged in. Its requests go through l.
-func (e endpoint) dial(ctx context.Context, l *connection) (*vim25.Client, error) {
-	config, err := e.tls.Config()
+func (e Endpoint) dial(ctx context.Context, l *connection) (*vim25.Client, error) {
+	config, err := e.TLS.Config()
 	if err != nil {
 		return nil, err
 	}
-	sc := soap.NewClient(&url.URL{Scheme: "https", Host: e.server, Path: vim25.Path}, false)
+	sc := soap.NewClient(&url.URL{Scheme: "https", Host: e.Server, Path: vim25.Path}, false)
 	sc.UserAgent = "cluster-api-provider-nova"
 	// govmomi sets these only for a client that is not wrapped.
 	sc.Namespace, sc.Version = "urn:"+vim25.Namespace, vim25.Version
@@ -87,7 +90,7 @@ func (e endpoint) dial(ctx context.Context, l *connection) (*vim25.Client, error
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
 	t.DialContext = l.dialer(sc.URL()).DialContext
-	t.TLSHandshakeTimeout = l.timeouts.request / 2
+	t.TLSHandshakeTimeout = l.timeouts.Request / 2
 	t.TLSClientConfig = config
 	t.MaxIdleConnsPerHost = maxRequests
 	var next http.RoundTripper = t
@@ -157,14 +160,24 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// requestTimeoutKey is the key of the timeout of a request that vCenter answers
+// only when its work is done.
+type requestTimeoutKey struct{}
+
+// WithRequestTimeout sets the timeout of a request that vCenter answers only
+// when its work is done.
+func WithRequestTimeout(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, requestTimeoutKey{}, d)
+}
+
 // do sends a request: it waits for a slot, sets the timeout, and records the
 // metrics.
 func (l *connection) do(ctx context.Context, method string, send func(context.Context) error) error {
 	timeout := l.timeouts.timeout(method)
 	override, slow := ctx.Value(requestTimeoutKey{}).(time.Duration)
 	switch {
-	case method == pollMethod:
-		timeout += l.timeouts.poll
+	case method == PollMethod:
+		timeout += l.timeouts.Poll
 	case slow:
 		timeout = override
 	default:
@@ -181,7 +194,7 @@ func (l *connection) do(ctx context.Context, method string, send func(context.Co
 	if result != sessions.Error {
 		l.lastResponse.Store(time.Now().UnixNano())
 	}
-	if method != pollMethod && !slow {
+	if method != PollMethod && !slow {
 		l.meter.Latency(method, time.Since(start))
 	}
 	l.meter.Request(method, result, "")
@@ -194,9 +207,9 @@ type transport struct {
 	conn *connection
 }
 
-// roundTripper returns the transport of another service of the vCenter, with
+// RoundTripper returns the transport of another service of the vCenter, with
 // the limits of the session.
-func (s *vcenterSession) roundTripper(next soap.RoundTripper) soap.RoundTripper {
+func (s *Session) RoundTripper(next soap.RoundTripper) soap.RoundTripper {
 	return &transport{next: next, conn: s.conn}
 }
 
@@ -208,7 +221,7 @@ func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error
 
 // outcome returns the label of a request's result.
 func outcome(err error) string {
-	var refused *restError
+	var refused *RESTError
 	switch {
 	case err == nil:
 		return sessions.Success

@@ -1,4 +1,4 @@
-package vsphere
+package vcenter
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // restLogin is a login at the REST API. It is valid as long as the SOAP client
@@ -39,8 +38,8 @@ type loginBackoff struct {
 }
 
 // next returns the backoff after r for another rejected login.
-func (r loginBackoff) next(err *hypervisor.Error, now time.Time, p timeouts) loginBackoff {
-	delay := min(max(r.delay*2, p.minLoginRetry), p.maxLoginRetry)
+func (r loginBackoff) next(err *hypervisor.Error, now time.Time, p Timeouts) loginBackoff {
+	delay := min(max(r.delay*2, p.MinLoginRetry), p.MaxLoginRetry)
 	return loginBackoff{err: err, delay: delay, until: now.Add(delay)}
 }
 
@@ -53,13 +52,13 @@ func (r loginBackoff) pendingError(now time.Time) error {
 	return r.err
 }
 
-// callREST sends requests to the REST API. It logs in before the first
+// CallREST sends requests to the REST API. It logs in before the first
 // request, and again when vCenter reports that the session is not
 // authenticated. The error is a *restError if vCenter rejected the request,
 // but not if it rejected the credentials.
-func (s *vcenterSession) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
+func (s *Session) CallREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
-		c, login, err := s.ready(ctx, hypervisor.Key{})
+		c, login, err := s.Client(ctx, hypervisor.Key{})
 		if err != nil {
 			return err
 		}
@@ -69,10 +68,10 @@ func (s *vcenterSession) callREST(ctx context.Context, request func(context.Cont
 			err = request(ctx, api)
 		}
 		switch {
-		case restStatus(err) == http.StatusUnauthorized && again:
+		case RESTStatus(err) == http.StatusUnauthorized && again:
 			s.dropREST(api)
 			continue
-		case err != nil && vcenter.IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+		case err != nil && IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
 			s.reconnect(login)
 		}
 		return err
@@ -80,7 +79,7 @@ func (s *vcenterSession) callREST(ctx context.Context, request func(context.Cont
 }
 
 // openREST returns the login at the REST API, and logs in if there is none.
-func (s *vcenterSession) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+func (s *Session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have := s.restAPI
 	s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *vcenterSession) openREST(ctx context.Context, c *vim25.Client) (*rest.C
 		return have.client, nil
 	}
 	done := s.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.timeouts.request)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.timeouts.Request)
 		defer cancel()
 		return s.loginREST(ctx, c)
 	})
@@ -104,7 +103,7 @@ func (s *vcenterSession) openREST(ctx context.Context, c *vim25.Client) (*rest.C
 // loginREST logs in at the REST API, unless the credentials were rejected a
 // short time ago. A caller right after another flight gets the result of that
 // flight.
-func (s *vcenterSession) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+func (s *Session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have, backoff := s.restAPI, s.restBackoff
 	s.mu.Unlock()
@@ -121,13 +120,13 @@ func (s *vcenterSession) loginREST(ctx context.Context, c *vim25.Client) (*rest.
 	}
 	api.Transport = &restTransport{next: boundedTransport{next: next}, conn: s.conn}
 	api.CheckRedirect = rejectRedirect
-	err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password))
+	err := api.Login(ctx, url.UserPassword(s.Endpoint.Username, s.Endpoint.Password))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case restStatus(err) == http.StatusUnauthorized:
+	case RESTStatus(err) == http.StatusUnauthorized:
 		// This is no *restError, which means that a request was rejected.
-		e := hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.endpoint.server, vcenter.RootCause(err))
+		e := hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.Endpoint.Server, RootCause(err))
 		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
 		return nil, e
 	case err != nil:
@@ -138,7 +137,7 @@ func (s *vcenterSession) loginREST(ctx context.Context, c *vim25.Client) (*rest.
 }
 
 // dropREST drops a login that has ended.
-func (s *vcenterSession) dropREST(api *rest.Client) {
+func (s *Session) dropREST(api *rest.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.restAPI != nil && s.restAPI.client == api {
@@ -147,7 +146,7 @@ func (s *vcenterSession) dropREST(api *rest.Client) {
 }
 
 // closeREST ends the login at the REST API, if there is one.
-func (s *vcenterSession) closeREST(ctx context.Context) {
+func (s *Session) closeREST(ctx context.Context) {
 	s.mu.Lock()
 	have := s.restAPI
 	s.restAPI = nil
@@ -169,7 +168,7 @@ type restTransport struct {
 // covers all of it.
 func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var answer *http.Response
-	err := t.conn.do(req.Context(), restMethod(req), func(ctx context.Context) error {
+	err := t.conn.do(req.Context(), RESTMethod(req), func(ctx context.Context) error {
 		res, err := t.next.RoundTrip(req.WithContext(ctx))
 		if err != nil {
 			return err
@@ -190,8 +189,8 @@ func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// restMethod returns the name of a request in metrics, without IDs of objects.
-func restMethod(req *http.Request) string {
+// RESTMethod returns the name of a request in metrics, without IDs of objects.
+func RESTMethod(req *http.Request) string {
 	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	for i, part := range parts {
 		if strings.ContainsAny(part, ":") || strings.Count(part, "-") == 4 || strings.Contains(part, "domain-c") {
@@ -206,20 +205,20 @@ func restMethod(req *http.Request) string {
 	return name
 }
 
-// restError is an error response of the REST API.
-type restError struct {
+// RESTError is an error response of the REST API.
+type RESTError struct {
 	status int
-	// kind is vCenter's name of the error, such as
+	// Kind is vCenter's name of the error, such as
 	// com.vmware.vapi.std.errors.not_found.
-	kind    string
+	Kind    string
 	message string
 }
 
-func (f *restError) Error() string { return f.message }
+func (f *RESTError) Error() string { return f.message }
 
 // newRESTError parses an error response. The two generations of the API use
 // slightly different formats.
-func newRESTError(status int, body []byte) *restError {
+func newRESTError(status int, body []byte) *RESTError {
 	type text struct {
 		Default string `json:"default_message"`
 	}
@@ -231,11 +230,11 @@ func newRESTError(status int, body []byte) *restError {
 			Messages []text `json:"messages"`
 		} `json:"value"`
 	}
-	f := &restError{status: status, message: fmt.Sprintf("vCenter's REST API returned %d %s", status, http.StatusText(status))}
+	f := &RESTError{status: status, message: fmt.Sprintf("vCenter's REST API returned %d %s", status, http.StatusText(status))}
 	if json.Unmarshal(body, &answer) != nil {
 		return f
 	}
-	f.kind = answer.Type + answer.Kind
+	f.Kind = answer.Type + answer.Kind
 	var messages []string
 	for _, m := range append(answer.Messages, answer.Value.Messages...) {
 		if m.Default != "" {
@@ -248,20 +247,30 @@ func newRESTError(status int, body []byte) *restError {
 	return f
 }
 
-// restReason returns the condition reason for a request that the REST API
+// RESTReason returns the condition reason for a request that the REST API
 // rejected.
-func restReason(err error) string {
-	if restStatus(err) == http.StatusForbidden {
+func RESTReason(err error) string {
+	if RESTStatus(err) == http.StatusForbidden {
 		return infrav1.PermissionDeniedReason
 	}
 	return infrav1.HypervisorErrorReason
 }
 
-// restStatus returns the HTTP status of a request that the REST API rejected,
+// RESTStatus returns the HTTP status of a request that the REST API rejected,
 // or 0.
-func restStatus(err error) int {
-	if f, ok := errors.AsType[*restError](err); ok {
+func RESTStatus(err error) int {
+	if f, ok := errors.AsType[*RESTError](err); ok {
 		return f.status
 	}
 	return 0
+}
+
+// ConvertRESTError converts an error of the REST API to an Error with vCenter's
+// message.
+func ConvertRESTError(err error) error {
+	f, ok := errors.AsType[*RESTError](err)
+	if !ok {
+		return err
+	}
+	return &hypervisor.Error{Reason: RESTReason(f), Err: fmt.Errorf("%w", f)}
 }
