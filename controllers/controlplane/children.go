@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
@@ -45,15 +46,6 @@ func annotationsFor(s *scope.Scope) map[string]string {
 	return annotations
 }
 
-// createdAt returns when a machine was created, also after a move.
-func createdAt(machine *clusterv1.Machine) time.Time {
-	recorded, err := time.Parse(time.RFC3339, machine.Annotations[controlplanev1.CreatedAnnotation])
-	if err != nil || recorded.After(machine.CreationTimestamp.Time) {
-		return machine.CreationTimestamp.Time
-	}
-	return recorded
-}
-
 // desiredMachine returns the desired Machine. Fields that were decided at its
 // creation do not change.
 func desiredMachine(s *scope.Scope, machine *clusterv1.Machine) *clusterv1.Machine {
@@ -64,7 +56,7 @@ func desiredMachine(s *scope.Scope, machine *clusterv1.Machine) *clusterv1.Machi
 			annotations[name] = value
 		}
 	}
-	annotations[controlplanev1.CreatedAnnotation] = createdAt(machine).UTC().Format(time.RFC3339)
+	annotations[controlplanev1.CreatedAnnotation] = input.CreatedAt(machine).UTC().Format(time.RFC3339)
 	// The hook delays the deletion of its host until the controller releases
 	// it.
 	annotations[controlplanev1.MachineHookAnnotation] = ""

@@ -12,13 +12,8 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
-
-// allRun are the components of a healthy node.
-var allRun = facts.Components{
-	APIServer: facts.Component{State: facts.Running}, ControllerManager: facts.Component{State: facts.Running},
-	Scheduler: facts.Component{State: facts.Running}, Etcd: facts.Component{State: facts.Running}, KubeVIP: facts.Component{State: facts.Running},
-}
 
 func TestComponentsCondition(t *testing.T) {
 	failed := facts.Component{State: facts.Failed, Message: "It is not ready and was restarted"}
@@ -109,10 +104,10 @@ func TestComponentsCondition(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := running()
-			s.Machines, s.Workload.Nodes = machinesIn(make([]string, tc.machines)...), nil
+			s := scopetest.Running()
+			s.Machines, s.Workload.Nodes = scopetest.Machines(make([]string, tc.machines)...), nil
 			for i := range tc.machines {
-				s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
+				s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: scopetest.AllRun})
 			}
 			if tc.change != nil {
 				tc.change(s)

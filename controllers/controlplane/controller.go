@@ -24,6 +24,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
@@ -180,7 +181,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 	if err := r.observeAll(ctx, s); err != nil {
 		return err
 	}
-	s.Decision = plan.Decide(input(s, r.CurrentTime()))
+	s.Decision = plan.Decide(input.Of(s, r.CurrentTime()))
 	if err := r.keep(ctx, s, []upkeep{
 		{plan.KeepOwners, r.adoptLock},
 		{plan.KeepOwners, r.template},
@@ -271,7 +272,7 @@ func (r *Reconciler) holdsUncached(ctx context.Context, s *scope.Scope) (bool, e
 	if err := r.readUncached(ctx, s, read); err != nil {
 		return false, err
 	}
-	d := plan.Decide(input(s, r.CurrentTime()))
+	d := plan.Decide(input.Of(s, r.CurrentTime()))
 	if s.Initialized == was && d.Upkeep == read.Upkeep && (d.Action != plan.CreateForRestore || d.Action == read.Action) {
 		return true, nil
 	}
@@ -288,7 +289,7 @@ func (r *Reconciler) holdsUncached(ctx context.Context, s *scope.Scope) (bool, e
 func (r *Reconciler) act(ctx context.Context, s *scope.Scope) error {
 	sure := false
 	for range actsAtOnce {
-		s.Decision = plan.Decide(input(s, r.CurrentTime()))
+		s.Decision = plan.Decide(input.Of(s, r.CurrentTime()))
 		if !acts(s.Decision) && (sure || !s.Decision.MovesEndpoint) {
 			break
 		}

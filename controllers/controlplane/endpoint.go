@@ -6,12 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
@@ -56,29 +54,5 @@ func (r *actor) warnNotMoved(s *scope.Scope, d plan.Decision) {
 	if d.EndpointNotMoved {
 		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(plan.MoveEndpoint),
 			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", d.Machine, timelimits.LongGrace.Minutes()))
-	}
-}
-
-// inputEndpoint returns the state of the endpoint's address for the plan.
-func inputEndpoint(s *scope.Scope) *plan.Endpoint {
-	at := s.Workload.Endpoint
-	if at.Holder == "" || !s.Workload.Answers {
-		return nil
-	}
-	return &plan.Endpoint{
-		Holder: at.Holder, Confirmed: at.Confirmed, Unconfirmed: at.Unconfirmed, Before: at.Before,
-		KubeVIP: s.ControlPlane.Spec.Endpoint.GetProvider() == controlplanev1.EndpointProviderKubeVIP,
-	}
-}
-
-// inputNode returns the state of a machine's node for the plan.
-func inputNode(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) plan.Node {
-	if node == nil {
-		return plan.Node{}
-	}
-	kubeVIP, known := kubeVIPOf(s, machine, node)
-	return plan.Node{
-		Name: node.Name, Ready: node.Ready, Responds: node.Ready || s.Workload.Serving.Has(machine.Name),
-		KubeVIPFails: node.Ready && known && kubeVIP.State != facts.Running,
 	}
 }

@@ -19,24 +19,26 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 // three is a healthy control plane of three machines. The first one holds the
 // address and is to be deleted.
 func three() *scope.Scope {
-	s := running()
-	s.Machines = machinesIn("", "", "")
+	s := scopetest.Running()
+	s.Machines = scopetest.Machines("", "", "")
 	s.Workload.Nodes = nil
 	for _, machine := range []string{"m0", "m1", "m2"} {
 		s.Machines[machine].Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
 		s.Machines[machine].UID = "uid-of-" + s.Machines[machine].UID
-		s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+		s.Workload.Nodes = append(s.Workload.Nodes, facts.Node{Name: machine, ControlPlane: true, Ready: true, Components: scopetest.AllRun})
 	}
 	s.Workload.Etcd = &etcd.Health{Members: []etcd.Member{
 		{ID: 1, Name: "m0", Answers: true}, {ID: 2, Name: "m1", Answers: true, Leader: true}, {ID: 3, Name: "m2", Answers: true},
@@ -149,7 +151,7 @@ func TestNextEndpointStep(t *testing.T) {
 			s := three()
 			tc.change(s)
 			s.EndpointMoves = map[string]plan.EndpointMove{"m0": {Tried: sets.List(tc.tried)}}
-			got := plan.Decide(input(s, time.Now()))
+			got := plan.Decide(input.Of(s, time.Now()))
 			if got.Node != tc.to || got.MovesEndpoint != (tc.waits != "") || got.MovesEndpoint && !strings.HasPrefix(got.Reason, tc.waits) {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -202,7 +204,7 @@ func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
 		uid := s.Machines["m0"].UID
 		move, _ := r.endpointMoves.Get(uid)
 		s.EndpointMoves = map[string]plan.EndpointMove{"m0": move}
-		s.Decision = plan.Decide(input(s, r.CurrentTime()))
+		s.Decision = plan.Decide(input.Of(s, r.CurrentTime()))
 		r.awaitEndpoint(s, s.Decision)
 		if s.Decision.Action == plan.MoveEndpoint {
 			if err := r.carryOut(t.Context(), s, s.Decision); err != nil && r.failed(s, err) != nil {

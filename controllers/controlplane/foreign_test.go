@@ -18,6 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 // withOrphan is a control plane with the machine m0 and the node of another
@@ -74,7 +75,7 @@ func TestOrphanThatReboots(t *testing.T) {
 		k := &observedNodes{}
 		s := withOrphan(false)
 		s.Workload.Etcd = nil
-		elsewhere(s)
+		scopetest.SetExternalEtcd(s)
 		if s.InGrace = k.note(s, now); len(orphanedNodes(s)) != 0 {
 			t.Error("deleted at once")
 		}
@@ -101,7 +102,7 @@ func TestForeignRefusal(t *testing.T) {
 		"a machine of another provider": {foreign: true, reason: controlplanev1.EtcdMembersKnownReason, change: func(s *scope.Scope) {
 			s.OtherMachines = sets.New("lost")
 		}},
-		"etcd runs elsewhere": {change: func(s *scope.Scope) { s.Workload.Etcd = nil; elsewhere(s) }},
+		"etcd runs elsewhere": {change: func(s *scope.Scope) { s.Workload.Etcd = nil; scopetest.SetExternalEtcd(s) }},
 		"etcd is unreachable": {change: func(s *scope.Scope) { s.Workload.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {

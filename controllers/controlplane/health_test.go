@@ -29,6 +29,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 // seenWithin is the time until Available reports a lost quorum if other
@@ -51,7 +52,7 @@ func TestHealthWhileJoining(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope.Scope{
-				ControlPlane: newControlPlane("ns"), Machines: machinesIn(""),
+				ControlPlane: newControlPlane("ns"), Machines: scopetest.Machines(""),
 				Workload: facts.Cluster{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
 			}
 			if tc.external {

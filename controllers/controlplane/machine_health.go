@@ -6,9 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -40,7 +40,7 @@ func healthOf(s *scope.Scope, machine *clusterv1.Machine) []metav1.Condition {
 	if !scope.ExternalEtcd(s) {
 		all = append(all, memberCondition(s, machine, node))
 	}
-	if kubeVIP, known := kubeVIPOf(s, machine, node); known {
+	if kubeVIP, known := input.KubeVIPOf(s, machine, node); known {
 		c, known := unknownHealth(s, machine, node, controlplanev1.MachineKubeVIPPodHealthyCondition)
 		if known {
 			c = podCondition(c.Type, kubeVIP)
@@ -129,21 +129,4 @@ func memberCondition(s *scope.Scope, machine *clusterv1.Machine, node *facts.Nod
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineEtcdMemberHealthyReason
 	}
 	return c
-}
-
-// kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
-// of older machines lack the component label, and with a load balancer there is
-// no kube-vip.
-func kubeVIPOf(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
-	if node == nil || s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
-		return facts.Component{}, false
-	}
-	c = node.Components.KubeVIP
-	return c, c.State != facts.Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
-}
-
-// serves reports whether all required components run on a machine's node.
-func serves(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) bool {
-	kubeVIP, known := kubeVIPOf(s, machine, node)
-	return node.Ready && node.Components.Running(!scope.ExternalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
@@ -21,7 +22,7 @@ func (r *machineReporter) reportMachines(ctx context.Context, s *scope.Scope) er
 		// unchanged.
 		return nil
 	}
-	in := input(s, r.CurrentTime())
+	in := input.Of(s, r.CurrentTime())
 	for _, seen := range in.Machines {
 		machine := s.Machines[seen.Name]
 		before := machine.DeepCopy()

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -71,7 +72,7 @@ func membersByState(health *etcd.Health) map[string]int {
 func firstExpiry(s *scope.Scope) time.Time {
 	var first time.Time
 	for _, machine := range s.Machines {
-		expires := certificatesExpire(s, machine, facts.NodeOf(machine, s.Workload.Nodes))
+		expires := input.CertificatesExpire(s, machine, facts.NodeOf(machine, s.Workload.Nodes))
 		if !expires.IsZero() && (first.IsZero() || expires.Before(first)) {
 			first = expires
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 func TestMembersByState(t *testing.T) {
@@ -35,10 +36,10 @@ func TestMembersByState(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	g := NewWithT(t)
 	replicasBefore, certificatesBefore := testutil.CollectAndCount(replicas), testutil.CollectAndCount(certificates.ExpireAt)
-	s := running()
+	s := scopetest.Running()
 	s.ControlPlane.Namespace, s.ControlPlane.Name = "measured", "cp"
 	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
-	s.Machines = machinesIn("", "")
+	s.Machines = scopetest.Machines("", "")
 	s.Workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
 	s.Workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
 	report(s, nil)

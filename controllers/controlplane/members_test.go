@@ -12,10 +12,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 func TestLostMembers(t *testing.T) {
@@ -77,13 +79,13 @@ func TestLostMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope.Scope{
-				ControlPlane: newControlPlane("ns"), Initialized: true, Machines: machinesIn("", ""),
+				ControlPlane: newControlPlane("ns"), Initialized: true, Machines: scopetest.Machines("", ""),
 				Workload: facts.Cluster{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
 			}
 			if tc.change != nil {
 				tc.change(s)
 			}
-			d := plan.Decide(input(s, time.Now()))
+			d := plan.Decide(input.Of(s, time.Now()))
 			if d.Action != plan.RemoveMember {
 				d.Member = 0
 			}
@@ -103,7 +105,7 @@ var _ = Describe("Members of etcd", func() {
 		machines := r.expectMachines(ctx, 3)
 		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
 		for i := range machines {
-			workloadCluster.Nodes = append(workloadCluster.Nodes, facts.Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
+			workloadCluster.Nodes = append(workloadCluster.Nodes, facts.Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: scopetest.AllRun})
 			workloadCluster.Etcd.Members = append(workloadCluster.Etcd.Members, etcd.Member{
 				ID: uint64(i) + 1, Name: machines[i].Name, Answers: true, Leader: i == 0,
 			})

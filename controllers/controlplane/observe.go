@@ -25,6 +25,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // observer reads the state that the other parts use.
@@ -103,13 +108,13 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	}
 	s.EndpointMoves[machine.Name], _ = r.endpointMoves.Get(machine.UID)
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
-	if diff := differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
+	if diff := uptodate.Differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff
 	}
-	if altered := alterations(machine, infra, config); len(altered) > 0 {
+	if altered := uptodate.Alterations(machine, infra, config); len(altered) > 0 {
 		s.Altered[machine.Name] = altered
 	}
-	if why := plan.Outdated(input(s, s.At), inputMachine(s, machine)); len(why) > 0 {
+	if why := plan.Outdated(input.Of(s, s.At), input.Machine(s, machine)); len(why) > 0 {
 		s.Outdated[machine.Name] = why
 	}
 	return nil
@@ -224,7 +229,7 @@ func (r *observer) observeRoles(ctx context.Context, s *scope.Scope) error {
 		if err != nil {
 			return fmt.Errorf("reading bootstrap data of %s: %w", machine.Name, err)
 		}
-		s.Roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
+		s.Roles[machine.Name] = input.BootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
 	}
 	return nil
 }
@@ -293,4 +298,18 @@ func fencedMachines(ctx context.Context, c client.Reader, s *scope.Scope) (sets.
 		}
 	}
 	return fenced, nil
+}
+
+// certificateLifetime returns the lifetime of the certificates of a new
+// machine. It renders the configuration, so it does that only if the spec needs
+// it.
+func certificateLifetime(s *scope.Scope) time.Duration {
+	if s.Cluster == nil || s.ControlPlane.Spec.Rollout.Before.GetWindow() == 0 {
+		return 0
+	}
+	want, err := upgrade.Desired(s)
+	if err != nil {
+		return kubeadm.CertificateLifetime(nil) // upgrade.Upgrader reports the error.
+	}
+	return kubeadm.CertificateLifetime(want.Configuration)
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
@@ -30,7 +31,7 @@ func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.
 		Alive: s.Workload.Answers || s.Workload.Alive, Begun: lock.Name, Machine: lock.Machine, Since: lock.Since,
 		Abandoned: lock.Name != "" && !underWay(list.Items, lock.Name), Up: restoredAlone(s, lock.Machine),
 	}
-	s.Restore.Unreachable = !s.Restore.Alive && !initUnknown(&s.Workload, r.CurrentTime())
+	s.Restore.Unreachable = !s.Restore.Alive && !input.InitUnknown(&s.Workload, r.CurrentTime())
 	for _, node := range s.Workload.Nodes {
 		if s.Restore.Alive && node.APIServer != "" {
 			s.Restore.Servers = append(s.Restore.Servers, node.Name)
@@ -41,7 +42,7 @@ func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.
 		s.Restore.Created, s.Restore.Node = m.CreationTimestamp.Time, isNode
 		// Before it is a node a MachineHealthCheck only fails by its startup
 		// timeout; a restore has its own timeout.
-		s.Restore.Failed = isNode && checkFailed(m, isNode) || bootFailed(m, isNode)
+		s.Restore.Failed = isNode && input.CheckFailed(m, isNode) || input.BootFailed(m, isNode)
 	}
 	return r.observeNextRestore(ctx, s, list.Items)
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
@@ -15,7 +16,7 @@ import (
 // reportLastRemediation copies the remediation from the annotation, which survives
 // a move to another management cluster, into the status.
 func reportLastRemediation(s *scope.Scope) {
-	last := lastRemediation(s.ControlPlane)
+	last := input.LastRemediation(s.ControlPlane)
 	if last == nil {
 		return
 	}
@@ -74,7 +75,7 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 // expiryWindowTooLong returns the message that a rollout by certificate expiry would never
 // end and does not begin.
 func expiryWindowTooLong(s *scope.Scope) string {
-	if !plan.ExpiryWindowTooLong(input(s, s.At)) {
+	if !plan.ExpiryWindowTooLong(input.Of(s, s.At)) {
 		return ""
 	}
 	return fmt.Sprintf("spec.rollout.before.certificatesExpiryDays is ignored: certificates last %.0f days, so %d days before they expire each new machine would be replaced at once",
@@ -135,7 +136,7 @@ func remediatingCondition(s *scope.Scope) metav1.Condition {
 	if !s.ControlPlane.DeletionTimestamp.IsZero() || s.Cluster == nil {
 		return c
 	}
-	in := input(s, s.At)
+	in := input.Of(s, s.At)
 	var sick, going []string
 	for _, m := range in.Machines {
 		why := plan.UnhealthyReason(in, m)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
@@ -46,7 +47,7 @@ func (r *actor) remediate(ctx context.Context, s *scope.Scope, d plan.Decision) 
 // storeRemediation stores a remediation on the observed version of the control
 // plane: based on an older version, a retry could be counted never or twice.
 func (r *actor) storeRemediation(ctx context.Context, s *scope.Scope, begun *plan.Remediation) error {
-	encoded, err := encodeRemediation(begun)
+	encoded, err := input.EncodeRemediation(begun)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 // reconcileTimes reconciles several times, as the requeues of a restore would.
@@ -247,14 +249,14 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 		By("being flagged before its node was seen")
 		restorer = r.setConditions(ctx, restorer,
-			condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "NodeStartupTimeout"),
-			condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
+			scopetest.Condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "NodeStartupTimeout"),
+			scopetest.Condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
 		ahead += timelimits.Grace + time.Minute
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name), "how long it may take is the restore's to know")
 
 		By("having come back from that")
-		restorer = r.setConditions(ctx, restorer, condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy"))
+		restorer = r.setConditions(ctx, restorer, scopetest.Condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy"))
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
@@ -277,7 +279,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(next.Name).NotTo(Equal(restorer.Name))
 
 		By("failing for good")
-		r.setConditions(ctx, next, condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
+		r.setConditions(ctx, next, scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, input.BootstrapFailedReason))
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(next.Name), "there is a pause between tries")
 		ahead += timelimits.Grace + time.Minute

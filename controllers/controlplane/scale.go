@@ -22,6 +22,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
@@ -65,7 +66,7 @@ func (r *maker) create(ctx context.Context, s *scope.Scope, domain, replaces str
 		return nil, err
 	}
 	config := desiredConfig(s, name)
-	settings, err := encodeSettings(s.ControlPlane)
+	settings, err := uptodate.EncodeSettings(s.ControlPlane)
 	if err != nil {
 		return nil, err
 	}

@@ -1,31 +1,18 @@
 package controlplane
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
-
-// machinesIn creates a machine in each failure domain.
-func machinesIn(domains ...string) collections.Machines {
-	machines := collections.New()
-	for i, domain := range domains {
-		machines.Insert(&clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)},
-			Spec:       clusterv1.MachineSpec{FailureDomain: domain},
-		})
-	}
-	return machines
-}
 
 func TestPickDomain(t *testing.T) {
 	domain := func(name string, controlPlane *bool) clusterv1.FailureDomain {
@@ -39,16 +26,16 @@ func TestPickDomain(t *testing.T) {
 		outdated map[string][]string
 		want     string
 	}{
-		"None":        {reason: "nothing to choose from", machines: machinesIn("")},
-		"FewestFirst": {reason: "the emptiest is filled first", domains: abc, machines: machinesIn("a", "a", "b"), want: "c"},
+		"None":        {reason: "nothing to choose from", machines: scopetest.Machines("")},
+		"FewestFirst": {reason: "the emptiest is filled first", domains: abc, machines: scopetest.Machines("a", "a", "b"), want: "c"},
 		"OutdatedDoNotCount": {
 			reason:  "machines to be replaced do not keep a failure domain from new ones",
-			domains: abc, machines: machinesIn("a", "b", "c"), outdated: map[string][]string{"m1": {"version"}}, want: "b",
+			domains: abc, machines: scopetest.Machines("a", "b", "c"), outdated: map[string][]string{"m1": {"version"}}, want: "b",
 		},
 		"ForControlPlanesOnly": {
 			reason:   "failure domains that are not for control planes stay empty",
 			domains:  []clusterv1.FailureDomain{domain("a", nil), domain("b", ptr.To(false)), domain("c", ptr.To(true))},
-			machines: machinesIn("c"), want: "c",
+			machines: scopetest.Machines("c"), want: "c",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

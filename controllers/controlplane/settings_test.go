@@ -16,6 +16,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 var _ = Describe("Settings that are not carried out", func() {
@@ -31,7 +32,7 @@ var _ = Describe("Settings that are not carried out", func() {
 			HaveField("Message", ContainSubstring(machine.Name+" (config.preKubeadmCommands)"))))
 		Expect(eventsOf(reconciler)).To(ContainElement(ContainSubstring("MachinesAltered")))
 
-		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		workloadCluster.Cluster = facts.Cluster{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: scopetest.AllRun}}}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.expectMachines(ctx, 1)[0].UID).To(Equal(machine.UID))
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(HaveField("Status", metav1.ConditionFalse))
@@ -52,7 +53,7 @@ var _ = Describe("Settings that are not carried out", func() {
 		machine := r.expectMachines(ctx, 1)[0]
 		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdProblem: "not queried",
-			Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
+			Nodes: []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: scopetest.AllRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
@@ -70,7 +71,7 @@ var _ = Describe("Settings that are not carried out", func() {
 		workloadCluster.Cluster = facts.Cluster{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "not queried",
 			KubeadmStored: kubeadm.Document{Content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
-			Nodes:         []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
+			Nodes:         []facts.Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: scopetest.AllRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(HaveField("Status", metav1.ConditionTrue))

@@ -20,6 +20,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 func TestVersions(t *testing.T) {
@@ -92,25 +93,6 @@ func TestAwaitingFirst(t *testing.T) {
 				t.Errorf("%s: got %q", tc.reason, got)
 			}
 		})
-	}
-}
-
-// running is a healthy control plane of one machine.
-func running() *scope.Scope {
-	return &scope.Scope{
-		ControlPlane: &controlplanev1.NovaControlPlane{Status: controlplanev1.NovaControlPlaneStatus{
-			Initialization: controlplanev1.NovaControlPlaneInitializationStatus{ControlPlaneInitialized: ptr.To(true)},
-		}},
-		ClusterName:  "c",
-		Initialized:  true,
-		Certificates: scope.CertificatesState{Known: true},
-		Machines:     machinesIn(""),
-		Workload: facts.Cluster{
-			Answers: true, KubeadmConfig: true,
-			Nodes:    []facts.Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
-			Endpoint: facts.Endpoint{Probed: true, Answers: true, Holder: "m0", Confirmed: true},
-			Etcd:     &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
-		},
 	}
 }
 
@@ -245,7 +227,7 @@ func TestReport(t *testing.T) {
 		},
 		"TooMany": {
 			reason: "the blocked step is reported with the next step",
-			change: func(s *scope.Scope) { s.Machines = machinesIn("", "", "") },
+			change: func(s *scope.Scope) { s.Machines = scopetest.Machines("", "", "") },
 			want:   []expect{{"ScalingDown", "True", "Scaling down from 3 to 1 replicas"}, {"ScalingUp", "False", ""}},
 		},
 		"Outdated": {
@@ -272,7 +254,7 @@ func TestReport(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := running()
+			s := scopetest.Running()
 			if tc.change != nil {
 				tc.change(s)
 			}
@@ -295,7 +277,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportKeepsStatusWhilePending(t *testing.T) {
-	s := running()
+	s := scopetest.Running()
 	s.Workload.Nodes[0].APIServer = "v1.35.4"
 	report(s, nil)
 	before := s.ControlPlane.DeepCopy()
@@ -312,7 +294,7 @@ func TestReportKeepsStatusWhilePending(t *testing.T) {
 }
 
 func TestReportKeepsWhatWasNotSeen(t *testing.T) {
-	s := running()
+	s := scopetest.Running()
 	report(s, nil)
 	before := s.ControlPlane.DeepCopy()
 	s.Machines = nil

@@ -27,6 +27,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -290,7 +291,7 @@ func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 		w.boot(ctx, machine)
 		return
 	}
-	if host.mode == modeInit && !host.failed && !host.node {
+	if host.mode == input.ModeInit && !host.failed && !host.node {
 		w.init(machine.Name, machine.Spec.Version, host)
 	}
 	if host.node && !machine.Status.NodeRef.IsDefined() {
@@ -321,7 +322,7 @@ func (w *world) boot(ctx context.Context, machine *clusterv1.Machine) {
 	}
 	mode := "JoinControlPlane"
 	if order == initlock.Initialize {
-		mode = modeInit
+		mode = input.ModeInit
 	}
 	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: machine.Namespace, Name: machine.Name, Annotations: map[string]string{bootstrapv1.ModeAnnotation: mode},
@@ -363,7 +364,7 @@ func (w *world) join() {
 	}
 	for name, host := range w.hosts {
 		isMember := slices.ContainsFunc(w.members, func(m etcd.Member) bool { return m.Name == name })
-		if host.mode != modeInit && !host.node && !host.drained && !isMember && !w.down[name] {
+		if host.mode != input.ModeInit && !host.node && !host.drained && !isMember && !w.down[name] {
 			w.lastID++
 			w.members = append(w.members, etcd.Member{ID: w.lastID, Name: name, Learner: true})
 			return

@@ -1,4 +1,4 @@
-package controlplane
+package uptodate
 
 import (
 	"crypto/sha256"
@@ -33,11 +33,11 @@ var onlyAtInit = sets.New(
 	configPatchField(bootstrap.KubeProxyKind),
 )
 
-// differences returns the fields of the spec that changed since a machine was
+// Differences returns the fields of the spec that changed since a machine was
 // created. Fields that are applied in place (metadata, timeouts, gates, taints)
 // are not included. The record of the creation counts, not alterations of the
 // machine by others: they would alter its replacement in the same way.
-func differences(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine,
+func Differences(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine,
 	infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig, initialized bool,
 ) []string {
 	is := settings(controlPlane)
@@ -52,9 +52,9 @@ func differences(controlPlane *controlplanev1.NovaControlPlane, machine *cluster
 	return changed(was, is, initialized)
 }
 
-// alterations returns the fields in which a machine differs from the spec that
+// Alterations returns the fields in which a machine differs from the spec that
 // it was created from: another controller or an admission policy altered them.
-func alterations(machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) []string {
+func Alterations(machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) []string {
 	was, recorded, err := recordOf(machine)
 	if err != nil || !recorded {
 		return nil
@@ -154,8 +154,8 @@ func configPatchField(kind string) string {
 	return fmt.Sprintf("%skubeadm.configPatches[%s]", configPrefix, kind)
 }
 
-// encodeSettings returns the settings annotation of a new machine.
-func encodeSettings(controlPlane *controlplanev1.NovaControlPlane) (string, error) {
+// EncodeSettings returns the settings annotation of a new machine.
+func EncodeSettings(controlPlane *controlplanev1.NovaControlPlane) (string, error) {
 	encoded, err := json.Marshal(settings(controlPlane))
 	if err != nil {
 		return "", fmt.Errorf("encoding settings: %w", err)

@@ -1,4 +1,4 @@
-package controlplane
+package input
 
 import (
 	"testing"
@@ -9,12 +9,20 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"strings"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 )
 
 func TestMachineOf(t *testing.T) {
@@ -69,7 +77,7 @@ func TestInitUnknown(t *testing.T) {
 		"Answers": {reason: "it answered", workload: facts.Cluster{Answers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := initUnknown(&tc.workload, now); got != tc.want {
+			if got := InitUnknown(&tc.workload, now); got != tc.want {
 				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
 			}
 		})
@@ -92,11 +100,11 @@ func TestInputEtcd(t *testing.T) {
 		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope.Scope) { s.Workload.Answers = false }},
 		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, lost }},
 		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope.Scope) { s.Workload.Etcd = nil }},
-		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope.Scope) { s.Workload.Etcd = nil; elsewhere(s) }},
-		"ExternalOff": {reason: "it does not", change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, nil; elsewhere(s) }},
+		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope.Scope) { s.Workload.Etcd = nil; scopetest.SetExternalEtcd(s) }},
+		"ExternalOff": {reason: "it does not", change: func(s *scope.Scope) { s.Workload.Answers, s.Workload.Etcd = false, nil; scopetest.SetExternalEtcd(s) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := running()
+			s := scopetest.Running()
 			s.Workload.Etcd = whole
 			if tc.change != nil {
 				tc.change(s)
@@ -110,10 +118,6 @@ func TestInputEtcd(t *testing.T) {
 			}
 		})
 	}
-}
-
-func elsewhere(s *scope.Scope) {
-	s.ControlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd.example.org:2379"}
 }
 
 func TestInputMachine(t *testing.T) {
@@ -130,7 +134,10 @@ func TestInputMachine(t *testing.T) {
 		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.Etcd = facts.Component{} }},
 		"ExternalEtcd": {
 			reason: "unless etcd runs elsewhere", ready: true,
-			change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.Etcd = facts.Component{}; elsewhere(s) },
+			change: func(s *scope.Scope) {
+				s.Workload.Nodes[0].Components.Etcd = facts.Component{}
+				scopetest.SetExternalEtcd(s)
+			},
 		},
 		"Seen": {
 			reason: "the certificate of the API server counts", ready: true, expires: expires,
@@ -146,11 +153,11 @@ func TestInputMachine(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := running()
+			s := scopetest.Running()
 			if tc.change != nil {
 				tc.change(s)
 			}
-			got := inputMachine(s, s.Sorted()[0])
+			got := Machine(s, s.Sorted()[0])
 			if got.Ready != tc.ready || !got.CertificatesExpire.Equal(tc.expires) {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -196,7 +203,7 @@ func TestTimesOfAMachine(t *testing.T) {
 			if tc.change != nil {
 				tc.change(m, c)
 			}
-			s := &scope.Scope{At: at, ControlPlane: newControlPlane("ns"), Configs: map[string]*bootstrapv1.NovaConfig{"m": c}}
+			s := &scope.Scope{At: at, ControlPlane: &controlplanev1.NovaControlPlane{}, Configs: map[string]*bootstrapv1.NovaConfig{"m": c}}
 			if got := startedAt(s, m); !got.Equal(tc.started) {
 				t.Errorf("%s: started %s, want %s", tc.reason, got, tc.started)
 			}
@@ -250,9 +257,168 @@ func TestCreatedAt(t *testing.T) {
 			if tc.recorded != "" {
 				machine.Annotations = map[string]string{controlplanev1.CreatedAnnotation: tc.recorded}
 			}
-			if got := createdAt(machine); !got.Equal(tc.want) {
+			if got := CreatedAt(machine); !got.Equal(tc.want) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestGivenUp(t *testing.T) {
+	failed := scopetest.Condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	toDo := scopetest.Condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	broken := scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailedReason)
+	joined := scopetest.MachineWith(broken)
+	joined.Status.NodeRef.Name = "m0"
+	skipped := scopetest.MachineWith(broken)
+	skipped.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+	for name, tc := range map[string]struct {
+		reason  string
+		machine *clusterv1.Machine
+		isNode  bool
+		want    string
+	}{
+		"Well":       {reason: "no condition is false", machine: scopetest.MachineWith()},
+		"GivenUp":    {reason: "the check failed and the owner is to act", machine: scopetest.MachineWith(failed, toDo), want: "UnhealthyNode"},
+		"Others":     {reason: "another controller remediates it", machine: scopetest.MachineWith(failed)},
+		"CameBack":   {reason: "it is well again", machine: scopetest.MachineWith(scopetest.Condition(failed.Type, metav1.ConditionTrue, "Ok"), toDo)},
+		"BootFailed": {reason: "its guest reported so", machine: scopetest.MachineWith(broken), want: "first boot failed"},
+		"Joined":     {reason: "it is a node nevertheless", machine: joined},
+		"Node":       {reason: "Cluster API has not seen it yet", machine: scopetest.MachineWith(broken), isNode: true},
+		"SickNode":   {reason: "a check may give up nodes too", machine: scopetest.MachineWith(failed, toDo, broken), isNode: true, want: "UnhealthyNode"},
+		"Skipped":    {reason: "a user debugs it", machine: skipped},
+		"NoInfrastructure": {
+			reason: "that may come", machine: scopetest.MachineWith(scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, "NotReady")),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := remediationReason(tc.machine, tc.isNode)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// A node in a workload cluster that is not initialized proves nothing: only
+// another machine can initialize it.
+func TestFailedBootOfANode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason      string
+		initialized bool
+		want        bool
+	}{
+		"Initialized": {reason: "another machine would not fix it", initialized: true},
+		"Before":      {reason: "no other machine initializes", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scopetest.Running()
+			s.Initialized = tc.initialized
+			s.Machines["m0"] = scopetest.MachineWith(scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailedReason))
+			if got := Machine(s, s.Machines["m0"]).Remediate != ""; got != tc.want {
+				t.Errorf("%s: given up = %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestAtHook(t *testing.T) {
+	waiting := scopetest.Condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingWaitingForPreTerminateHookReason)
+	draining := scopetest.Condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingDrainingNodeReason)
+	for name, tc := range map[string]struct {
+		reason  string
+		machine *clusterv1.Machine
+		others  string
+		want    bool
+	}{
+		"Draining": {reason: "not before drain and volumes", machine: scopetest.MachineWith(draining)},
+		"Waiting":  {reason: "no other hook is left", machine: scopetest.MachineWith(waiting), want: true},
+		"Another":  {reason: "another hook needs the host", machine: scopetest.MachineWith(waiting), others: clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"},
+		"Drain":    {reason: "hooks before the drain are over", machine: scopetest.MachineWith(waiting), others: clusterv1.PreDrainDeleteHookAnnotationPrefix + "/x", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.machine.Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
+			if tc.others != "" {
+				tc.machine.Annotations[tc.others] = ""
+			}
+			if got := atHook(tc.machine); got != tc.want {
+				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestRemediationIsRead(t *testing.T) {
+	c := &controlplanev1.NovaControlPlane{}
+	begun := &plan.Remediation{Machine: "m0", At: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Retries: 2}
+	encoded, err := EncodeRemediation(begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
+	if got := LastRemediation(c); got == nil || got.Machine != "m0" || got.Retries != 2 || !got.At.Equal(begun.At) {
+		t.Errorf("got %+v", got)
+	}
+	c.Annotations[controlplanev1.RemediationAnnotation] = "garbage"
+	if got := LastRemediation(c); got != nil {
+		t.Errorf("garbage is read as %+v", got)
+	}
+}
+
+func TestAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(s *scope.Scope)
+		want   plan.APIServer
+	}{
+		"Pod":         {reason: "the pod's status counts where no API server can be reached", want: plan.APIServerServes},
+		"PodFails":    {reason: "in both directions", change: func(s *scope.Scope) { s.Workload.Nodes[0].Components.APIServer.State = facts.Failed }, want: plan.APIServerFails},
+		"Silent":      {reason: "a kubelet that does not report proves nothing", change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable = true }},
+		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope.Scope) { s.Workload.Nodes = nil }},
+		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope.Scope) { s.Workload.Answers = false }},
+		"Answers": {
+			reason: "an answer at its own address counts more", want: plan.APIServerServes,
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable, s.Workload.Serving = true, sets.New("m0") },
+		},
+		"OnlyOthers": {
+			reason: "a pod's status may be old", change: func(s *scope.Scope) { s.Workload.Serving = sets.New("m1") },
+		},
+		"Refused": {
+			reason: "a host that refuses connections has no API server, whatever the pod's status was", want: plan.APIServerFails,
+			change: func(s *scope.Scope) { s.Workload.Serving, s.Workload.Failing = sets.New("m1"), sets.New("m0") },
+		},
+		"AllRefused": {
+			reason: "unless all do: it is the network then", want: plan.APIServerServes,
+			change: func(s *scope.Scope) { s.Workload.Failing = sets.New("m0", "m1") },
+		},
+		"SilentOnlyOthers": {
+			reason: "neither kubelet nor API server answers, and others do", want: plan.APIServerFails,
+			change: func(s *scope.Scope) { s.Workload.Nodes[0].Unreachable, s.Workload.Serving = true, sets.New("m1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scopetest.Running()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			machine := s.Sorted()[0]
+			if got := apiServer(s, machine, facts.NodeOf(machine, s.Workload.Nodes)); got != tc.want {
+				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestRemediationRecord(t *testing.T) {
+	want := &plan.Remediation{Machine: "b", At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Replaces: "a", Retries: 2}
+	encoded, err := EncodeRemediation(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controlPlane := &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{controlplanev1.RemediationAnnotation: encoded}}}
+	got := LastRemediation(controlPlane)
+	got.At = got.At.UTC()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

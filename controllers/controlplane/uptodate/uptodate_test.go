@@ -1,4 +1,4 @@
-package controlplane
+package uptodate
 
 import (
 	"testing"
@@ -173,7 +173,7 @@ func TestDifferences(t *testing.T) {
 				Config:   bootstrapv1.NodeConfigSpec{Kubeadm: bootstrapv1.KubeadmSpec{ImagePullPolicy: "Never"}},
 				Platform: bootstrapv1.PlatformSpec{KubeProxy: bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables}},
 			}}
-			recorded, err := encodeSettings(c)
+			recorded, err := EncodeSettings(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,10 +188,10 @@ func TestDifferences(t *testing.T) {
 			if tc.change != nil {
 				tc.change(c, m, infra, config)
 			}
-			if diff := cmp.Diff(tc.want, differences(c, m, infra, config, !tc.early)); diff != "" {
+			if diff := cmp.Diff(tc.want, Differences(c, m, infra, config, !tc.early)); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.altered, alterations(m, infra, config)); diff != "" {
+			if diff := cmp.Diff(tc.altered, Alterations(m, infra, config)); diff != "" {
 				t.Errorf("%s: altered (-want +got)\n%s", tc.reason, diff)
 			}
 		})

@@ -1,4 +1,4 @@
-package controlplane
+package input
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-// input returns the observed and the desired state for plan. It only uses the
+// Of returns the observed and the desired state for plan. It only uses the
 // scope.
-func input(s *scope.Scope, now time.Time) plan.Input {
+func Of(s *scope.Scope, now time.Time) plan.Input {
 	spec := &s.ControlPlane.Spec
 	in := plan.Input{
 		Now:                 now,
@@ -35,20 +35,20 @@ func input(s *scope.Scope, now time.Time) plan.Input {
 		CertificateLifetime: s.Lifetime,
 		Limits:              limits(spec),
 		Initialized:         s.Initialized,
-		InitUnknown:         initUnknown(&s.Workload, now),
+		InitUnknown:         InitUnknown(&s.Workload, now),
 		ExternalEtcd:        scope.ExternalEtcd(s),
 		LockHolder:          s.Lock.Holder,
 		LockSince:           s.Lock.Since,
 		KubeadmVersion:      s.Workload.KubeadmVersion,
 		JoinBlocked:         cmp.Or(s.JoinBlocked, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
 		OldestKubelet:       s.Workload.OldestKubelet,
-		LastRemediation:     lastRemediation(s.ControlPlane),
+		LastRemediation:     LastRemediation(s.ControlPlane),
 		Requirements:        s.Requirements,
 		Restore:             s.Restore,
 		Endpoint:            inputEndpoint(s),
 	}
 	for _, machine := range s.Sorted() {
-		in.Machines = append(in.Machines, inputMachine(s, machine))
+		in.Machines = append(in.Machines, Machine(s, machine))
 	}
 	in.Etcd, in.EtcdProblem = inputEtcd(s, now)
 	return in
@@ -83,7 +83,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 	}
 }
 
-func inputMachine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
+func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	node := facts.NodeOf(machine, s.Workload.Nodes)
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
 	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
@@ -93,7 +93,7 @@ func inputMachine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	booted := machine.Spec.Bootstrap.DataSecretName != nil
 	return plan.Machine{
 		Name:               machine.Name,
-		Created:            createdAt(machine),
+		Created:            CreatedAt(machine),
 		Started:            startedAt(s, machine),
 		JoinBy:             joinBy(s, machine),
 		Version:            machine.Spec.Version,
@@ -106,7 +106,7 @@ func inputMachine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 		SkipRedundancy:     skipRedundancy,
 		Ready:              node != nil && serves(s, machine, node),
 		Differs:            s.Differs[machine.Name],
-		CertificatesExpire: certificatesExpire(s, machine, node),
+		CertificatesExpire: CertificatesExpire(s, machine, node),
 		DeleteFirst:        deleteFirst,
 		Remediate:          remediationReason(machine, s.Initialized && node != nil),
 		Replaces:           machine.Annotations[controlplanev1.ReplacesAnnotation],
@@ -189,9 +189,9 @@ func role(s *scope.Scope, machine *clusterv1.Machine, booted bool) plan.Role {
 	}
 }
 
-// initUnknown reports whether the workload cluster could not be queried reliably
+// InitUnknown reports whether the workload cluster could not be queried reliably
 // yet.
-func initUnknown(workloadCluster *facts.Cluster, now time.Time) bool {
+func InitUnknown(workloadCluster *facts.Cluster, now time.Time) bool {
 	return workloadCluster.Pending || !workloadCluster.UnreachableSince.IsZero() && now.Sub(workloadCluster.UnreachableSince) < timelimits.UnreachableGrace
 }
 
@@ -213,31 +213,31 @@ func atHook(machine *clusterv1.Machine) bool {
 // failed, or its first boot failed permanently and it is not a node.
 func remediationReason(machine *clusterv1.Machine, isNode bool) string {
 	switch {
-	case checkFailed(machine, isNode):
+	case CheckFailed(machine, isNode):
 		return fmt.Sprintf("its MachineHealthCheck failed (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
-	case bootFailed(machine, isNode):
+	case BootFailed(machine, isNode):
 		return "its first boot failed"
 	}
 	return ""
 }
 
-// checkFailed reports whether a MachineHealthCheck requested a machine's
+// CheckFailed reports whether a MachineHealthCheck requested a machine's
 // remediation. The conditions are those of the contract: the check failed, and
 // the machine's owner has to act. A node startup timeout of Cluster API does
 // not count if this controller has observed the node.
-func checkFailed(machine *clusterv1.Machine, isNode bool) bool {
+func CheckFailed(machine *clusterv1.Machine, isNode bool) bool {
 	late := conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition) == clusterv1.MachineHealthCheckNodeStartupTimeoutReason
 	return conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
 		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) && (!late || !isNode)
 }
 
-// bootFailed reports whether a machine's first boot failed permanently and it
+// BootFailed reports whether a machine's first boot failed permanently and it
 // is not a node. Cluster API may not have observed the node yet: another
 // machine would be created, and be surplus a moment later.
-func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
+func BootFailed(machine *clusterv1.Machine, isNode bool) bool {
 	_, skipped := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	return !skipped && !isNode && !machine.Status.NodeRef.IsDefined() &&
-		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed
+		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == BootstrapFailedReason
 }
 
 // inputEtcd returns the state of etcd, or why it is unknown. If the API server
@@ -284,9 +284,9 @@ type remediationRecord struct {
 	Replaces string `json:"replaces,omitempty"`
 }
 
-// lastRemediation reads the remediation that began last. An unreadable value
+// LastRemediation reads the remediation that began last. An unreadable value
 // counts as none: only this controller writes the annotation.
-func lastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remediation {
+func LastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remediation {
 	stored := controlPlane.Annotations[controlplanev1.RemediationAnnotation]
 	if stored == "" {
 		return nil
@@ -298,7 +298,7 @@ func lastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remedi
 	return &plan.Remediation{Machine: record.Machine, At: record.At.Time, Replaces: record.Replaces, Retries: record.Retries}
 }
 
-func encodeRemediation(r *plan.Remediation) (string, error) {
+func EncodeRemediation(r *plan.Remediation) (string, error) {
 	encoded, err := json.Marshal(remediationRecord{Machine: r.Machine, At: metav1.NewTime(r.At), Replaces: r.Replaces, Retries: r.Retries})
 	if err != nil {
 		return "", fmt.Errorf("encoding remediation: %w", err)
@@ -306,21 +306,71 @@ func encodeRemediation(r *plan.Remediation) (string, error) {
 	return string(encoded), nil
 }
 
-// bootstrapFailed is the reason of a machine's InfrastructureReady condition
+// BootstrapFailedReason is the reason of a machine's InfrastructureReady condition
 // when the guest reported that its first boot failed permanently.
-const bootstrapFailed = "BootstrapFailed"
+const BootstrapFailedReason = "BootstrapFailed"
 
-// modeInit is the mode of bootstrap data that initializes.
-const modeInit = "Init"
+// ModeInit is the mode of bootstrap data that initializes.
+const ModeInit = "Init"
 
-// bootstrapRole returns the role for a mode of bootstrap data.
-func bootstrapRole(mode string) plan.Role {
+// BootstrapRole returns the role for a mode of bootstrap data.
+func BootstrapRole(mode string) plan.Role {
 	switch mode {
 	case "":
 		return plan.Undecided
-	case modeInit:
+	case ModeInit:
 		return plan.Init
 	default:
 		return plan.Join
 	}
+}
+
+// CreatedAt returns when a machine was created, also after a move.
+func CreatedAt(machine *clusterv1.Machine) time.Time {
+	recorded, err := time.Parse(time.RFC3339, machine.Annotations[controlplanev1.CreatedAnnotation])
+	if err != nil || recorded.After(machine.CreationTimestamp.Time) {
+		return machine.CreationTimestamp.Time
+	}
+	return recorded
+}
+
+// inputEndpoint returns the state of the endpoint's address for the plan.
+func inputEndpoint(s *scope.Scope) *plan.Endpoint {
+	at := s.Workload.Endpoint
+	if at.Holder == "" || !s.Workload.Answers {
+		return nil
+	}
+	return &plan.Endpoint{
+		Holder: at.Holder, Confirmed: at.Confirmed, Unconfirmed: at.Unconfirmed, Before: at.Before,
+		KubeVIP: s.ControlPlane.Spec.Endpoint.GetProvider() == controlplanev1.EndpointProviderKubeVIP,
+	}
+}
+
+// inputNode returns the state of a machine's node for the plan.
+func inputNode(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) plan.Node {
+	if node == nil {
+		return plan.Node{}
+	}
+	kubeVIP, known := KubeVIPOf(s, machine, node)
+	return plan.Node{
+		Name: node.Name, Ready: node.Ready, Responds: node.Ready || s.Workload.Serving.Has(machine.Name),
+		KubeVIPFails: node.Ready && known && kubeVIP.State != facts.Running,
+	}
+}
+
+// KubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
+// of older machines lack the component label, and with a load balancer there is
+// no kube-vip.
+func KubeVIPOf(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) (c facts.Component, known bool) {
+	if node == nil || s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+		return facts.Component{}, false
+	}
+	c = node.Components.KubeVIP
+	return c, c.State != facts.Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
+}
+
+// serves reports whether all required components run on a machine's node.
+func serves(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) bool {
+	kubeVIP, known := KubeVIPOf(s, machine, node)
+	return node.Ready && node.Components.Running(!scope.ExternalEtcd(s)) && (!known || kubeVIP.State == facts.Running)
 }
