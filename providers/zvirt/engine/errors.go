@@ -38,6 +38,9 @@ func Classify(server string, err error) error {
 	if _, ok := errors.AsType[*hypervisor.Error](err); ok {
 		return err
 	}
+	if errors.Is(err, ovirt.ErrOtherEngine) {
+		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session ended: another engine responds at the address %s", server)
+	}
 	if ovirt.IsDown(err) {
 		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
 	}

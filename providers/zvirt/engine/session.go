@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,9 +19,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
-
-// logoutTimeout is the timeout of the request that revokes a token.
-const logoutTimeout = 2 * time.Second
 
 // Actions whose result is known only after their request.
 const (
@@ -87,7 +85,6 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
 		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
-	e.Check = s.checkEngine
 	m := sessions.NewMeter(provider, e.Server)
 	client, err := ovirt.NewClient(e, meter(m))
 	if err != nil {
@@ -117,11 +114,12 @@ func (s *Session) CABundle() string { return s.caBundle }
 // next call of serve uses the same token.
 func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	defer func() { err = Classify(s.server, err) }()
-	var api ovirt.Object
-	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Into: &api}); err != nil {
+	api, err := s.client.Identify(ctx)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
+	s.version, s.engineID = "", ""
 	if api.ProductInfo != nil {
 		s.version, s.engineID = api.ProductInfo.Version.Full, api.ProductInfo.InstanceID
 	}
@@ -141,23 +139,10 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	}
 }
 
-// checkEngine returns an error if another engine than that of the session
-// responds. The session ends, so that no caller takes the VMs of the other
-// engine for those of this one.
-func (s *Session) checkEngine(api *ovirt.Object) error {
-	id, _ := s.EngineInfo()
-	if api.ProductInfo == nil || api.ProductInfo.InstanceID == id {
-		return nil
-	}
-	return hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session ended: another engine responds at the address %s", s.server)
-}
-
 // logout revokes the token.
 func (s *Session) logout() {
 	s.GroupQueue.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), logoutTimeout)
-	defer cancel()
-	_ = s.client.Logout(ctx)
+	_ = s.client.Logout(context.Background())
 }
 
 // AllowGroupRemoval allows the session to remove affinity groups of a cluster.
@@ -232,12 +217,12 @@ func (s *Session) Do(ctx context.Context, r ovirt.Request) error {
 	return Classify(s.server, s.send(ctx, r))
 }
 
-// send sends a request. If the engine does not respond, the session is opened
-// again, and until it is up other callers get an error at once: otherwise each
+// send sends a request. If the engine does not respond, or another one does, the
+// session is opened again, and until it is up other callers get an error at once: otherwise each
 // caller would wait for its own timeout.
 func (s *Session) send(ctx context.Context, r ovirt.Request) error {
 	err := s.client.Do(ctx, r)
-	if ovirt.IsDown(err) && ctx.Err() == nil {
+	if ovirt.IsDown(err) && ctx.Err() == nil || errors.Is(err, ovirt.ErrOtherEngine) {
 		s.Reconnect()
 	}
 	return err

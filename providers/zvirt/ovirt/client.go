@@ -31,6 +31,8 @@ const (
 	// to list thousands of VMs.
 	timeout = 30 * time.Second
 	longest = 5 * time.Minute
+	// logoutTimeout limits the request that revokes a token.
+	logoutTimeout = 2 * time.Second
 	// maxAnswer limits a response in bytes, and maxList the response to a list
 	// of VMs: an engine sends about 7 KiB for each.
 	maxAnswer = 8 << 20
@@ -51,10 +53,6 @@ type Endpoint struct {
 	Filter bool
 	// Guard, if set, calls login, or returns an error instead.
 	Guard func(ctx context.Context, login func() error) error
-	// Check, if set, is called with the engine's description of itself after a
-	// login that replaces an expired token, before other requests use the new
-	// token.
-	Check func(api *Object) error
 }
 
 // Meter receives events about the requests of a client.
@@ -88,9 +86,18 @@ type Client struct {
 	meter    Meter
 	// timeout and longest limit requests; tests change them.
 	timeout, longest time.Duration
-	// login contains the token. The goroutine that takes the token may log in;
-	// others wait.
-	login chan string
+	// login contains the state of the login. The goroutine that takes it may log
+	// in; others wait.
+	login chan login
+}
+
+// login is the state of a client's login.
+type login struct {
+	token string
+	// identified is set once Identify has read the ID of the engine. From then on
+	// only tokens of the engine with this ID are used.
+	identified bool
+	engineID   string
 }
 
 // NewClient returns a client that is not logged in.
@@ -99,8 +106,8 @@ func NewClient(e Endpoint, meter Meter) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, timeout: timeout, longest: longest, login: make(chan string, 1)}
-	c.login <- ""
+	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, timeout: timeout, longest: longest, login: make(chan login, 1)}
+	c.login <- login{}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
@@ -183,49 +190,116 @@ func (r *Request) Uses(id string) bool {
 // accepts.
 var errToken = errors.New("the engine does not accept the session's token")
 
-// Login returns the token, and logs in if there is none or only the stale one.
-func (c *Client) Login(ctx context.Context, stale string) (string, error) {
-	var token string
-	select {
-	case token = <-c.login:
-	case <-ctx.Done():
-		return "", ctx.Err()
+// ErrOtherEngine is returned if another engine than the identified one responds
+// at the address. The request was not sent.
+var ErrOtherEngine = errors.New("another engine responds at the address")
+
+// Identify reads the engine's description of itself. Until the next call, all
+// requests fail with ErrOtherEngine if another engine responds at the address.
+func (c *Client) Identify(ctx context.Context) (*Object, error) {
+	l, err := c.takeLogin(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if token != "" && token != stale {
-		c.login <- token
-		return token, nil
-	}
-	token = ""
-	login := func() (err error) {
-		token, err = c.authenticate(ctx)
-		return err
-	}
-	var err error
-	if c.endpoint.Guard != nil {
-		err = c.endpoint.Guard(ctx, login)
-	} else {
-		err = login()
-	}
-	if err == nil && stale != "" && c.endpoint.Check != nil {
-		if err = c.check(ctx, token); err != nil {
-			token = ""
+	defer func() { c.login <- l }()
+	var api *Object
+	if l.token != "" {
+		if api, err = c.describe(ctx, l.token); err != nil && !errors.Is(err, errToken) {
+			return nil, err
 		}
 	}
-	c.login <- token
-	return token, err
+	if api == nil {
+		var token string
+		l.token = ""
+		if token, err = c.authenticate(ctx); err != nil {
+			return nil, err
+		}
+		if api, err = c.describe(ctx, token); err != nil {
+			_ = c.revoke(ctx, token)
+			return nil, err
+		}
+		l.token = token
+	}
+	l.identified, l.engineID = true, instanceID(api)
+	return api, nil
 }
 
-// check calls Check for the engine that accepts a token.
-func (c *Client) check(ctx context.Context, token string) error {
+// Login returns the token, and logs in if there is none or only the stale one.
+// A new token of another engine than the identified one is revoked.
+func (c *Client) Login(ctx context.Context, stale string) (string, error) {
+	l, err := c.takeLogin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { c.login <- l }()
+	if l.token != "" && l.token != stale {
+		return l.token, nil
+	}
+	l.token = ""
+	token, err := c.authenticate(ctx)
+	if err != nil {
+		return "", err
+	}
+	if l.identified {
+		if err := c.verify(ctx, token, l.engineID); err != nil {
+			_ = c.revoke(ctx, token)
+			return "", err
+		}
+	}
+	l.token = token
+	return token, nil
+}
+
+// takeLogin takes the state of the login. The caller puts it back.
+func (c *Client) takeLogin(ctx context.Context) (login, error) {
+	select {
+	case l := <-c.login:
+		return l, nil
+	case <-ctx.Done():
+		return login{}, ctx.Err()
+	}
+}
+
+// verify returns ErrOtherEngine unless the token is of the engine with an ID.
+func (c *Client) verify(ctx context.Context, token, engineID string) error {
+	api, err := c.describe(ctx, token)
+	if err == nil && instanceID(api) != engineID {
+		err = ErrOtherEngine
+	}
+	return err
+}
+
+// describe reads the engine's description of itself.
+func (c *Client) describe(ctx context.Context, token string) (*Object, error) {
 	var api Object
 	if err := c.send(ctx, Request{Method: http.MethodGet, Into: &api}, nil, token); err != nil {
-		return err
+		return nil, err
 	}
-	return c.endpoint.Check(&api)
+	return &api, nil
 }
 
-// authenticate requests a token.
-func (c *Client) authenticate(ctx context.Context) (string, error) {
+// instanceID is the ID that an engine generated for itself. Old engines have none.
+func instanceID(api *Object) string {
+	if api.ProductInfo == nil {
+		return ""
+	}
+	return api.ProductInfo.InstanceID
+}
+
+// authenticate requests a token, if Guard allows it.
+func (c *Client) authenticate(ctx context.Context) (token string, err error) {
+	login := func() (err error) {
+		token, err = c.requestToken(ctx)
+		return err
+	}
+	if c.endpoint.Guard != nil {
+		return token, c.endpoint.Guard(ctx, login)
+	}
+	return token, login()
+}
+
+// requestToken requests a token.
+func (c *Client) requestToken(ctx context.Context) (string, error) {
 	form := url.Values{
 		"grant_type": {"password"}, "scope": {"ovirt-app-api"},
 		"username": {c.endpoint.Username}, "password": {c.endpoint.Password},
@@ -251,18 +325,27 @@ func (c *Client) authenticate(ctx context.Context) (string, error) {
 
 // Logout revokes the token. The client can still be used: it logs in again.
 func (c *Client) Logout(ctx context.Context) error {
-	var token string
-	select {
-	case token = <-c.login:
-	case <-ctx.Done():
-		return ctx.Err()
+	ctx, cancel := context.WithTimeout(ctx, logoutTimeout)
+	defer cancel()
+	l, err := c.takeLogin(ctx)
+	if err != nil {
+		return err
 	}
-	c.login <- ""
+	token := l.token
+	l.token = ""
+	c.login <- l
 	if token == "" {
 		return nil
 	}
+	defer c.http.CloseIdleConnections()
+	return c.revoke(ctx, token)
+}
+
+// revoke revokes a token, also after the end of ctx.
+func (c *Client) revoke(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logoutTimeout)
+	defer cancel()
 	_, _, err := c.post(ctx, logoutPath, url.Values{"scope": {"ovirt-app-api"}, "token": {token}})
-	c.http.CloseIdleConnections()
 	return err
 }
 
