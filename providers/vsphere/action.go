@@ -45,6 +45,9 @@ type action struct {
 	powerError *hypervisor.Error
 	// err is the reason why no request was sent after all.
 	err *hypervisor.Error
+	// outdated is set when the settings of the part have changed since: a failure
+	// does not count any more.
+	outdated bool
 	// lag is the longest time by which the inventory may lag behind a response.
 	lag time.Duration
 }

@@ -2,7 +2,6 @@ package vsphere
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/fault"
@@ -17,16 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-// ensureFields reads the keys of custom attributes, once.
-func (k *tagWorker) ensureFields(ctx context.Context) {
-	inv := k.session.inv
-	if inv.hasFields() {
-		return
-	}
-	k.readFields(ctx)
-}
-
-// readFields reads the keys of custom attributes again.
+// readFields reads the keys of custom attributes.
 func (k *tagWorker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
 	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
@@ -45,68 +35,50 @@ func (k *tagWorker) readFields(ctx context.Context) {
 	if err != nil {
 		fields = nil
 	}
-	k.session.inv.recordFields(fields)
-}
-
-func (i *inventory) hasFields() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.fields != nil
-}
-
-// recordFields records the keys of custom attributes; nil if they could not be
-// read.
-func (i *inventory) recordFields(fields map[string]int32) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.fields, i.fieldsRetryAt = fields, time.Now().Add(tagRetryInterval)
-	var ids []uuid.UUID
-	for id, m := range i.machines {
-		if len(m.desired.Attributes) > 0 {
-			ids = append(ids, id)
-		}
-	}
-	i.notifyChanged(ids)
+	failure := vcenter.AsError(vcenter.Classify(k.session.Server(), err))
+	k.inv.locked(func(*objectCache) []uuid.UUID { return k.state.setFields(fields, failure) })
 }
 
 // setAttributes sets the custom attributes of a machine's VM that differ.
 func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
-	vm, wrong, createMissing := k.session.inv.attributesToSet(id)
+	vm, wrong, createMissing, err := k.attributesToSet(id)
+	if err != nil {
+		return err
+	}
 	for _, a := range wrong {
 		field, err := k.field(ctx, a.Name, createMissing)
 		if err == nil {
-			err = k.setField(ctx, vm, field, a.Value)
+			err = k.setField(ctx, vm, a.Name, field, a.Value)
 		}
 		if err != nil {
 			return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 		}
-		k.session.inv.recordAttribute(id, field, a.Value)
+		// The stream reports the attribute later.
+		k.inv.update(func(o *objectCache) []uuid.UUID {
+			if info := o.vms[o.byID[id]]; info != nil {
+				info.applyAttribute(field, a.Value)
+			}
+			return []uuid.UUID{id}
+		})
 	}
 	return nil
 }
 
-func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, createMissing bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, vm := i.machines[id], i.objects.byID[id]
-	info := i.objects.vms[vm]
-	if m == nil || info == nil {
-		return vm, nil, false
-	}
-	return vm, i.wrongAttributes(m, info), m.desired.CreateMissing
-}
-
-// recordAttribute records an attribute before the stream reports it.
-func (i *inventory) recordAttribute(id uuid.UUID, field int32, value string) {
-	i.update(func(o *objectCache) []uuid.UUID {
-		if info := o.vms[o.byID[id]]; info != nil {
-			info.applyAttribute(field, value)
+// attributesToSet returns the attributes of a machine's VM that differ, or the
+// error with which reading the keys of attributes failed.
+func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
+	k.inv.locked(func(o *objectCache) []uuid.UUID {
+		m := k.state.machines[id]
+		vm = o.byID[id]
+		if info := o.vms[vm]; m != nil && info != nil && len(m.attributes) > 0 {
+			wrong, createMissing, err = k.state.wrongAttributes(m, info), m.createMissing, k.state.fieldsErr
 		}
-		return []uuid.UUID{id}
+		return nil
 	})
+	return vm, wrong, createMissing, err
 }
 
-func (k *tagWorker) setField(ctx context.Context, vm ref, field int32, value string) error {
+func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int32, value string) error {
 	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.SetField(ctx, c, &types.SetField{
 			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,
@@ -114,26 +86,30 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, field int32, value str
 		return err
 	})
 	if fault.Is(err, &types.InvalidArgument{}) || vcenter.IsNotFound(err) {
-		k.session.inv.recordFields(nil) // the attribute may have been deleted
+		// The attribute may have been deleted.
+		k.inv.locked(func(*objectCache) []uuid.UUID {
+			delete(k.state.fields, name)
+			return nil
+		})
 	}
 	return err
 }
 
-func (i *inventory) fieldKey(name string) (int32, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	key, known := i.fields[name]
+func (k *tagWorker) fieldKey(name string) (key int32, known bool) {
+	k.inv.locked(func(*objectCache) []uuid.UUID {
+		key, known = k.state.fields[name]
+		return nil
+	})
 	return key, known
 }
 
 // field returns the key of a custom attribute. If the attribute does not
 // exist, it is created if createMissing is set.
 func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) (int32, error) {
-	inv := k.session.inv
-	key, known := inv.fieldKey(name)
+	key, known := k.fieldKey(name)
 	if !known {
 		k.readFields(ctx) // another client may have created it meanwhile
-		key, known = inv.fieldKey(name)
+		key, known = k.fieldKey(name)
 	}
 	if known {
 		return key, nil
@@ -152,13 +128,13 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 		return err
 	})
 	if err != nil {
-		inv.recordFields(nil) // another client may have created it
 		return 0, err
 	}
-	inv.mu.Lock()
-	if inv.fields != nil {
-		inv.fields[name] = key
-	}
-	inv.mu.Unlock()
+	k.inv.locked(func(*objectCache) []uuid.UUID {
+		if k.state.fields != nil {
+			k.state.fields[name] = key
+		}
+		return nil
+	})
 	return key, nil
 }

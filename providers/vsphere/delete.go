@@ -61,12 +61,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 
 // remove takes the next step of the deletion of a VM that is off.
 func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if at, leave := d.session.inv.ruleToLeave(id); leave {
-		if d.session.inv.begin(id, hypervisor.KeyOf(m), syncing, "Removing the anti-affinity rule of the machine's group") {
-			d.session.rules.enqueue(at, id)
-		} else {
-			d.session.inv.ruleKept(id)
-		}
+	if d.session.rules.leave(id, hypervisor.KeyOf(m)) {
 		return nil
 	}
 	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, "Destroying") {

@@ -12,7 +12,6 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -96,14 +95,10 @@ type inventory struct {
 	// earlier process or session served. The value is set once the clone has
 	// ended and the inventory is about to show its VM.
 	inherited map[ref]bool
-	// groups are the machines of each group by the name of its rule.
-	groups map[string]*group
 	// awaitedTasks are tasks on compute clusters for which a worker waits.
 	awaitedTasks map[ref]chan struct{}
-	// fields are the keys of custom attributes; nil while they are not known.
-	// They are not read again before fieldsAgain.
-	fields        map[string]int32
-	fieldsRetryAt time.Time
+	// parts are the objects around VMs that workers change.
+	parts []part
 }
 
 // machine is the record of a machine that the controller has observed.
@@ -130,9 +125,15 @@ type machine struct {
 	// failures counts the failed creations of its VM. It does not survive a
 	// restart.
 	failures int
-	// desired are the settings of the machine for the objects around its VM.
-	desired spec.Desired
-	localState
+	// name is the name of its VM.
+	name string
+	// shutdownAt is when a shutdown of the guest was last requested.
+	shutdownAt time.Time
+	// deleted means that vCenter has confirmed that the VM is deleted.
+	deleted bool
+	// visibleLogin is the login with which the driver has verified that the
+	// account would see the VM if it existed.
+	visibleLogin int
 }
 
 func newInventory(changed func(hypervisor.Key)) *inventory {
@@ -143,7 +144,6 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 		objects:       newObjectCache(),
 		machines:      map[uuid.UUID]*machine{},
 		inherited:     map[ref]bool{},
-		groups:        map[string]*group{},
 		awaitedTasks:  map[ref]chan struct{}{},
 	}
 }
@@ -170,6 +170,9 @@ type failedAction struct {
 // VM does not matter.
 func (m *machine) lastFailure(o *objectCache, id uuid.UUID) failedAction {
 	last := m.failed
+	if m.action != nil && m.action.outdated {
+		return failedAction{}
+	}
 	if m.action != nil {
 		last = failedAction{verb: m.action.verb, part: m.action.part, err: m.action.failure(o, id)}
 	}
@@ -185,11 +188,7 @@ func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) obs
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
-	if m.deleting != deleting {
-		i.ungroup(id, m)
-		m.deleting = deleting
-		i.regroup(id, m)
-	}
+	m.deleting = deleting
 	i.recordNewVM(id, m)
 	s := i.evaluate(id, m)
 	m.lastObserved = s
@@ -241,8 +240,8 @@ func (i *inventory) keys() []hypervisor.Key {
 func (i *inventory) forget(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil {
-		i.ungroup(id, m)
+	for _, p := range i.parts {
+		p.forget(id)
 	}
 	delete(i.machines, id)
 }

@@ -49,7 +49,7 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 		s.vm.Message += info.pendingQuestion()
 		return s
 	}
-	if !known && i.objects.hasUnreadable(cmp.Or(m.desired.Name, m.key.Name)) {
+	if !known && i.objects.hasUnreadable(cmp.Or(m.name, m.key.Name)) {
 		// The VM may be ours. Until that is known, no other VM may be created,
 		// and the machine may not be released.
 		s.vm.State = hypervisor.Busy
@@ -117,14 +117,14 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 	if s.vm.State != hypervisor.Running {
 		return // the objects around a VM do not delay its boot
 	}
-	i.compare(vm, m, info, &s.vm)
+	unread := i.compare(id, m, &s.vm)
 	if m.action != nil && m.action.verb == syncing && m.action.busy(i.objects, id) {
 		s.vm.OutOfSync = m.action.message
 		if !slices.Contains(s.vm.ToSync, m.action.part) {
 			s.vm.ToSync = append(s.vm.ToSync, m.action.part)
 		}
 	}
-	if unread := s.failure.part == syncTags && i.tagsUnread(m); !unread && !s.failure.matters(&s.vm) {
+	if !slices.Contains(unread, s.failure.part) && !s.failure.matters(&s.vm) {
 		s.failure, m.failed = failedAction{}, failedAction{}
 	}
 }

@@ -64,7 +64,8 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 // once it is certain that the account would see the VM if it existed.
 func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, deleting bool) (observation, error) {
 	inv := d.session.inv
-	d.recordDesired(id, m)
+	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.info(id).zone)
+	inv.setDesired(id, hypervisor.KeyOf(m), &desired, deleting)
 	s := inv.observe(id, hypervisor.KeyOf(m), deleting)
 	if s.missing != (ref{}) {
 		if err := d.confirmDeleted(ctx, id, s.missing); err != nil {
@@ -80,9 +81,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 			return observation{}, err
 		}
 	}
-	if inv.needsRead(id) {
-		d.session.tags.queueRead(id)
-	}
+	d.session.tags.refresh(id)
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
 		s.vm.OutOfSync, s.vm.ToSync = outOfSyncPrefix+text, append(s.vm.ToSync, syncHardware)
 	}

@@ -25,15 +25,15 @@ func vmSet(names ...string) map[ref]bool {
 }
 
 func TestRuleChange(t *testing.T) {
-	is := func(mandatory bool, vms ...string) *ruleInfo {
-		return &ruleInfo{vms: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{
+	is := func(mandatory bool, vms ...string) *spec.Rule {
+		return &spec.Rule{VMs: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{
 			Key: 7, RuleUuid: "u", Name: "r", Enabled: ptr.To(false), Mandatory: ptr.To(mandatory),
 		}}
 	}
 	tests := []struct {
 		name   string
 		reason string
-		is     *ruleInfo
+		is     *spec.Rule
 		want   map[ref]bool
 		op     types.ArrayUpdateOperation
 	}{
@@ -48,16 +48,16 @@ func TestRuleChange(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := plannedRule{name: "r", mandatory: ptr.To(false), members: tt.want}.change(tt.is)
+			change := spec.PlannedRule{Name: "r", Mandatory: ptr.To(false), Members: tt.want}.Change(tt.is)
 			switch {
-			case spec == nil:
+			case change == nil:
 				if tt.op != "" {
 					t.Errorf("%s: nothing was changed", tt.reason)
 				}
-			case spec.Operation != tt.op:
-				t.Errorf("%s: got %s, want %s", tt.reason, spec.Operation, tt.op)
+			case change.Operation != tt.op:
+				t.Errorf("%s: got %s, want %s", tt.reason, change.Operation, tt.op)
 			case tt.op == types.ArrayUpdateOperationEdit:
-				info := spec.Info.GetClusterRuleInfo()
+				info := change.Info.GetClusterRuleInfo()
 				if info.Key != 7 || info.RuleUuid != "u" || *info.Enabled {
 					t.Errorf("an edit keeps the other fields of the rule: %+v", info)
 				}
@@ -82,11 +82,14 @@ var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
 // groupTest is an inventory with VMs in one compute cluster.
 type groupTest struct {
 	*inventory
+	*ruleWorker
 	ids map[string]uuid.UUID
 }
 
 func newGroupTest(names ...string) *groupTest {
-	c := &groupTest{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
+	inv := newInventory(func(hypervisor.Key) {})
+	c := &groupTest{inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
+	inv.parts = []part{&c.ruleWorker.state}
 	host := ref{Type: "HostSystem", Value: "host-1"}
 	c.objects.hosts[host] = &hostInfo{parent: clusterRef}
 	c.objects.usableHosts[clusterRef] = 10
@@ -103,12 +106,18 @@ func newGroupTest(names ...string) *groupTest {
 // setMachine records the desired state of a machine.
 func (c *groupTest) setMachine(name string, spread infrav1.AntiAffinity, deleting bool) {
 	key := hypervisor.Key{Name: name}
-	c.setDesired(c.ids[name], key, spec.Desired{Rule: "r", AntiAffinity: spread})
+	c.setDesired(c.ids[name], key, &spec.Desired{Rule: "r", AntiAffinity: spread}, deleting)
 	c.observe(c.ids[name], key, deleting)
 }
 
+// outOfSync reports whether the rule of a machine's group has to be changed.
+func (c *groupTest) outOfSync(name string) bool {
+	differences, _ := c.ruleWorker.state.differences(c.objects, c.ids[name])
+	return len(differences) > 0
+}
+
 func (c *groupTest) setRule(vms ...string) {
-	c.objects.clusters[clusterRef].rules["r"] = &ruleInfo{vms: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
+	c.objects.clusters[clusterRef].Rules["r"] = &spec.Rule{VMs: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
 }
 
 func TestPlan(t *testing.T) {
@@ -119,18 +128,18 @@ func TestPlan(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("c", infrav1.AntiAffinityPreferred, true)
 	c.setMachine("e", infrav1.AntiAffinityNone, false)
-	p := c.planRule("r", clusterRef, nil)
-	g.Expect(p.members).To(Equal(vmSet("a", "b", "d")),
+	p := c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil)
+	g.Expect(p.Members).To(Equal(vmSet("a", "b", "d")),
 		"the machine of d is not known yet, c is being deleted, e wants no rule, and the VM gone does not exist")
-	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
+	g.Expect(c.ruleWorker.state.groups["r"].mandatory()).To(BeFalse())
 	c.setMachine("b", infrav1.AntiAffinityRequired, false)
-	g.Expect(c.groups["r"].mandatory()).To(BeTrue())
+	g.Expect(c.ruleWorker.state.groups["r"].mandatory()).To(BeTrue())
 	c.setMachine("b", infrav1.AntiAffinityRequired, true)
-	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
+	g.Expect(c.ruleWorker.state.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
 	for n := range c.ids {
-		c.forget(c.ids[n])
+		c.inventory.forget(c.ids[n])
 	}
-	g.Expect(c.groups).To(BeEmpty())
+	g.Expect(c.ruleWorker.state.groups).To(BeEmpty())
 }
 
 func TestRuleToLeave(t *testing.T) {
@@ -158,9 +167,9 @@ func TestRuleToLeave(t *testing.T) {
 			for _, n := range tt.going {
 				c.setMachine(n, infrav1.AntiAffinityPreferred, true)
 			}
-			_, leave := c.ruleToLeave(c.ids["a"])
+			_, leave := c.ruleWorker.state.toLeave(c.objects, c.ids["a"])
 			g.Expect(leave).To(Equal(tt.want))
-			_, again := c.ruleToLeave(c.ids["a"])
+			_, again := c.ruleWorker.state.toLeave(c.objects, c.ids["a"])
 			g.Expect(again).To(BeFalse(), "it is tried once: a VM does not stay because of a rule")
 		})
 	}
@@ -195,8 +204,8 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 			for _, n := range []string{"a", "b", "c"} {
 				c.setMachine(n, tt.spread, false)
 			}
-			g.Expect(c.ruleOutOfSync(testVMRef("a"), c.machines[c.ids["a"]], c.objects.vms[testVMRef("a")])).To(Equal(tt.due))
-			g.Expect(c.planRule("r", clusterRef, ptr.To(c.groups["r"].mandatory())).members).To(Equal(tt.want))
+			g.Expect(c.outOfSync("a")).To(Equal(tt.due))
+			g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, ptr.To(c.ruleWorker.state.groups["r"].mandatory())).Members).To(Equal(tt.want))
 		})
 	}
 }
@@ -205,16 +214,16 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b")
-	c.objects.clusters[clusterRef].drs = false
+	c.objects.clusters[clusterRef].DRS = false
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	due := func() bool {
-		return c.ruleOutOfSync(testVMRef("a"), c.machines[c.ids["a"]], c.objects.vms[testVMRef("a")])
+		return c.outOfSync("a")
 	}
 	g.Expect(due()).To(BeFalse())
 	c.setMachine("a", infrav1.AntiAffinityRequired, false)
 	g.Expect(due()).To(BeTrue())
-	c.objects.clusters[clusterRef].drs = true
+	c.objects.clusters[clusterRef].DRS = true
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
 	c.objects.hosts[c.objects.vms[testVMRef("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
@@ -230,7 +239,7 @@ func TestPendingRule(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	outOfSync := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
 	g.Expect(outOfSync()).To(BeTrue())
-	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
+	change := c.ruleWorker.state.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(outOfSync()).To(BeFalse())
@@ -241,7 +250,7 @@ func TestPendingRule(t *testing.T) {
 	g.Expect(ended).To(BeClosed())
 	g.Expect(outOfSync()).To(BeTrue())
 	c.endChange(clusterRef, taskRef)
-	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
+	g.Expect(c.objects.clusters[clusterRef].stale).To(BeTrue(), "the rules are read again before the next change")
 }
 
 // VMs in several compute clusters have a rule in each cluster, and a VM that
@@ -257,11 +266,11 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	for n := range c.ids {
 		c.setMachine(n, infrav1.AntiAffinityPreferred, false)
 	}
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b")))
-	g.Expect(c.planRule("r", far, nil).members).To(Equal(vmSet("c", "d")))
+	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")))
+	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", far, nil).Members).To(Equal(vmSet("c", "d")))
 	c.setRule("a", "b", "d")
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
+	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
 	c.objects.vms[testVMRef("d")].host = c.objects.vms[testVMRef("a")].host
-	g.Expect(c.planRule("r", far, nil).change(nil)).To(BeNil(), "c is alone there")
-	g.Expect(c.planRule("r", clusterRef, nil).members).To(Equal(vmSet("a", "b", "d")))
+	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", far, nil).Change(nil)).To(BeNil(), "c is alone there")
+	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b", "d")))
 }

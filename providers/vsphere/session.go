@@ -3,7 +3,6 @@ package vsphere
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -31,8 +30,8 @@ func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, chang
 	s := &session{inv: newInventory(changed), creations: t}
 	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.Lag
 	s.resolver = newResolver(s)
-	s.rules = &ruleWorker{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
-	s.tags = &tagWorker{session: s}
+	s.rules, s.tags = newRuleWorker(s, o.timeouts.BatchDelay), newTagWorker(s, o.timeouts.BatchDelay)
+	s.inv.parts = []part{&s.rules.state, &s.tags.state}
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {

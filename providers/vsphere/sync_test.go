@@ -457,6 +457,50 @@ func TestMissingTags(t *testing.T) {
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red"))
 }
 
+// A failure does not count any more once the settings that caused it have
+// changed.
+func TestFailureOfEarlierSettings(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+	b.startAll(m)
+	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
+	b.Expect(b.sync(m, false)).To(Succeed())
+	b.Expect(b.waitForError(m, infrav1.InvalidSpecReason)).To(HaveOccurred())
+	vm, err := b.observe(m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.LastFailure).To(HaveOccurred(), "it stays until the next action")
+	m.Spec.CreateMissingTags = ptr.To(true)
+	vm, err = b.observe(m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.LastFailure).NotTo(HaveOccurred())
+	b.Expect(vm.ToSync).To(ContainElement(syncTags))
+	b.syncAll(m)
+}
+
+// A VM counts as out of sync while its custom attributes cannot be set.
+func TestFailedAttributesAreOutOfSync(t *testing.T) {
+	for method, fails := range map[string]types.BaseMethodFault{
+		"AddCustomFieldDef": &types.NoPermission{PrivilegeId: "Global.ManageCustomFields"},
+		"SetField":          &types.InvalidArgument{InvalidProperty: "key"},
+	} {
+		t.Run(method, func(t *testing.T) {
+			b := newBed(t)
+			m := b.machine("m")
+			m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+			m.Spec.CreateMissingTags = ptr.To(true)
+			b.vc.InjectCallFault(method, 0, fails, "")
+			b.startAll(m)
+			b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).Should(ContainSubstring("owner"))
+			b.Expect(b.sync(m, false)).To(Succeed())
+			b.Expect(b.failsOnce(m)).To(HaveOccurred())
+			b.Consistently(func() []string { vm, _ := b.observe(m); return vm.ToSync }, "300ms").Should(ContainElement(syncTags))
+			b.vc.ClearFaults()
+			b.syncAll(m)
+		})
+	}
+}
+
 // Machines share the requests for the objects around their VMs.
 func TestRequestsOfManyMachines(t *testing.T) {
 	const n = 12

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,122 +23,20 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-// localState is the state of a machine's VM that the stream does not report.
-type localState struct {
-	// ruleLeft means that the rule was changed for the deletion of the VM.
-	ruleLeft bool
-	// tags is the state of its tags; nil until they were read.
-	tags *tagState
-	// newVM is the VM that this process has created for it and that has no tags
-	// yet.
-	newVM ref
-	// shutdownAt is when a shutdown of the guest was last requested.
-	shutdownAt time.Time
-	// deleted means that vCenter has confirmed that the VM is deleted.
-	deleted bool
-	// visibleLogin is the login with which the driver has verified that the
-	// account would see the VM if it existed.
-	visibleLogin int
-}
-
-// tagState has the differences between the tags of a VM and those of its
-// machine.
-type tagState struct {
-	missing []spec.TagName
-	// wrong are the IDs of tags of an earlier value of a label.
-	wrong []string
-	// err is the error with which reading the tags failed.
-	err *hypervisor.Error
-	// retryAt is when to read again after err.
-	retryAt time.Time
-}
-
 // tagRetryInterval is the time after which tags that could not be read are read
 // again.
 const tagRetryInterval = time.Minute
 
-// tagsOutOfSync lists the tags and attributes that are out of sync, for
-// messages. It lists none before they were read: most likely they are in sync.
-// The caller holds the lock.
-func (i *inventory) tagsOutOfSync(m *machine, info *vmInfo) string {
-	var parts []string
-	if t := m.tags; t != nil && len(m.desired.Tags) > 0 {
-		if t.err != nil {
-			parts = append(parts, "tags: "+t.err.Error())
-		}
-		for _, tag := range t.missing {
-			parts = append(parts, fmt.Sprintf("tag %s of category %s", tag.Name, tag.Category))
-		}
-		if len(t.wrong) > 0 && len(t.missing) == 0 {
-			parts = append(parts, "tags of an earlier label")
-		}
-	}
-	for _, a := range i.wrongAttributes(m, info) {
-		parts = append(parts, "custom attribute "+a.Name)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// wrongAttributes returns the attributes that do not have the requested value.
-// The caller holds the lock.
-func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSphereCustomAttribute {
-	if i.fields == nil {
-		return nil
-	}
-	var wrong []infrav1.NovaVSphereCustomAttribute
-	for _, a := range m.desired.Attributes {
-		if field, known := i.fields[a.Name]; !known || info.attributes[field] != a.Value {
-			wrong = append(wrong, a)
-		}
-	}
-	return wrong
-}
-
-// recordNewVM records that a machine's VM was just created: it has no tags yet,
-// so they need not be read. The caller holds the lock.
-func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
-	vm := i.objects.byID[id]
-	if m.action != nil && m.action.verb == creating && m.action.task != (ref{}) {
-		task := i.objects.tasks[m.action.task]
-		if task != nil && task.ended() && !task.failed() && (!task.read || task.result == vm) {
-			m.newVM = vm
-		}
-	}
-	if m.tags == nil && m.newVM == vm && vm != (ref{}) {
-		m.tags = &tagState{missing: m.desired.Tags}
-	}
-}
-
-// tagsUnread reports whether it is not known which tags and attributes a
-// machine's VM has. The caller holds the lock.
-func (i *inventory) tagsUnread(m *machine) bool {
-	return len(m.desired.Attributes) > 0 && i.fields == nil || len(m.desired.Tags) > 0 && m.tags == nil
-}
-
-// needsRead reports whether the tags or attributes of a machine's VM have to be
-// read.
-func (i *inventory) needsRead(id uuid.UUID) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m := i.machines[id]
-	if m == nil || m.deleting || i.objects.vms[i.objects.byID[id]] == nil {
-		return false
-	}
-	if len(m.desired.Attributes) > 0 && i.fields == nil && time.Now().After(i.fieldsRetryAt) {
-		return true
-	}
-	return len(m.desired.Tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.retryAt))
-}
+// maxBatch is the number of VMs in one request.
+const maxBatch = 100
 
 // tagWorker reads and sets tags and custom attributes, for many machines in the
 // same requests.
 type tagWorker struct {
 	session *session
-
-	mu sync.Mutex
-	// reads and sets are the machines that wait.
-	reads, writes map[uuid.UUID]bool
-	running       bool
+	inv     *inventory
+	queue   batches[struct{}, tagJob]
+	state   tagStates
 
 	// The fields below belong to the one goroutine that works: the IDs of
 	// categories by name, and those of their tags.
@@ -148,120 +44,107 @@ type tagWorker struct {
 	tagIDs     map[string]map[string]string
 }
 
-// queueRead queues a machine whose tags and attributes are to be read.
-func (k *tagWorker) queueRead(id uuid.UUID) { k.enqueue(id, false) }
-
-// queueWrite queues a machine whose tags and attributes are to be set. The
-// machine's action ends with it.
-func (k *tagWorker) queueWrite(id uuid.UUID) { k.enqueue(id, true) }
-
-func (k *tagWorker) enqueue(id uuid.UUID, write bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.reads == nil {
-		k.reads, k.writes = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
-	}
-	if write {
-		k.writes[id] = true
-	} else {
-		k.reads[id] = true
-	}
-	if !k.running {
-		k.running = true
-		go k.run()
-	}
+// tagJob is a machine whose tags and attributes are to be read or set.
+type tagJob struct {
+	id  uuid.UUID
+	set bool
 }
 
-func (k *tagWorker) run() {
-	for {
-		open := k.session.waitFor(k.session.Timeouts.BatchDelay)
-		reads, writes, more := k.takeQueued()
-		switch {
-		case !more:
-			return
-		case !open:
-			k.session.inv.finish(nil, writes...)
-		default:
-			k.process(reads, writes)
+func newTagWorker(s *session, delay time.Duration) *tagWorker {
+	w := &tagWorker{session: s, inv: s.inv, state: tagStates{machines: map[uuid.UUID]*taggedMachine{}}}
+	w.queue = batches[struct{}, tagJob]{
+		delay: delay, done: func() <-chan struct{} { return s.Done() },
+		process: func(_ struct{}, jobs []tagJob) { w.process(split(jobs)) },
+		drop: func(_ struct{}, jobs []tagJob) {
+			_, writes := split(jobs)
+			w.inv.finish(nil, writes...)
+		},
+	}
+	return w
+}
+
+// split returns the machines that are to be read, and those to be set.
+func split(jobs []tagJob) (reads, writes []uuid.UUID) {
+	for _, job := range jobs {
+		if job.set {
+			writes = append(writes, job.id)
+		} else {
+			reads = append(reads, job.id)
 		}
 	}
+	return reads, writes
 }
 
-func (k *tagWorker) takeQueued() (reads, writes []uuid.UUID, more bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	reads, writes = slices.Collect(maps.Keys(k.reads)), slices.Collect(maps.Keys(k.writes))
-	clear(k.reads)
-	clear(k.writes)
-	k.running = len(reads)+len(writes) > 0
-	return reads, writes, k.running
+// sync starts to set the tags and attributes of a machine.
+func (k *tagWorker) sync(id uuid.UUID, key hypervisor.Key) {
+	if vm, _ := k.inv.beginSync(id, key, syncTags, "Setting tags and custom attributes"); vm != (ref{}) {
+		k.queue.add(struct{}{}, tagJob{id: id, set: true})
+	}
 }
 
-// maxBatch is the number of VMs in one request.
-const maxBatch = 100
+// refresh starts to read the tags and attributes of a machine if that is
+// necessary.
+func (k *tagWorker) refresh(id uuid.UUID) {
+	if k.needsRead(id) {
+		k.queue.add(struct{}{}, tagJob{id: id})
+	}
+}
+
+// needsRead reports whether the tags or attributes of a machine's VM have to be
+// read.
+func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
+	k.inv.locked(func(o *objectCache) []uuid.UUID {
+		due = k.state.needsRead(o, id)
+		return nil
+	})
+	return due
+}
 
 func (k *tagWorker) process(reads, writes []uuid.UUID) {
-	for batch := range slices.Chunk(append(reads, k.session.inv.withUnknownTags(writes)...), maxBatch) {
+	k.inv.locked(func(o *objectCache) []uuid.UUID {
+		for _, id := range writes {
+			if k.state.unread(o, id) {
+				reads = append(reads, id)
+			}
+		}
+		return nil
+	})
+	for batch := range slices.Chunk(reads, maxBatch) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		k.readTags(ctx, batch)
+		k.read(ctx, batch)
 		cancel()
 	}
 	for batch := range slices.Chunk(writes, maxBatch) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		k.setAll(ctx, batch)
+		k.set(ctx, batch)
 		cancel()
 	}
 }
 
-// withUnknownTags returns the machines whose tags are not known.
-func (i *inventory) withUnknownTags(ids []uuid.UUID) []uuid.UUID {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
-		m := i.machines[id]
-		return m == nil || m.tags != nil && m.tags.err == nil
-	})
-}
-
-// taggedVM is a machine's VM and the tags of its machine.
-type taggedVM struct {
-	id            uuid.UUID
-	vm            ref
-	tags          []spec.TagName
-	createMissing bool
-	state         tagState
-	// known means that the tags were read, or need not be.
-	known bool
-}
-
-// taggedVMs returns the given machines that have tags in their spec, and
-// whether any of them has attributes.
-func (i *inventory) taggedVMs(ids []uuid.UUID) (out []*taggedVM, attributes bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, id := range ids {
-		m, vm := i.machines[id], i.objects.byID[id]
-		if m == nil || vm == (ref{}) {
-			continue
-		}
-		attributes = attributes || len(m.desired.Attributes) > 0
-		if len(m.desired.Tags) > 0 {
-			t := &taggedVM{id: id, vm: vm, tags: m.desired.Tags, createMissing: m.desired.CreateMissing}
-			if m.tags != nil {
-				t.state, t.known = *m.tags, m.tags.err == nil
+// vmsOf returns the VMs of machines that have tags, and whether a machine has
+// attributes whose keys are not known.
+func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
+	k.inv.locked(func(o *objectCache) []uuid.UUID {
+		for _, id := range ids {
+			m, vm := k.state.machines[id], o.byID[id]
+			if m == nil || vm == (ref{}) {
+				continue
 			}
-			out = append(out, t)
+			fields = fields || len(m.attributes) > 0 && k.state.fields == nil
+			if len(m.tags) > 0 {
+				vms = append(vms, m.at(id, vm))
+			}
 		}
-	}
-	return out, attributes
+		return nil
+	})
+	return vms, fields
 }
 
-// readTags finds the tags and attributes that VMs lack.
-func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
-	inv := k.session.inv
-	vms, attributes := inv.taggedVMs(ids)
-	if attributes {
-		k.ensureFields(ctx)
+// read finds the tags and attributes that VMs lack.
+func (k *tagWorker) read(ctx context.Context, ids []uuid.UUID) {
+	vms, fields := k.vmsOf(ids)
+	if fields {
+		k.readFields(ctx)
 	}
 	vms = slices.DeleteFunc(vms, func(t *taggedVM) bool { return t.known })
 	if len(vms) == 0 {
@@ -274,8 +157,16 @@ func (k *tagWorker) readTags(ctx context.Context, ids []uuid.UUID) {
 		if err != nil {
 			t.state = tagState{err: k.requestError("reading tags", err), retryAt: time.Now().Add(tagRetryInterval)}
 		}
-		inv.recordTags(t)
+		k.record(t)
 	}
+}
+
+// record records the state of the tags of a VM.
+func (k *tagWorker) record(t *taggedVM) {
+	k.inv.locked(func(*objectCache) []uuid.UUID {
+		k.state.record(t)
+		return []uuid.UUID{t.id}
+	})
 }
 
 // requestError adds the operation to an error of the REST API.
@@ -285,20 +176,6 @@ func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error 
 		return hypervisor.Failure(vcenter.RESTReason(err), "%s: %w", operation, vcenter.RootCause(err))
 	}
 	return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
-}
-
-// recordTags records the state of the tags of a VM, unless the spec of its
-// machine has changed meanwhile.
-func (i *inventory) recordTags(t *taggedVM) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m := i.machines[t.id]
-	if m == nil || !slices.Equal(m.desired.Tags, t.tags) {
-		return
-	}
-	state := t.state
-	m.tags, m.newVM = &state, ref{}
-	i.notifyChanged([]uuid.UUID{t.id})
 }
 
 // compare reads the tags of VMs and records which are missing and which are
@@ -369,22 +246,21 @@ func (k *tagWorker) tagsOf(ctx context.Context, api *tags.Manager, category stri
 	return known, nil
 }
 
-// setAll attaches the tags that VMs lack and sets their attributes.
-func (k *tagWorker) setAll(ctx context.Context, ids []uuid.UUID) {
-	inv := k.session.inv
+// set attaches the tags that VMs lack and sets their attributes.
+func (k *tagWorker) set(ctx context.Context, ids []uuid.UUID) {
 	failed := k.setTags(ctx, ids)
 	for _, id := range ids {
 		err := failed[id]
 		if err == nil {
 			err = k.setAttributes(ctx, id)
 		}
-		inv.finish(err, id)
+		k.inv.finish(err, id)
 	}
 }
 
 // setTags attaches the tags that VMs lack. It returns the errors by machine.
 func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
-	all, _ := k.session.inv.taggedVMs(ids)
+	all, _ := k.vmsOf(ids)
 	failed := map[uuid.UUID]*hypervisor.Error{}
 	var vms []*taggedVM
 	for _, t := range all {
@@ -413,7 +289,7 @@ func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]
 			failed[t.id] = missing[t.id]
 		default:
 			t.state = tagState{}
-			k.session.inv.recordTags(t)
+			k.record(t)
 		}
 	}
 	return failed

@@ -147,19 +147,17 @@ func TestVMGroupIsDeleted(t *testing.T) {
 func TestGroupChanges(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b", "c", "d")
-	c.objects.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: vmSet("foreign", "d")}
+	c.objects.clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
-		c.setDesired(c.ids[name], key(name), spec.Desired{VMGroup: group})
+		c.setDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
 		c.observe(c.ids[name], key(name), name == "b")
 	}
-	due := func(name string) bool {
-		return c.groupOutOfSync(testVMRef(name), c.machines[c.ids[name]], c.objects.vms[testVMRef(name)])
-	}
+	due := c.outOfSync
 	g.Expect(due("a")).To(BeTrue())
 	g.Expect(due("c")).To(BeTrue(), "its group may be created later, and until then the machine is out of sync")
 	g.Expect(due("d")).To(BeFalse())
-	change := c.planChange(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
+	change := c.ruleWorker.state.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
 	g.Expect(change.spec.RulesSpec).To(BeEmpty())
 	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
 	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{testVMRef("a"), testVMRef("d"), testVMRef("foreign")}), "b is being deleted")

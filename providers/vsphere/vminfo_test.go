@@ -53,12 +53,12 @@ func TestClusterReportedInParts(t *testing.T) {
 		c.objects.applyCluster(types.ObjectUpdate{Kind: modify, Obj: clusterRef, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
 	}
 	tell("configurationEx", whole)
-	g.Expect(c.objects.clusters[clusterRef].rules).To(HaveLen(1))
+	g.Expect(c.objects.clusters[clusterRef].Rules).To(HaveLen(1))
 	g.Expect(c.takePartial()).To(BeEmpty())
 	tell("configurationEx.rule", types.ArrayOfClusterRuleInfo{})
 	g.Expect(c.takePartial()).To(Equal([]ref{clusterRef}))
 	g.Expect(c.takePartial()).To(BeEmpty(), "it is read once")
-	g.Expect(c.isStale(clusterRef)).To(BeTrue())
+	g.Expect(c.objects.clusters[clusterRef].stale).To(BeTrue())
 	tell("configurationEx", whole)
-	g.Expect(c.isStale(clusterRef)).To(BeFalse())
+	g.Expect(c.objects.clusters[clusterRef].stale).To(BeFalse())
 }
