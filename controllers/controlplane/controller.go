@@ -27,6 +27,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/upgrade"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -140,9 +141,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
 	defer func() {
-		report(s, reterr)
+		status.Report(s, reterr)
 		measure(s)
-		err := p.Patch(ctx, s.ControlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
+		err := p.Patch(ctx, s.ControlPlane, patch.WithStatusObservedGeneration{}, status.OwnedConditions)
 		if !s.ControlPlane.DeletionTimestamp.IsZero() {
 			// The finalizer was the last one.
 			err = scope.WithoutGone(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
@@ -233,7 +234,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, workloadCluster.moved); diff != "" {
 		t.Errorf("each node is tried once: (-want +got)\n%s", diff)
 	}
-	if why := waits(s); !strings.Contains(why, "kube-vip does not run on m1, m2") {
+	if why := status.Waits(s); !strings.Contains(why, "kube-vip does not run on m1, m2") {
 		t.Errorf("conditions report the wait, got %q", why)
 	}
 	now = now.Add(timelimits.LongGrace)

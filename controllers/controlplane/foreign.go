@@ -1,15 +1,11 @@
 package controlplane
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
@@ -83,26 +79,4 @@ func (k *nodeRecord) look(s *scope.Scope, now time.Time) sets.Set[string] {
 		}
 	}
 	return there
-}
-
-// membersKnownCondition reports foreign members. It is empty while etcd does
-// not answer, which leaves the condition unchanged.
-func membersKnownCondition(s *scope.Scope) metav1.Condition {
-	if s.Workload.Etcd == nil || scope.ExternalEtcd(s) {
-		return metav1.Condition{}
-	}
-	c := metav1.Condition{Type: controlplanev1.EtcdMembersKnownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdMembersKnownReason}
-	names := scope.ForeignMembers(s)
-	if len(names) == 0 {
-		return c
-	}
-	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdForeignMembersReason
-	switch decided := s.ControlPlane.Annotations[controlplanev1.ForeignMembersAnnotation]; decided {
-	case "":
-		c.Message = "No machine is created: " + scope.ForeignRefusal(s)
-	default:
-		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s is %s",
-			strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, decided)
-	}
-	return c
 }

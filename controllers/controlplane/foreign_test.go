@@ -15,6 +15,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
@@ -117,7 +118,7 @@ func TestForeignRefusal(t *testing.T) {
 			if foreign := scope.IsForeign(s, members[1]); s.Workload.Etcd != nil && foreign != tc.foreign {
 				t.Errorf("foreign: %t", foreign)
 			}
-			if c := membersKnownCondition(s); c.Reason != tc.reason {
+			if c := status.MembersKnownCondition(s); c.Reason != tc.reason {
 				t.Errorf("got condition %+v", c)
 			}
 		})

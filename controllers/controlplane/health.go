@@ -13,7 +13,10 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 )
 
 // machineReporter reports on the machines of a control plane.
@@ -45,7 +48,7 @@ func (r *machineReporter) reportHealth(ctx context.Context, s *scope.Scope) erro
 
 func (r *machineReporter) reportMachineHealth(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
 	before := machine.DeepCopy()
-	for _, c := range healthOf(s, machine) {
+	for _, c := range status.MachineHealth(s, machine) {
 		conditions.Set(machine, c)
 	}
 	if s.ControlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
@@ -82,6 +85,29 @@ func (r *machineReporter) recordExpiry(ctx context.Context, s *scope.Scope, mach
 	config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] = expires
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, config, client.MergeFrom(was))); err != nil {
 		return fmt.Errorf("recording when the certificates of machine %s expire: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// reportMachines reports the decision on each machine: why its deletion waits,
+// and the progress of its remediation.
+func (r *machineReporter) reportMachines(ctx context.Context, s *scope.Scope) error {
+	if s.Initialized && s.Workload.Pending {
+		// The workload cluster was not probed yet; the conditions stay
+		// unchanged.
+		return nil
+	}
+	in := input.Of(s, r.CurrentTime())
+	for _, seen := range in.Machines {
+		machine := s.Machines[seen.Name]
+		before := machine.DeepCopy()
+		status.ReportMachine(s, in, seen, machine)
+		if scope.SameConditions(before, machine) {
+			continue
+		}
+		if err := r.PatchConditions(ctx, before, machine); err != nil {
+			return err
+		}
 	}
 	return nil
 }

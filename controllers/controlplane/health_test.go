@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,56 +22,15 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/probe"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
-	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
 // seenWithin is the time until Available reports a lost quorum if other
 // packages use the processors too. The suite on hosts requires 10 s.
 const seenWithin = 20 * time.Second
-
-func TestHealthWhileJoining(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason   string
-		external bool
-		want     map[string]string
-	}{
-		"Bounded": {reason: "the message names the timeout", want: map[string]string{
-			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
-			controlplanev1.MachineEtcdMemberHealthyCondition:   "Waiting for the machine to join etcd. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
-		}},
-		"ExternalEtcd": {reason: "no condition of etcd is expected", external: true, want: map[string]string{
-			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &scope.Scope{
-				ControlPlane: newControlPlane("ns"), Machines: scopetest.Machines(""),
-				Workload: facts.Cluster{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
-			}
-			if tc.external {
-				s.ControlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
-			}
-			got := map[string]string{}
-			for _, c := range healthOf(s, s.Machines["m0"]) {
-				if c.Status != metav1.ConditionUnknown {
-					t.Errorf("%s: nothing is known yet, got %+v", tc.reason, c)
-				}
-				got[c.Type] = c.Message
-			}
-			for condition, message := range tc.want {
-				if got[condition] != message {
-					t.Errorf("%s: %s: want %q, got %q", tc.reason, condition, message, got[condition])
-				}
-			}
-		})
-	}
-}
 
 var _ = Describe("The health of a workload cluster", func() {
 	It("is reported by conditions, and a lost quorum within 10 seconds", func(ctx SpecContext) {

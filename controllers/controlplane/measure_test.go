@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
@@ -42,7 +43,7 @@ func TestMeasure(t *testing.T) {
 	s.Machines = scopetest.Machines("", "")
 	s.Workload.Nodes = []facts.Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
 	s.Workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
-	report(s, nil)
+	status.Report(s, nil)
 	measure(s)
 	members := func(state string) float64 {
 		return testutil.ToFloat64(etcdMembers.WithLabelValues("measured", "cp", state))

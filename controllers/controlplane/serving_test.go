@@ -1,19 +1,12 @@
 package controlplane
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
-	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/test/scopetest"
 )
 
@@ -47,36 +40,5 @@ func TestReadinessGates(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
-	}
-}
-
-// TestHeldForRedundancy checks that a machine with the last API server reports
-// this at its hook, and that the annotation overrides it.
-func TestHeldForRedundancy(t *testing.T) {
-	s := scopetest.Running()
-	scopetest.SetExternalEtcd(s)
-	machine := s.Sorted()[0]
-	for i := range s.Workload.Nodes {
-		if s.Workload.Nodes[i].Name != machine.Name {
-			s.Workload.Nodes[i].Components.APIServer.State = facts.Failed
-		}
-	}
-	machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	machine.Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
-	conditions.Set(machine, metav1.Condition{
-		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
-	})
-	message := func() string {
-		in := input.Of(s, time.Now())
-		reportHold(s, in, input.Machine(s, machine), machine)
-		return conditions.GetMessage(machine, controlplanev1.MachineSafeToDeleteCondition)
-	}
-	const about = "no other machine has an API server that is known to serve"
-	if got := message(); !strings.Contains(got, about) || !strings.Contains(got, controlplanev1.SkipRedundancyAnnotation) {
-		t.Errorf("got %q", got)
-	}
-	machine.Annotations[controlplanev1.SkipRedundancyAnnotation] = ""
-	if got := message(); strings.Contains(got, about) {
-		t.Errorf("with the annotation: %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
-var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
+var OwnedConditions = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition,
 	controlplanev1.AvailableCondition,
 	controlplanev1.InitializedCondition,
@@ -45,9 +45,9 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	fence.ConditionType,
 }}
 
-// report sets the status from the result of the reconcile. Only this method
+// Report sets the status from the result of the reconcile. Only this method
 // sets conditions of the control plane.
-func report(s *scope.Scope, err error) {
+func Report(s *scope.Scope, err error) {
 	if s.Machines == nil {
 		// Nothing was observed, so the status does not change.
 		return
@@ -59,7 +59,7 @@ func report(s *scope.Scope, err error) {
 		initializedCondition(s),
 		certificatesCondition(s),
 		etcdCondition(s),
-		membersKnownCondition(s),
+		MembersKnownCondition(s),
 		componentsCondition(s),
 		endpointCondition(s),
 		machinesCondition(s, controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
@@ -295,6 +295,28 @@ func deletingCondition(s *scope.Scope, err error) metav1.Condition {
 	}
 	if err != nil {
 		c.Message = reconcile.Sentence(err)
+	}
+	return c
+}
+
+// MembersKnownCondition reports foreign members. It is empty while etcd does
+// not answer, which leaves the condition unchanged.
+func MembersKnownCondition(s *scope.Scope) metav1.Condition {
+	if s.Workload.Etcd == nil || scope.ExternalEtcd(s) {
+		return metav1.Condition{}
+	}
+	c := metav1.Condition{Type: controlplanev1.EtcdMembersKnownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdMembersKnownReason}
+	names := scope.ForeignMembers(s)
+	if len(names) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdForeignMembersReason
+	switch decided := s.ControlPlane.Annotations[controlplanev1.ForeignMembersAnnotation]; decided {
+	case "":
+		c.Message = "No machine is created: " + scope.ForeignRefusal(s)
+	default:
+		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s is %s",
+			strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, decided)
 	}
 	return c
 }

@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"slices"
@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
-// healthOf returns the health conditions of one machine.
-func healthOf(s *scope.Scope, machine *clusterv1.Machine) []metav1.Condition {
+// MachineHealth returns the health conditions of one machine.
+func MachineHealth(s *scope.Scope, machine *clusterv1.Machine) []metav1.Condition {
 	node := facts.NodeOf(machine, s.Workload.Nodes)
 	parts := []struct {
 		condition string

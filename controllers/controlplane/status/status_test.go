@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"errors"
@@ -258,7 +258,7 @@ func TestReport(t *testing.T) {
 			if tc.change != nil {
 				tc.change(s)
 			}
-			report(s, tc.err)
+			Report(s, tc.err)
 			for _, want := range tc.want {
 				got := conditions.Get(s.ControlPlane, want.condition)
 				if got == nil {
@@ -279,15 +279,15 @@ func TestReport(t *testing.T) {
 func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s := scopetest.Running()
 	s.Workload.Nodes[0].APIServer = "v1.35.4"
-	report(s, nil)
+	Report(s, nil)
 	before := s.ControlPlane.DeepCopy()
 	s.Workload = facts.Cluster{Pending: true, Problem: "The API server does not answer"}
-	report(s, nil)
+	Report(s, nil)
 	if diff := cmp.Diff(before, s.ControlPlane); diff != "" {
 		t.Errorf("a restart changed the status (-before +after)\n%s", diff)
 	}
 	s.Workload.Pending = false
-	report(s, nil)
+	Report(s, nil)
 	if !conditions.IsFalse(s.ControlPlane, controlplanev1.AvailableCondition) {
 		t.Error("a workload cluster that was probed and does not answer counts as available")
 	}
@@ -295,10 +295,10 @@ func TestReportKeepsStatusWhilePending(t *testing.T) {
 
 func TestReportKeepsWhatWasNotSeen(t *testing.T) {
 	s := scopetest.Running()
-	report(s, nil)
+	Report(s, nil)
 	before := s.ControlPlane.DeepCopy()
 	s.Machines = nil
-	report(s, errors.New("the API server is away"))
+	Report(s, errors.New("the API server is away"))
 	if diff := cmp.Diff(before, s.ControlPlane); diff != "" {
 		t.Errorf("a reconcile that saw nothing changed the status (-before +after)\n%s", diff)
 	}

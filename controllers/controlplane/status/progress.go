@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ func reportLastRemediation(s *scope.Scope) {
 	}
 }
 
-// waits returns why the next change waits, for users; empty if it does not.
-func waits(s *scope.Scope) string {
+// Waits returns why the next change waits, for users; empty if it does not.
+func Waits(s *scope.Scope) string {
 	switch {
 	case s.Decision.Hold != "":
 		return s.Decision.Hold
@@ -66,7 +66,7 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 		c.Message = "Machines that are not up to date are replaced when they are deleted: " + plan.Shorten(names)
 		return c
 	}
-	if why := waits(s); why != "" {
+	if why := Waits(s); why != "" {
 		c.Message += ". " + why
 	}
 	return c
@@ -96,7 +96,7 @@ func scalingUpCondition(s *scope.Scope, err error) metav1.Condition {
 		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingUpReason,
 		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
 	}
-	switch why := waits(s); {
+	switch why := Waits(s); {
 	case why != "" && why == s.Blocked:
 		c.Message += " is blocked: " + why
 	case why != "":
@@ -122,7 +122,7 @@ func scalingDownCondition(s *scope.Scope) metav1.Condition {
 		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.ScalingDownReason,
 		Message: fmt.Sprintf("Scaling down from %d to %d replicas", is, want),
 	}
-	if why := waits(s); why != "" {
+	if why := Waits(s); why != "" {
 		c.Message += ". " + why
 	}
 	return c
@@ -156,11 +156,11 @@ func remediatingCondition(s *scope.Scope) metav1.Condition {
 		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.Decision.Reason
 	case len(going) > 0:
 		c.Message = "Replacing " + plan.Shorten(going)
-		if why := waits(s); why != "" {
+		if why := Waits(s); why != "" {
 			c.Message += ". " + why
 		}
-	case waits(s) != "":
-		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, waits(s)
+	case Waits(s) != "":
+		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, Waits(s)
 	default:
 		c.Message = "Replacing " + plan.Shorten(sick)
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"strings"
@@ -97,7 +97,9 @@ func TestRemediatingCondition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope.Scope{
-				At: time.Now(), ControlPlane: newControlPlane("ns"), Cluster: &clusterv1.Cluster{}, Machines: scopetest.Machines(""), Initialized: true,
+				At: time.Now(), Cluster: &clusterv1.Cluster{},
+				ControlPlane: &controlplanev1.NovaControlPlane{Spec: controlplanev1.NovaControlPlaneSpec{Replicas: ptr.To(int32(3)), Version: "v1.36.3"}},
+				Machines:     scopetest.Machines(""), Initialized: true,
 				Workload: facts.Cluster{
 					Answers: true, Nodes: []facts.Node{{Name: "m0", Ready: true}},
 					Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}},

@@ -1,4 +1,4 @@
-package controlplane
+package status
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type componentGroup struct {
 func componentGroups(s *scope.Scope) []componentGroup {
 	var groups []componentGroup
 	for _, machine := range s.Sorted() {
-		message, failed := componentTrouble(healthOf(s, machine))
+		message, failed := componentTrouble(MachineHealth(s, machine))
 		if message == "" {
 			continue
 		}

@@ -1,7 +1,6 @@
-package controlplane
+package status
 
 import (
-	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,33 +8,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
-// reportMachines reports the decision on each machine: why its deletion waits,
-// and the progress of its remediation.
-func (r *machineReporter) reportMachines(ctx context.Context, s *scope.Scope) error {
-	if s.Initialized && s.Workload.Pending {
-		// The workload cluster was not probed yet; the conditions stay
-		// unchanged.
-		return nil
-	}
-	in := input.Of(s, r.CurrentTime())
-	for _, seen := range in.Machines {
-		machine := s.Machines[seen.Name]
-		before := machine.DeepCopy()
-		reportHold(s, in, seen, machine)
-		reportRemediation(s, in, seen, machine)
-		if scope.SameConditions(before, machine) {
-			continue
-		}
-		if err := r.PatchConditions(ctx, before, machine); err != nil {
-			return err
-		}
-	}
-	return nil
+// ReportMachine sets the conditions of a machine about the decision: why its
+// deletion waits, and the progress of its remediation.
+func ReportMachine(s *scope.Scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+	reportHold(s, in, seen, machine)
+	reportRemediation(s, in, seen, machine)
 }
 
 // reportHold reports on a machine that is being deleted why it is held.
