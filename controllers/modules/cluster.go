@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -48,12 +48,12 @@ type ClusterReconciler struct {
 	Now func() time.Time
 
 	// apiReader reads from the API server.
-	apiReader        client.Reader
-	rollouts         *rolloutState
-	applied          apply.Memory
-	readyObjects     readyObjects
-	nameReservations nameReservations
-	outages          outages
+	apiReader    client.Reader
+	rollouts     *rolloutState
+	readyObjects flux.ReadyObjects
+	outages      flux.Outages
+	flux         *flux.Writer
+	facts        factsReader
 	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
@@ -105,15 +105,15 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	var err error
-	if s.missingFlux, err = missingFlux(r.Client); err != nil {
+	if s.missingFlux, err = flux.Missing(r.Client); err != nil {
 		return err
 	}
 	if s.missingFlux == "" {
-		if s.objects, err = listFluxObjects(ctx, r.Client, s.key); err != nil {
+		if s.objects, err = flux.List(ctx, r.Client, s.key); err != nil {
 			return err
 		}
 	}
-	r.readyObjects.markReadyBefore(s.key, s.objects)
+	r.readyObjects.MarkReadyBefore(s.key, s.objects)
 	list := &addonsv1.NovaModuleSetList{}
 	// Sets are large, and there may be hundreds of other customers: only the sets that concern the
 	// Cluster are copied.
@@ -130,7 +130,7 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 	}
 	if !s.isDeleted() {
 		s.unreachable = r.WorkloadClusters.Reachable(ctx, s.key)
-		s.outage = r.outages.update(s.key, s.unreachable != nil, r.now())
+		s.outage = r.outages.Update(s.key, s.unreachable != nil, r.now())
 		return nil
 	}
 	if s.cluster == nil {

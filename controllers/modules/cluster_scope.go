@@ -1,13 +1,14 @@
 package modules
 
 import (
+	"fmt"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -17,7 +18,7 @@ type clusterScope struct {
 	// cluster is nil when the Cluster is deleted.
 	cluster *clusterv1.Cluster
 	// objects are all Flux objects that were written for the Cluster, by set.
-	objects map[key][]*fluxObject
+	objects map[key][]*flux.Object
 	// sets are the existing sets, by key.
 	sets map[key]*addonsv1.NovaModuleSet
 	// missingFlux names the Flux kinds that the management cluster does not serve. If it is set,
@@ -53,7 +54,7 @@ type rolloutTarget struct {
 	// set is nil when the set is deleted.
 	set *addonsv1.NovaModuleSet
 	// objects are all Flux objects that were written for the set on the Cluster.
-	objects []*fluxObject
+	objects []*flux.Object
 	// selection is whether the set applies to the Cluster.
 	selection selection
 	// notReady holds the reasons why modules are not ready, by name.
@@ -86,9 +87,17 @@ func (d *rolloutTarget) addNotReady(module, why string) {
 	d.notReady[module] = why
 }
 
-// enqueueSet triggers a reconcile of a set.
-func (r *ClusterReconciler) enqueueSet(set key) {
-	o := &addonsv1.NovaModuleSet{}
-	o.Namespace, o.Name = set.Namespace, set.Name
-	r.sets <- event.GenericEvent{Object: o}
+// setNameConflict records that a module cannot be written, because another owner has a name that the
+// module needs.
+func (d *rolloutTarget) setNameConflict(m *modules.Module, name, by string) string {
+	if d.reason == "" {
+		d.reason = addonsv1.NameConflictReason
+		d.message = fmt.Sprintf("Module %s cannot be written: %s is already used by %s", m.Name, name, by)
+	}
+	if d.nameConflicts == nil {
+		d.nameConflicts = map[string]bool{}
+	}
+	d.nameConflicts[m.Name] = true
+	d.scope.requeueSoon()
+	return "Its name is already used"
 }

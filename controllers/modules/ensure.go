@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
@@ -29,9 +30,9 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		r.recordNotReady(d)
 		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The workload cluster cannot be reached: "+s.unreachable.Error()
 		s.requeueSoon()
-		return r.suspend(ctx, d)
+		return r.flux.Suspend(ctx, d.objects, s.outage)
 	}
-	if err := r.resume(ctx, d); err != nil {
+	if err := r.flux.Resume(ctx, d.objects); err != nil {
 		return err
 	}
 	content, revision, err := r.content(ctx, d)
@@ -39,7 +40,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		r.recordNotReady(d)
 		return err
 	}
-	facts, err := r.facts(ctx, s.cluster)
+	facts, err := r.facts.read(ctx, s.cluster)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
 		return err
 	}
-	if err := r.sources(ctx, rendering.Sources); err != nil {
+	if err := r.flux.ApplySources(ctx, rendering.Sources); err != nil {
 		return err
 	}
 	if err := r.modules(ctx, d, rendering, revision); err != nil {
@@ -80,7 +81,7 @@ func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*mod
 		return nil, "", nil
 	}
 	revision := current.Revision()
-	has, newest, _ := revisions(d.objects)
+	has, newest, _ := flux.Revisions(d.objects)
 	_, granted := r.rollouts.isGranted(d.key, d.scope.key, revision)
 	wanted := revisionFor(revision, has, newest, granted)
 	if wanted == revision {
@@ -109,20 +110,6 @@ func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*mod
 		return nil, "", nil
 	}
 	return content, wanted, nil
-}
-
-// sources writes the sources, which the Clusters of a namespace share.
-func (r *ClusterReconciler) sources(ctx context.Context, all []client.Object) error {
-	for _, source := range all {
-		observed, err := r.observed(ctx, source)
-		if err != nil {
-			return err
-		}
-		if err := r.apply(ctx, source, observed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // modules writes the modules in their order. A module that depends on an object of another kind is
@@ -155,54 +142,58 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	}
 	existing, conflicting := find(d.objects, m)
 	if conflicting != nil {
-		return fmt.Sprintf("Waiting for %s %s to be deleted", conflicting.kind(), conflicting.object.GetName()), nil
+		return fmt.Sprintf("Waiting for %s %s to be deleted", conflicting.Kind(), conflicting.Object.GetName()), nil
 	}
-	if existing != nil && !existing.object.GetDeletionTimestamp().IsZero() {
+	if existing != nil && !existing.Object.GetDeletionTimestamp().IsZero() {
 		d.scope.requeueSoon()
 		return "Being removed before it is written again", nil
 	}
 	since := r.now().UTC().Format(time.RFC3339)
-	if existing == nil || existing.revision != revision {
+	if existing == nil || existing.Revision != revision {
 		for _, name := range m.Needs {
 			if d.nameConflicts[name] || slices.Contains(m.After, name) && !ready[name] {
 				return "Waiting for " + name, nil
 			}
 		}
-	} else if !existing.since.IsZero() {
-		since = existing.since.UTC().Format(time.RFC3339)
+	} else if !existing.Since.IsZero() {
+		since = existing.Since.UTC().Format(time.RFC3339)
 	}
 	annotations := m.Object.GetAnnotations()
 	annotations[addonsv1.SinceAnnotation] = since
 	m.Object.SetAnnotations(annotations)
-	if by := r.releaseHolder(d, m, existing); by != "" {
-		return d.setNameConflict(m, "the Helm release "+releaseOf(m.Object), by), nil
+	if by := r.flux.ReleaseHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
+		return d.setNameConflict(m, "the Helm release "+flux.ReleaseOf(m.Object), by), nil
 	}
 	if existing == nil {
-		return r.create(ctx, d, m)
+		by, err := r.flux.Create(ctx, m.Object)
+		if by != "" {
+			return d.setNameConflict(m, "the name "+m.Object.GetName(), by), nil
+		}
+		return "Waiting for Flux", err
 	}
 	return r.update(ctx, m, existing, revision)
 }
 
 // update writes a module that exists, and returns why it is not ready.
-func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, existing *fluxObject, revision string) (string, error) {
-	if err := r.apply(ctx, m.Object, existing.object); err != nil {
+func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, existing *flux.Object, revision string) (string, error) {
+	if err := r.flux.Apply(ctx, m.Object, existing.Object); err != nil {
 		return "", err
 	}
-	if existing.revision != revision {
+	if existing.Revision != revision {
 		return "Waiting for Flux", nil
 	}
-	_, why := existing.ready()
+	_, why := existing.Ready()
 	return why, nil
 }
 
 // find returns the object of a module, and an object of the other kind that must be deleted first.
-func find(all []*fluxObject, m *modules.Module) (existing, conflicting *fluxObject) {
-	kind := kindOf(m.Object)
+func find(all []*flux.Object, m *modules.Module) (existing, conflicting *flux.Object) {
+	kind := flux.KindOf(m.Object)
 	for _, p := range all {
-		if p.module != m.Name {
+		if p.Module != m.Name {
 			continue
 		}
-		if p.kind() == kind && p.object.GetName() == m.Object.GetName() {
+		if p.Kind() == kind && p.Object.GetName() == m.Object.GetName() {
 			existing = p
 		} else {
 			conflicting = p
@@ -215,8 +206,8 @@ func find(all []*fluxObject, m *modules.Module) (existing, conflicting *fluxObje
 func (r *ClusterReconciler) recordNotReady(d *rolloutTarget) {
 	d.count = len(d.objects)
 	for _, p := range d.objects {
-		if ok, why := p.ready(); !ok {
-			d.addNotReady(p.module, why)
+		if ok, why := p.Ready(); !ok {
+			d.addNotReady(p.Module, why)
 		}
 	}
 }

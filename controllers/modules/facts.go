@@ -24,8 +24,16 @@ const clusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 // rolePrefix is the prefix of the labels that name the roles of nodes.
 const rolePrefix = "node-role.kubernetes.io/"
 
-// facts collects the facts about a Cluster from the management cluster.
-func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
+// factsReader reads the facts about Clusters from the management cluster.
+type factsReader struct {
+	// client reads through the cache.
+	client client.Reader
+	// objects reads control planes, infrastructure clusters and bootstrap templates of any kind.
+	objects client.Reader
+}
+
+// read returns the facts about a Cluster.
+func (r *factsReader) read(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
 	controlPlane, err := r.referenced(ctx, cluster, cluster.Spec.ControlPlaneRef)
 	if err != nil {
 		return nil, fmt.Errorf("reading control plane: %w", err)
@@ -67,7 +75,7 @@ var readable = []string{"bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8
 
 // referenced reads an object that a Cluster references. It returns an object without fields if there
 // is no reference, or the object does not exist yet.
-func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
+func (r *factsReader) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	none := &unstructured.Unstructured{Object: map[string]any{}}
 	if !ref.IsDefined() {
 		return none, nil
@@ -76,7 +84,7 @@ func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.C
 	if !slices.Contains(readable, ref.APIGroup) {
 		return nil, fmt.Errorf("the group %s of %s %s is not one of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
 	}
-	found, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, cluster.Namespace)
+	found, err := external.GetObjectFromContractVersionedRef(ctx, r.objects, ref, cluster.Namespace)
 	if apierrors.IsNotFound(err) {
 		return none, nil
 	}
@@ -120,11 +128,11 @@ func hypervisorKind(kind string) string {
 }
 
 // nodes counts the desired nodes.
-func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
+func (r *factsReader) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
 	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
 	pools := map[string][]string{}
 	list := &clusterv1.MachineDeploymentList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return n, fmt.Errorf("listing MachineDeployments: %w", err)
 	}
 	for i := range list.Items {
@@ -157,9 +165,9 @@ func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluste
 
 // addresses collects the addresses of existing nodes by role. pools are the roles of each
 // MachineDeployment.
-func (r *ClusterReconciler) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
+func (r *factsReader) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
 	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return modules.AddressFacts{}, fmt.Errorf("listing Machines: %w", err)
 	}
 	byRole := map[string][]string{}
@@ -173,7 +181,7 @@ func (r *ClusterReconciler) addresses(ctx context.Context, cluster *clusterv1.Cl
 			roles = []string{controlPlaneRole}
 		}
 		for _, role := range roles {
-			byRole[role] = append(byRole[role], internal(m.Status.Addresses)...)
+			byRole[role] = append(byRole[role], internalAddresses(m.Status.Addresses)...)
 		}
 	}
 	inOrder := func(role string) []string {
@@ -187,9 +195,9 @@ func (r *ClusterReconciler) addresses(ctx context.Context, cluster *clusterv1.Cl
 
 const controlPlaneRole = "control-plane"
 
-// internal picks the addresses by which a node is reached: the first internal
+// internalAddresses picks the addresses by which a node is reached: the first internal
 // one of each family.
-func internal(all []clusterv1.MachineAddress) []string {
+func internalAddresses(all []clusterv1.MachineAddress) []string {
 	var out []string
 	seen := map[bool]bool{}
 	for _, a := range all {
@@ -205,7 +213,7 @@ func internal(all []clusterv1.MachineAddress) []string {
 
 // roles returns the roles of a MachineDeployment's nodes: from the labels of its machines, or else
 // from its bootstrap template, or else worker.
-func (r *ClusterReconciler) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
+func (r *factsReader) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
 	var roles []string
 	for label := range md.Spec.Template.Labels {
 		if role, ok := strings.CutPrefix(label, rolePrefix); ok {
@@ -217,7 +225,7 @@ func (r *ClusterReconciler) roles(ctx context.Context, md *clusterv1.MachineDepl
 	}
 	ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
 	if ref.Kind == "NovaConfigTemplate" && slices.Contains(readable, ref.APIGroup) {
-		template, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, md.Namespace)
+		template, err := external.GetObjectFromContractVersionedRef(ctx, r.objects, ref, md.Namespace)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package modules
 import (
 	"context"
 	"testing"
-	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -13,11 +12,9 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -53,7 +50,7 @@ func (r *fleetRig) platformSet(ctx context.Context) *addonsv1.NovaModuleSet {
 func (r *fleetRig) remain(ctx context.Context, cluster, module string) func() bool {
 	return func() bool {
 		p := r.objects(ctx, cluster)[module]
-		return p != nil && p.object.GetDeletionTimestamp().IsZero()
+		return p != nil && p.Object.GetDeletionTimestamp().IsZero()
 	}
 }
 
@@ -93,7 +90,7 @@ var _ = Describe("A module of the management cluster", func() {
 		r.cluster(ctx, "a", nil)
 		r.platformSet(ctx)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
-		k, ok := r.objects(ctx, "a")["controller"].object.(*kustomizev1.Kustomization)
+		k, ok := r.objects(ctx, "a")["controller"].Object.(*kustomizev1.Kustomization)
 		Expect(ok).To(BeTrue())
 		Expect(k.Spec.KubeConfig).To(BeNil())
 		Expect(k.Spec.ServiceAccountName).To(Equal("nova-modules"))
@@ -107,7 +104,7 @@ var _ = Describe("A module of the management cluster", func() {
 		machine := r.machine(ctx, "a", "worker", "w1")
 		r.platformSet(ctx)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
-		object := r.objects(ctx, "a")["controller"].object
+		object := r.objects(ctx, "a")["controller"].Object
 		hold(ctx, object)
 		change(ctx, cluster, func(c *clusterv1.Cluster) { controllerutil.AddFinalizer(c, "example.test/held") })
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
@@ -119,7 +116,7 @@ var _ = Describe("A module of the management cluster", func() {
 		By("having Flux remove it afterwards")
 		Expect(testEnv.Client.Delete(ctx, machine)).To(Succeed())
 		Eventually(r.remain(ctx, "a", "controller")).Should(BeFalse())
-		Expect(r.objects(ctx, "a")["controller"].suspended).To(BeFalse(), "a suspended object would leave its pods")
+		Expect(r.objects(ctx, "a")["controller"].Suspended).To(BeFalse(), "a suspended object would leave its pods")
 		release(ctx, object)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 		purge(ctx, cluster)
@@ -130,13 +127,13 @@ var _ = Describe("A module of the management cluster", func() {
 		cluster := r.cluster(ctx, "a", nil)
 		set := r.platformSet(ctx)
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
-		object := r.objects(ctx, "a")["controller"].object
+		object := r.objects(ctx, "a")["controller"].Object
 		hold(ctx, object)
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		purge(ctx, set)
 		purge(ctx, cluster)
 		Eventually(r.remain(ctx, "a", "controller")).Should(BeFalse())
-		Expect(r.objects(ctx, "a")["controller"].suspended).To(BeFalse())
+		Expect(r.objects(ctx, "a")["controller"].Suspended).To(BeFalse())
 		release(ctx, object)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 	})
@@ -221,44 +218,6 @@ var _ = Describe("A set", func() {
 			"False ModulesNotReady Reading control plane: the group ipam.cluster.x-k8s.io of IPAddress a is not one of "))
 	})
 })
-
-// TestOutage: Flux objects of a workload cluster are suspended after a long
-// outage, and resumed when it ends.
-func TestOutage(t *testing.T) {
-	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	g.Expect(kustomizev1.AddToScheme(scheme)).To(Succeed())
-	object := func(name string) *kustomizev1.Kustomization {
-		return &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
-	}
-	in, out := object("in"), object("out")
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(in, out).Build()
-	r := &ClusterReconciler{Client: c}
-	d := &rolloutTarget{
-		scope:   &clusterScope{key: key{Namespace: "team", Name: "a"}},
-		objects: []*fluxObject{{object: in, module: "in"}, {object: out, module: "out", management: true}},
-	}
-	begin := time.Now()
-	g.Expect(r.outages.update(d.scope.key, true, begin)).To(BeZero())
-	suspended := func(name string) bool {
-		k := object(name)
-		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(k), k)).To(Succeed())
-		return k.Spec.Suspend
-	}
-
-	d.scope.outage = r.outages.update(d.scope.key, true, begin.Add(maxOutage-time.Second))
-	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
-	g.Expect(suspended("in")).To(BeFalse(), "too early")
-	d.scope.outage = r.outages.update(d.scope.key, true, begin.Add(maxOutage))
-	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
-	g.Expect(suspended("in")).To(BeTrue())
-	g.Expect(suspended("out")).To(BeFalse(), "it is not in the workload cluster")
-
-	g.Expect(r.outages.update(d.scope.key, false, begin)).To(BeZero())
-	g.Expect(r.resume(t.Context(), d)).To(Succeed())
-	g.Expect(suspended("in")).To(BeFalse())
-	g.Expect(r.outages.update(d.scope.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
-}
 
 // TestFetchable: a tenant's set may not use an address that only the management cluster can reach; the
 // administrator's set may.

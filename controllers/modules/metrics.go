@@ -5,19 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-var (
-	writes = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nova_modules_writes_total",
-		Help: "Flux objects written, by kind. No object is written while nothing changes.",
-	}, []string{"kind"})
-	removals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nova_modules_removals_total",
-		Help: "Modules removed from Clusters, by method.",
-	}, []string{"how"})
-	clusters = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nova_modules_clusters",
-		Help: "Clusters of a NovaModuleSet by state: selected, updated, ready, failed.",
-	}, []string{"namespace", "set", "state"})
-)
+var clusters = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "nova_modules_clusters",
+	Help: "Clusters of a NovaModuleSet by state: selected, updated, ready, failed.",
+}, []string{"namespace", "set", "state"})
 
-func init() { metrics.Registry.MustRegister(writes, removals, clusters) }
+func init() { metrics.Registry.MustRegister(clusters) }

@@ -135,7 +135,7 @@ var _ = Describe("A set", func() {
 		change(ctx, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](3) })
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("web", "thanos"))
 		Eventually(func() []kustomizev1.DependencyReference {
-			return r.objects(ctx, "a")["web"].object.(*kustomizev1.Kustomization).Spec.DependsOn
+			return r.objects(ctx, "a")["web"].Object.(*kustomizev1.Kustomization).Spec.DependsOn
 		}).Should(HaveLen(1))
 		change(ctx, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](1) })
 		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web"))
@@ -180,7 +180,7 @@ var _ = Describe("A set", func() {
 				if p == nil {
 					return "nothing"
 				}
-				return p.object.(*kustomizev1.Kustomization).Spec.PostBuild.Substitute[name]
+				return p.Object.(*kustomizev1.Kustomization).Spec.PostBuild.Substitute[name]
 			}
 		}
 		Eventually(substituted("address")).Should(Equal("None 10.111.255.254"))
@@ -218,7 +218,7 @@ var _ = Describe("A set", func() {
 		first := r.set(ctx, "eu-base", only("prod"))
 		Eventually(r.has(ctx, "prod")).Should(ConsistOf("cni", "dns"))
 		Eventually(r.condition(ctx, "prod", "eu-base")).Should(HavePrefix("False ModulesNotReady"))
-		hr := r.objects(ctx, "prod")["cni"].object
+		hr := r.objects(ctx, "prod")["cni"].Object
 		r.set(ctx, "base", only("prod-eu"))
 		Eventually(r.condition(ctx, "prod-eu", "base")).Should(Equal(fmt.Sprintf(
 			"False NameConflict Module cni cannot be written: the name prod-eu-base-cni is already used by module cni of the set %s on Cluster prod; "+
@@ -226,7 +226,7 @@ var _ = Describe("A set", func() {
 		Consistently(func(g Gomega) {
 			// The same owner may write the object again without a change: it does so while the cache
 			// does not show the object yet.
-			now := r.objects(ctx, "prod")["cni"].object
+			now := r.objects(ctx, "prod")["cni"].Object
 			g.Expect(now.GetUID()).To(Equal(hr.GetUID()))
 			g.Expect(now.GetGeneration()).To(Equal(hr.GetGeneration()))
 			g.Expect(now.GetLabels()).To(Equal(hr.GetLabels()))
@@ -245,7 +245,7 @@ var _ = Describe("A set", func() {
 		By("taking the name when it is free")
 		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
 		Eventually(r.has(ctx, "prod-eu"), "40s").Should(ConsistOf("cni", "dns"))
-		Expect(r.objects(ctx, "prod-eu")["cni"].object.(*helmv2.HelmRelease).Spec.KubeConfig.SecretRef.Name).To(Equal("prod-eu-kubeconfig"))
+		Expect(r.objects(ctx, "prod-eu")["cni"].Object.(*helmv2.HelmRelease).Spec.KubeConfig.SecretRef.Name).To(Equal("prod-eu-kubeconfig"))
 	})
 
 	It("reserves a name once for two sets at the same time, and not if another owner has it", func(ctx SpecContext) {
@@ -436,11 +436,11 @@ var _ = Describe("Removal", func() {
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
-		dns := r.objects(ctx, "a")["dns"].object
+		dns := r.objects(ctx, "a")["dns"].Object
 		hold(ctx, dns)
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
-		Eventually(func() bool { return r.objects(ctx, "a")["dns"].object.GetDeletionTimestamp().IsZero() }).Should(BeFalse())
-		Consistently(func() bool { return r.objects(ctx, "a")["cni"].object.GetDeletionTimestamp().IsZero() }).Should(BeTrue())
+		Eventually(func() bool { return r.objects(ctx, "a")["dns"].Object.GetDeletionTimestamp().IsZero() }).Should(BeFalse())
+		Consistently(func() bool { return r.objects(ctx, "a")["cni"].Object.GetDeletionTimestamp().IsZero() }).Should(BeTrue())
 		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(Equal("False Deleting Waiting for the modules of 1 Clusters to be removed"))
 		release(ctx, dns)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
@@ -459,12 +459,12 @@ var _ = Describe("Removal", func() {
 		r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
 		fakeClusters.setUnreachable(r.key("a"), true)
-		cni := r.objects(ctx, "a")["cni"].object
+		cni := r.objects(ctx, "a")["cni"].Object
 		hold(ctx, cni)
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(func() bool {
 			p := r.objects(ctx, "a")["cni"]
-			return p.suspended && !p.object.GetDeletionTimestamp().IsZero()
+			return p.Suspended && !p.Object.GetDeletionTimestamp().IsZero()
 		}).Should(BeTrue())
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		release(ctx, cni)
@@ -478,7 +478,7 @@ var _ = Describe("Removal", func() {
 		r.allReady(ctx, "a", "cni", "dns")
 		fakeClusters.setUnreachable(r.key("a"), true)
 		for _, p := range r.objects(ctx, "a") {
-			hold(ctx, p.object)
+			hold(ctx, p.Object)
 		}
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(r.has(ctx, "a"), "40s").Should(BeEmpty())
@@ -492,10 +492,10 @@ var _ = Describe("Removal", func() {
 			s.Modules[0].OnRemoval = addonsv1.RemovalKeep
 		})
 		r.allReady(ctx, "a", "cni", "dns")
-		cni := r.objects(ctx, "a")["cni"].object
+		cni := r.objects(ctx, "a")["cni"].Object
 		hold(ctx, cni)
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Labels = nil })
-		Eventually(func() bool { p := r.objects(ctx, "a")["cni"]; return p.suspended }, 30*time.Second).Should(BeTrue())
+		Eventually(func() bool { p := r.objects(ctx, "a")["cni"]; return p.Suspended }, 30*time.Second).Should(BeTrue())
 		release(ctx, cni)
 		Eventually(r.has(ctx, "a"), "30s").Should(BeEmpty())
 		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
@@ -506,7 +506,7 @@ var _ = Describe("Removal", func() {
 		cluster := r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", nil)
 		r.allReady(ctx, "a", "cni", "dns")
-		cni := r.objects(ctx, "a")["cni"].object
+		cni := r.objects(ctx, "a")["cni"].Object
 		hold(ctx, cni)
 		By("changing the source like clusterctl move")
 		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
@@ -514,7 +514,7 @@ var _ = Describe("Removal", func() {
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(func() bool {
 			p := r.objects(ctx, "a")["cni"]
-			return p.suspended && !p.object.GetDeletionTimestamp().IsZero()
+			return p.Suspended && !p.Object.GetDeletionTimestamp().IsZero()
 		}, "30s").Should(BeTrue())
 		release(ctx, cni)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())

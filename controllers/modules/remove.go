@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -36,7 +35,7 @@ func (r *ClusterReconciler) rereadObjects(ctx context.Context, d *rolloutTarget)
 	if len(d.objects) == 0 {
 		return nil
 	}
-	objects, err := listFluxObjects(ctx, r.apiReader, d.scope.key)
+	objects, err := flux.List(ctx, r.apiReader, d.scope.key)
 	if err != nil {
 		return err
 	}
@@ -60,7 +59,7 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, renderi
 
 // outdated returns the objects that the rendering does not have, and the remaining modules with the
 // modules that they depend on.
-func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*fluxObject, remaining map[string][]string) {
+func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*flux.Object, remaining map[string][]string) {
 	remaining = map[string][]string{}
 	wanted := map[string]*modules.Module{}
 	for i := range rendering.Modules {
@@ -72,17 +71,17 @@ func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*fluxO
 		remaining[m.Name] = m.Needs
 	}
 	for _, p := range d.objects {
-		m := wanted[p.module]
+		m := wanted[p.Module]
 		switch {
 		case m == nil:
 			removed = append(removed, p)
-		case m.Object != nil && (p.kind() != kindOf(m.Object) || p.object.GetName() != m.Object.GetName()):
+		case m.Object != nil && (p.Kind() != flux.KindOf(m.Object) || p.Object.GetName() != m.Object.GetName()):
 			// The module has another kind or name now: the modules that it depends on must be replaced
 			// too.
 			removed = append(removed, p)
-			delete(remaining, p.module)
+			delete(remaining, p.Module)
 			for name, needs := range remaining {
-				remaining[name] = without(needs, p.module)
+				remaining[name] = without(needs, p.Module)
 			}
 		}
 	}
@@ -100,63 +99,21 @@ func without(names []string, name string) []string {
 }
 
 // removeObjects performs the due action for each object that must be deleted.
-func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget, removed []*fluxObject, remaining map[string][]string, keepAll bool, removal modules.RemovalState) error {
+func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget, removed []*flux.Object, remaining map[string][]string, keepAll bool, removal modules.RemovalState) error {
 	if len(removed) == 0 {
 		return nil
 	}
 	plans := make([]modules.FluxObject, 0, len(removed))
 	for _, p := range removed {
-		plans = append(plans, p.toRemoval(keepAll))
+		plans = append(plans, p.ToRemoval(keepAll))
 	}
 	due := modules.PlanRemoval(plans, remaining, removal)
 	for _, p := range removed {
-		if err := r.removeObject(ctx, p, due[p.module]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing module %s: %w", p.module, err)
+		if err := r.flux.Remove(ctx, p, due[p.Module]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing module %s: %w", p.Module, err)
 		}
 	}
 	// The end of a deletion causes an event. The end of a timeout does not.
 	d.scope.requeueSoon()
 	return nil
-}
-
-// removeObject performs one action on an object. Deleting a suspended Flux object changes nothing on the
-// workload cluster.
-func (r *ClusterReconciler) removeObject(ctx context.Context, p *fluxObject, do modules.Removal) error {
-	switch do {
-	case modules.RemovalWait:
-		return nil
-	case modules.RemovalRelease:
-		if !p.suspended {
-			if err := r.patch(ctx, p, `{"spec":{"suspend":true}}`); err != nil {
-				return fmt.Errorf("suspending: %w", err)
-			}
-		}
-	case modules.RemovalForce:
-		if p.management {
-			ctrl.LoggerFrom(ctx).Info("Flux did not remove a module of the management cluster in time: delete its objects by hand", "object", client.ObjectKeyFromObject(p.object))
-		}
-		return r.patch(ctx, p, `{"metadata":{"finalizers":null}}`)
-	case modules.RemovalDelete:
-		if p.management && p.suspended {
-			// Flux would leave the objects behind, including credentials.
-			if err := r.patch(ctx, p, `{"spec":{"suspend":false}}`); err != nil {
-				return fmt.Errorf("resuming: %w", err)
-			}
-		}
-	}
-	if !p.object.GetDeletionTimestamp().IsZero() {
-		return nil
-	}
-	removals.WithLabelValues(string(do)).Inc()
-	r.applied.Forget(p.object.GetUID())
-	r.nameReservations.Forget(objectNameOf(p.object))
-	if release := releaseOf(p.object); release != "" {
-		r.nameReservations.Forget(releaseName(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
-	}
-	uid := p.object.GetUID()
-	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})
-}
-
-func (r *ClusterReconciler) patch(ctx context.Context, p *fluxObject, merge string) error {
-	return r.Client.Patch(ctx, p.object, client.RawPatch(types.MergePatchType, []byte(merge)), client.FieldOwner(fieldManager))
 }

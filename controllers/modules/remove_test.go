@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"testing"
+	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -54,10 +56,10 @@ func TestRemovalWithOldCache(t *testing.T) {
 				}
 				return c.List(ctx, list, options...)
 			}})
-			objects, err := listFluxObjects(t.Context(), old, cluster)
+			objects, err := flux.List(t.Context(), old, cluster)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(objects[set]).To(HaveLen(1))
-			r := &ClusterReconciler{Client: old, apiReader: live}
+			r := &ClusterReconciler{apiReader: live, flux: flux.NewWriter(old, time.Now)}
 			d := &rolloutTarget{scope: &clusterScope{key: cluster}, key: set, objects: objects[set]}
 
 			g.Expect(remove(r, d)).To(Succeed())

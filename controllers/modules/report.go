@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
@@ -37,7 +39,7 @@ func (r *ClusterReconciler) reportCondition(d *rolloutTarget, failure error) {
 // clusterReport returns the report about the Cluster for the set. well means that nothing is wrong and
 // nothing is pending.
 func (d *rolloutTarget) clusterReport(healthy bool) clusterReport {
-	has, newest, since := revisions(d.objects)
+	has, newest, since := flux.Revisions(d.objects)
 	content := modules.ContentOf(&d.set.Spec)
 	current := content.Revision()
 	now := clusterReport{
@@ -102,4 +104,11 @@ func (d *rolloutTarget) summary() string {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
+}
+
+// enqueueSet triggers a reconcile of a set.
+func (r *ClusterReconciler) enqueueSet(set key) {
+	o := &addonsv1.NovaModuleSet{}
+	o.Namespace, o.Name = set.Namespace, set.Name
+	r.sets <- event.GenericEvent{Object: o}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
@@ -203,7 +204,7 @@ func (r *SetReconciler) saveRevision(ctx context.Context, f *setScope) error {
 	if err := controllerutil.SetControllerReference(f.set, at, r.Client.Scheme()); err != nil {
 		return fmt.Errorf("setting owner of revision: %w", err)
 	}
-	if err := r.Client.Create(ctx, at, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.Client.Create(ctx, at, client.FieldOwner(flux.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("writing revision: %w", err)
 	}
 	return nil
@@ -227,12 +228,16 @@ func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
 	}
-	return errors.Join(append(errs, r.deleteUnusedSources(ctx, f))...)
+	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), false, r.now())
+	if kept {
+		f.requeueWithin(flux.SourceGracePeriod)
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // reconcileDelete waits until every Cluster has released the set.
 func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error {
-	left, err := countObjects(ctx, r.Client, f.key())
+	left, err := flux.CountObjects(ctx, r.Client, f.key())
 	if err != nil {
 		return err
 	}
@@ -243,7 +248,7 @@ func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error 
 	if f.remaining > 0 {
 		return nil
 	}
-	if err := r.deleteUnusedSources(ctx, f); err != nil {
+	if _, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), true, r.now()); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(f.set, addonsv1.Finalizer)

@@ -29,5 +29,11 @@ type setScope struct {
 
 func (f *setScope) key() key { return client.ObjectKeyFromObject(f.set) }
 
+func (f *setScope) requeueWithin(d time.Duration) {
+	if f.requeueAfter == 0 || d < f.requeueAfter {
+		f.requeueAfter = d
+	}
+}
+
 // historyName is the name of a revision.
 func historyName(set, revision string) string { return set + "-" + revision }

@@ -20,6 +20,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -74,6 +75,8 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEven
 
 func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	r.apiReader = mgr.GetAPIReader()
+	r.flux = flux.NewWriter(r.Client, r.now)
+	r.facts = factsReader{client: r.Client, objects: r.Objects}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
@@ -91,7 +94,7 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <
 
 // fluxSource returns a source of the Flux objects that the manager wrote.
 func (r *ClusterReconciler) fluxSource(mgr ctrl.Manager, kind client.Object) source.Source {
-	return &deferredSource{client: r.Client, kind: kind, source: source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf))}
+	return flux.DeferredSource(r.Client, kind, source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf)))
 }
 
 // specOrMetadataChanged passes changes that decide whether and how a set applies to a Cluster.
@@ -119,7 +122,7 @@ var machineChanged = predicate.Funcs{
 		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
 		return isMachine && isMachineToo && (was.Status.NodeRef.IsDefined() != is.Status.NodeRef.IsDefined() ||
 			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-			!slices.Equal(internal(was.Status.Addresses), internal(is.Status.Addresses)))
+			!slices.Equal(internalAddresses(was.Status.Addresses), internalAddresses(is.Status.Addresses)))
 	},
 }
 
@@ -199,7 +202,7 @@ func (r *ClusterReconciler) clustersOf(ctx context.Context, o client.Object) []c
 	for i := range all {
 		found[client.ObjectKeyFromObject(&all[i])] = true
 	}
-	left, err := countObjects(ctx, r.Client, client.ObjectKeyFromObject(set))
+	left, err := flux.CountObjects(ctx, r.Client, client.ObjectKeyFromObject(set))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping NovaModuleSet to Clusters")
 	}

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -278,14 +279,14 @@ func change[T client.Object](ctx context.Context, o T, edit func(T)) {
 }
 
 // objects returns the Flux objects of a Cluster by module.
-func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*fluxObject {
+func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*flux.Object {
 	GinkgoHelper()
-	all, err := listFluxObjects(ctx, testEnv.Client, r.key(cluster))
+	all, err := flux.List(ctx, testEnv.Client, r.key(cluster))
 	Expect(err).NotTo(HaveOccurred())
-	out := map[string]*fluxObject{}
+	out := map[string]*flux.Object{}
 	for _, list := range all {
 		for _, p := range list {
-			out[p.module] = p
+			out[p.Module] = p
 		}
 	}
 	return out
@@ -309,8 +310,8 @@ func (r *fleetRig) flux(ctx context.Context, cluster, module string, status meta
 		if p == nil {
 			return fmt.Errorf("module %s does not exist", module)
 		}
-		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: "Test", Message: message, ObservedGeneration: p.object.GetGeneration()}
-		switch o := p.object.(type) {
+		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: "Test", Message: message, ObservedGeneration: p.Object.GetGeneration()}
+		switch o := p.Object.(type) {
 		case *helmv2.HelmRelease:
 			o.Status.ObservedGeneration = o.Generation
 			meta.SetStatusCondition(&o.Status.Conditions, now)
@@ -318,7 +319,7 @@ func (r *fleetRig) flux(ctx context.Context, cluster, module string, status meta
 			o.Status.ObservedGeneration = o.Generation
 			meta.SetStatusCondition(&o.Status.Conditions, now)
 		}
-		return testEnv.Client.Status().Update(ctx, p.object)
+		return testEnv.Client.Status().Update(ctx, p.Object)
 	}).Should(Succeed())
 }
 

@@ -20,14 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
-
-// fieldManager is the field manager of applied objects.
-const fieldManager = "nova-modules"
 
 // WorkloadClusters connects to workload clusters.
 type WorkloadClusters interface {
@@ -125,11 +123,11 @@ func substitute(ctx context.Context, c client.Client, data map[string]string) er
 		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: modules.SubstituteNamespace}}
-	if err := c.Create(ctx, namespace, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Create(ctx, namespace, client.FieldOwner(flux.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return c.Apply(ctx, applycorev1.ConfigMap(modules.SubstituteConfig, modules.SubstituteNamespace).WithData(data),
-		client.FieldOwner(fieldManager), client.ForceOwnership)
+		client.FieldOwner(flux.FieldManager), client.ForceOwnership)
 }
 
 // Forget implements Tenants.

@@ -1,4 +1,4 @@
-package modules
+package flux
 
 import (
 	"context"
@@ -16,29 +16,29 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// sourceGracePeriod is how long a new source is kept although nothing uses it yet.
-const sourceGracePeriod = time.Minute
+// SourceGracePeriod is how long a new source is kept although nothing uses it yet.
+const SourceGracePeriod = time.Minute
 
 // sourceKey identifies a source.
 type sourceKey struct{ kind, namespace, name string }
 
-// countObjects counts the objects of a set by Cluster.
-func countObjects(ctx context.Context, c client.Reader, set key) (map[key]int, error) {
-	out := map[key]int{}
+// CountObjects counts the objects of a set by Cluster.
+func CountObjects(ctx context.Context, c client.Reader, set client.ObjectKey) (map[client.ObjectKey]int, error) {
+	out := map[client.ObjectKey]int{}
 	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
 		all, err := objectsOf(ctx, c, list, set)
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range all {
-			out[key{Namespace: o.GetNamespace(), Name: o.GetLabels()[addonsv1.ClusterLabel]}]++
+			out[client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[addonsv1.ClusterLabel]}]++
 		}
 	}
 	return out, nil
 }
 
 // objectsOf lists the objects that were written for a set.
-func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
+func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set client.ObjectKey) ([]client.Object, error) {
 	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name})
 	if meta.IsNoMatchError(err) {
 		return nil, nil // nothing is written without Flux
@@ -56,11 +56,12 @@ func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set
 	return out, err
 }
 
-// deleteUnusedSources removes the sources of a set that no object uses.
-func (r *SetReconciler) deleteUnusedSources(ctx context.Context, f *setScope) error {
-	used, err := r.usedSources(ctx, f.key())
+// DeleteUnusedSources removes the sources of a set that no object uses. New sources are kept for the
+// grace period, unless the set is being deleted; kept is set if there are any.
+func DeleteUnusedSources(ctx context.Context, c client.Client, set client.ObjectKey, setDeleting bool, now time.Time) (kept bool, err error) {
+	used, err := usedSources(ctx, c, set)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	for kind, list := range map[string]client.ObjectList{
@@ -68,35 +69,29 @@ func (r *SetReconciler) deleteUnusedSources(ctx context.Context, f *setScope) er
 		sourcev1.OCIRepositoryKind:  &sourcev1.OCIRepositoryList{},
 		sourcev1.HelmRepositoryKind: &sourcev1.HelmRepositoryList{},
 	} {
-		all, err := objectsOf(ctx, r.Client, list, f.key())
+		all, err := objectsOf(ctx, c, list, set)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, o := range all {
-			young := r.now().Sub(o.GetCreationTimestamp().Time) < sourceGracePeriod
+			young := now.Sub(o.GetCreationTimestamp().Time) < SourceGracePeriod
 			switch {
 			case used[sourceKey{kind, o.GetNamespace(), o.GetName()}]:
-			case young && f.set.DeletionTimestamp.IsZero():
-				f.requeueWithin(sourceGracePeriod)
+			case young && !setDeleting:
+				kept = true
 			default:
-				errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o)))
+				errs = append(errs, client.IgnoreNotFound(c.Delete(ctx, o)))
 			}
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (f *setScope) requeueWithin(d time.Duration) {
-	if f.requeueAfter == 0 || d < f.requeueAfter {
-		f.requeueAfter = d
-	}
+	return kept, errors.Join(errs...)
 }
 
 // usedSources returns the sources that modules of the set reference.
-func (r *SetReconciler) usedSources(ctx context.Context, set key) (map[sourceKey]bool, error) {
+func usedSources(ctx context.Context, c client.Reader, set client.ObjectKey) (map[sourceKey]bool, error) {
 	used := map[sourceKey]bool{}
 	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
-		all, err := objectsOf(ctx, r.Client, list, set)
+		all, err := objectsOf(ctx, c, list, set)
 		if err != nil {
 			return nil, err
 		}

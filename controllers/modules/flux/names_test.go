@@ -1,4 +1,4 @@
-package modules
+package flux
 
 import (
 	"testing"
@@ -52,9 +52,9 @@ func TestHolder(t *testing.T) {
 
 // The first owner keeps a name until the cache shows its object.
 func TestNameReservations(t *testing.T) {
-	at := objectName{"HelmRelease", key{Namespace: "ns", Name: "a-nova-extra-x"}}
-	one := owner{set: key{Namespace: "ns", Name: "nova"}, cluster: "a", module: "extra-x"}
-	two := owner{set: key{Namespace: "ns", Name: "nova-extra"}, cluster: "a", module: "x"}
+	at := objectName{"HelmRelease", client.ObjectKey{Namespace: "ns", Name: "a-nova-extra-x"}}
+	one := owner{set: client.ObjectKey{Namespace: "ns", Name: "nova"}, cluster: "a", module: "extra-x"}
+	two := owner{set: client.ObjectKey{Namespace: "ns", Name: "nova-extra"}, cluster: "a", module: "x"}
 	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	var n nameReservations
 	for i, step := range []struct {
@@ -66,8 +66,8 @@ func TestNameReservations(t *testing.T) {
 		{at, one, 0, one},
 		{at, two, time.Second, one},
 		{at, one, 2 * time.Second, one},
-		{objectName{"Kustomization", at.key}, two, 3 * time.Second, two},
-		{at, two, 2*time.Second + sourceGracePeriod, two},
+		{objectName{"Kustomization", at.ObjectKey}, two, 3 * time.Second, two},
+		{at, two, 2*time.Second + SourceGracePeriod, two},
 	} {
 		if got := n.reserve(step.place, step.by, begin.Add(step.after)); got != step.want {
 			t.Errorf("step %d: %s has it, want %s", i, got, step.want)
@@ -77,7 +77,7 @@ func TestNameReservations(t *testing.T) {
 		t.Errorf("%d names are remembered", n.Len())
 	}
 	n.Forget(at)
-	if got := n.reserve(at, one, begin.Add(3*time.Second+sourceGracePeriod)); got != one || n.Len() != 1 {
+	if got := n.reserve(at, one, begin.Add(3*time.Second+SourceGracePeriod)); got != one || n.Len() != 1 {
 		t.Errorf("%s has a name that was released, and %d names are remembered", got, n.Len())
 	}
 }

@@ -1,4 +1,4 @@
-package modules
+package flux
 
 import (
 	"context"
@@ -34,9 +34,9 @@ func findKind(c client.Client, o client.Object) (gvk schema.GroupVersionKind, kn
 	return gvk, err == nil, err
 }
 
-// missingFlux describes the Flux kinds that the management cluster does not serve. It returns an empty
+// Missing describes the Flux kinds that the management cluster does not serve. It returns an empty
 // string if it serves all kinds that modules require.
-func missingFlux(c client.Client) (string, error) {
+func Missing(c client.Client) (string, error) {
 	for _, o := range []client.Object{&helmv2.HelmRelease{}, &kustomizev1.Kustomization{}, &sourcev1.GitRepository{}} {
 		gvk, known, err := findKind(c, o)
 		if err != nil {
@@ -49,17 +49,22 @@ func missingFlux(c client.Client) (string, error) {
 	return "", nil
 }
 
-// deferredSource is a source of a kind that the management cluster may not serve yet: providers may be
+// DeferredSource returns a source of a kind that the management cluster may not serve yet.
+func DeferredSource(c client.Client, kind client.Object, s source.Source) source.Source {
+	return &deferred{client: c, kind: kind, source: s}
+}
+
+// deferred is a source of a kind that the management cluster may not serve yet: providers may be
 // installed before Flux, and a manager that requires the kind exits after two minutes. Clusters are
 // reconciled once the kind is served.
-type deferredSource struct {
+type deferred struct {
 	client client.Client
 	kind   client.Object
 	source source.Source
 }
 
 // Start implements source.Source.
-func (s *deferredSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (s *deferred) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	gvk, known, err := findKind(s.client, s.kind)
 	if gvk.Empty() {
 		return err

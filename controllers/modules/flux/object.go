@@ -1,4 +1,4 @@
-package modules
+package flux
 
 import (
 	"cmp"
@@ -21,16 +21,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// fluxObject is the Flux object of a module in its current state.
-type fluxObject struct {
-	object    client.Object
-	module    string
-	set       key
-	revision  string
-	since     time.Time
+// Object is the Flux object of a module in its current state.
+type Object struct {
+	Object    client.Object
+	Module    string
+	set       client.ObjectKey
+	Revision  string
+	Since     time.Time
 	needs     []string
 	keep      bool
-	suspended bool
+	Suspended bool
 	// management means that Flux applies the module in the management cluster.
 	management         bool
 	conditions         []metav1.Condition
@@ -39,12 +39,12 @@ type fluxObject struct {
 	readyBefore bool
 }
 
-// ready reports whether Flux has applied the module and, if not, returns the reason in a text that
+// Ready reports whether Flux has applied the module and, if not, returns the reason in a text that
 // does not change between attempts.
-func (p *fluxObject) ready() (bool, string) {
+func (p *Object) Ready() (bool, string) {
 	c := meta.FindStatusCondition(p.conditions, clusterv1.ReadyCondition)
 	switch {
-	case p.observedGeneration != p.object.GetGeneration() || c == nil:
+	case p.observedGeneration != p.Object.GetGeneration() || c == nil:
 		return false, "Waiting for Flux"
 	case c.Status == metav1.ConditionTrue:
 		return true, ""
@@ -73,17 +73,17 @@ func withoutDurations(message string) string {
 	return strings.TrimRight(text, ".")
 }
 
-// toRemoval returns the object in the form that a removal uses.
-func (p *fluxObject) toRemoval(keepAll bool) modules.FluxObject {
-	out := modules.FluxObject{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
-	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
+// ToRemoval returns the object in the form that a removal uses.
+func (p *Object) ToRemoval(keepAll bool) modules.FluxObject {
+	out := modules.FluxObject{Module: p.Module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.Suspended, Management: p.management}
+	if at := p.Object.GetDeletionTimestamp(); !at.IsZero() {
 		out.Deleting, out.Since = true, at.Time
 	}
 	return out
 }
 
-// listFluxObjects returns all Flux objects that were written for a Cluster, by set.
-func listFluxObjects(ctx context.Context, c client.Reader, cluster key) (map[key][]*fluxObject, error) {
+// List returns all Flux objects that were written for a Cluster, by set.
+func List(ctx context.Context, c client.Reader, cluster client.ObjectKey) (map[client.ObjectKey][]*Object, error) {
 	selector := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{addonsv1.ClusterLabel: cluster.Name}}
 	releases, kustomizations := &helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}
 	if err := c.List(ctx, releases, selector...); err != nil {
@@ -92,31 +92,31 @@ func listFluxObjects(ctx context.Context, c client.Reader, cluster key) (map[key
 	if err := c.List(ctx, kustomizations, selector...); err != nil {
 		return nil, fmt.Errorf("listing Kustomizations: %w", err)
 	}
-	out := map[key][]*fluxObject{}
+	out := map[client.ObjectKey][]*Object{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		addFluxObject(out, &fluxObject{
-			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
+		addFluxObject(out, &Object{
+			Object: o, Suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
 			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
 		})
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		addFluxObject(out, &fluxObject{
-			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
+		addFluxObject(out, &Object{
+			Object: o, Suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
 			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
 		})
 	}
 	return out, nil
 }
 
-func addFluxObject(to map[key][]*fluxObject, p *fluxObject) {
-	labels, annotations := p.object.GetLabels(), p.object.GetAnnotations()
-	p.set = setOf(p.object)
-	p.module = labels[addonsv1.ModuleLabel]
-	p.revision = annotations[addonsv1.RevisionAnnotation]
+func addFluxObject(to map[client.ObjectKey][]*Object, p *Object) {
+	labels, annotations := p.Object.GetLabels(), p.Object.GetAnnotations()
+	p.set = setOf(p.Object)
+	p.Module = labels[addonsv1.ModuleLabel]
+	p.Revision = annotations[addonsv1.RevisionAnnotation]
 	p.keep = annotations[addonsv1.KeepAnnotation] != ""
-	p.since, _ = time.Parse(time.RFC3339, annotations[addonsv1.SinceAnnotation])
+	p.Since, _ = time.Parse(time.RFC3339, annotations[addonsv1.SinceAnnotation])
 	if needs := annotations[addonsv1.NeedsAnnotation]; needs != "" {
 		p.needs = strings.Split(needs, ",")
 	}
@@ -124,30 +124,30 @@ func addFluxObject(to map[key][]*fluxObject, p *fluxObject) {
 }
 
 // setOf returns the set that an object was written for.
-func setOf(o client.Object) key {
-	return key{Namespace: cmp.Or(o.GetAnnotations()[addonsv1.OriginAnnotation], o.GetNamespace()), Name: o.GetLabels()[addonsv1.SetLabel]}
+func setOf(o client.Object) client.ObjectKey {
+	return client.ObjectKey{Namespace: cmp.Or(o.GetAnnotations()[addonsv1.OriginAnnotation], o.GetNamespace()), Name: o.GetLabels()[addonsv1.SetLabel]}
 }
 
-// revisions returns the revisions of objects, and the newest of them.
-func revisions(all []*fluxObject) (has []string, newest string, since time.Time) {
+// Revisions returns the revisions of objects, and the newest of them.
+func Revisions(all []*Object) (has []string, newest string, since time.Time) {
 	for _, p := range all {
-		if p.revision == "" || !p.object.GetDeletionTimestamp().IsZero() {
+		if p.Revision == "" || !p.Object.GetDeletionTimestamp().IsZero() {
 			continue
 		}
-		if !slices.Contains(has, p.revision) {
-			has = append(has, p.revision)
+		if !slices.Contains(has, p.Revision) {
+			has = append(has, p.Revision)
 		}
-		if newest == "" || p.since.After(since) {
-			newest, since = p.revision, p.since
+		if newest == "" || p.Since.After(since) {
+			newest, since = p.Revision, p.Since
 		}
 	}
 	return has, newest, since
 }
 
-// kind returns the kind of the object, because objects from a list do not contain it.
-func (p *fluxObject) kind() string { return kindOf(p.object) }
+// Kind returns the kind of the object, because objects from a list do not contain it.
+func (p *Object) Kind() string { return KindOf(p.Object) }
 
-func kindOf(o client.Object) string {
+func KindOf(o client.Object) string {
 	if _, ok := o.(*helmv2.HelmRelease); ok {
 		return helmv2.HelmReleaseKind
 	}
