@@ -16,9 +16,12 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
+// contentReader reads the Secrets and ConfigMaps that a spec references.
+type contentReader struct{ client client.Reader }
+
 // readContent copies the content that files reference in Secrets and ConfigMaps into the spec, and
 // reads the Secrets that users reference.
-func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
+func (r *contentReader) readContent(ctx context.Context, s *scope) error {
 	s.spec = *s.config.Spec.NodeConfigSpec.DeepCopy()
 	for i := range s.spec.Files {
 		file := &s.spec.Files[i]
@@ -49,13 +52,13 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 
 // read returns the content of the key in a Secret or ConfigMap that a field of the spec, described by
 // by, references.
-func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv1.FileSource, by string) ([]byte, error) {
+func (r *contentReader) read(ctx context.Context, namespace string, from bootstrapv1.FileSource, by string) ([]byte, error) {
 	ref, kind := from.Secret, "Secret"
 	var object client.Object = &corev1.Secret{}
 	if ref.Name == "" {
 		ref, kind, object = from.ConfigMap, "ConfigMap", &corev1.ConfigMap{}
 	}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
 	if apierrors.IsNotFound(err) {
 		return nil, &blockedError{
 			reason:  bootstrapv1.SourceNotFoundReason,

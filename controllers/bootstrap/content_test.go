@@ -38,7 +38,7 @@ func TestPrivateSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.secret.Namespace = "ns"
 			tc.secret.Data = map[string][]byte{"username": []byte("hunter"), "password": []byte("hunter2")}
-			r := &Reconciler{Client: clientfake.NewClientBuilder().WithObjects(tc.secret).Build()}
+			r := &contentReader{clientfake.NewClientBuilder().WithObjects(tc.secret).Build()}
 			_, ofFile := r.read(t.Context(), "ns", bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: tc.secret.Name, Key: "password"}}, "a file")
 			_, ofProxy := r.readLogin(t.Context(), client.ObjectKeyFromObject(tc.secret), "platform.proxy.credentialsSecretRef", false)
 			for _, err := range []error{ofFile, ofProxy} {

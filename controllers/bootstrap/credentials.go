@@ -1,12 +1,14 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -16,9 +18,20 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
+// issuer issues the credentials of machines.
+type issuer struct {
+	client    client.Client
+	authority pki.Authority
+	// workloadClusters connects to the workload clusters whose CA key is not available here. It may
+	// be nil.
+	workloadClusters clustercache.ClusterCache
+	// ttl is the validity of a machine's certificate. If 0, DefaultCredentialTTL is used.
+	ttl time.Duration
+}
+
 // issueCredentials issues the credentials with which the machine authenticates, and the certificates
 // that a control plane machine requires before it starts.
-func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
+func (r *issuer) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode != bootstrap.Init {
 		if err := r.issueJoin(ctx, s); err != nil {
 			return withoutCertificates(err)
@@ -27,7 +40,7 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode == bootstrap.JoinWorker {
 		return nil
 	}
-	files, err := r.Authority.ControlPlaneFiles(ctx, s.clusterKey(), s.machine.Name)
+	files, err := r.authority.ControlPlaneFiles(ctx, s.clusterKey(), s.machine.Name)
 	if err != nil {
 		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
 	}
@@ -38,8 +51,8 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 }
 
 // issueJoin issues the client certificate that replaces a bootstrap token. Only this machine gets it.
-func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
-	ca, err := r.Authority.ClusterCA(ctx, s.clusterKey())
+func (r *issuer) issueJoin(ctx context.Context, s *scope) error {
+	ca, err := r.authority.ClusterCA(ctx, s.clusterKey())
 	if err != nil {
 		keyless, refused := r.keylessCA(ctx, s)
 		switch {
@@ -51,7 +64,7 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 		return fmt.Errorf("reading cluster certificate: %w", err)
 	}
 	r.boundJoin(s, time.Now())
-	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
+	pair, err := r.authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
 		CommonName:    joining.UserPrefix + string(s.joiner()),
 		Organizations: []string{joining.Group},
 		TTL:           s.lifetime,
@@ -68,8 +81,8 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 // not decide this, because an unexpected member could cost the quorum. The time counts from the start
 // of the machine, which may have to wait for its hypervisor: until then the credential is renewed at
 // half of its life.
-func (r *Reconciler) boundJoin(s *scope, now time.Time) {
-	s.lifetime = r.ttl()
+func (r *issuer) boundJoin(s *scope, now time.Time) {
+	s.lifetime = cmp.Or(r.ttl, DefaultCredentialTTL)
 	if s.mode != bootstrap.JoinControlPlane || s.controlPlane == nil || len(externalEtcd(s.controlPlane)) > 0 {
 		return
 	}
@@ -78,13 +91,13 @@ func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 }
 
 // recordJoinBy records the expiry of the credential before the machine can have it.
-func (r *Reconciler) recordJoinBy(ctx context.Context, s *scope) error {
+func (r *issuer) recordJoinBy(ctx context.Context, s *scope) error {
 	if s.joinBy.IsZero() {
 		return nil
 	}
 	updated := s.config.DeepCopy()
 	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, bootstrapv1.JoinByAnnotation, s.joinBy.UTC().Format(time.RFC3339))
-	if err := r.Client.Patch(ctx, updated, client.MergeFrom(s.config)); err != nil {
+	if err := r.client.Patch(ctx, updated, client.MergeFrom(s.config)); err != nil {
 		return fmt.Errorf("recording until when the machine may join: %w", err)
 	}
 	return nil

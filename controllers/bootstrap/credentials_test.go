@@ -42,7 +42,7 @@ func TestBoundJoin(t *testing.T) {
 				ttl = DefaultCredentialTTL
 			}
 			s := &scope{mode: tc.mode, controlPlane: tc.controlPlane, machine: &clusterv1.Machine{}}
-			(&Reconciler{CredentialTTL: tc.ttl}).boundJoin(s, now)
+			(&issuer{ttl: tc.ttl}).boundJoin(s, now)
 			g.Expect(s.lifetime).To(Equal(min(tc.lifetime, ttl)))
 			g.Expect(s.joinBy.Equal(now.Add(s.lifetime))).To(Equal(tc.bounded))
 		})

@@ -17,9 +17,15 @@ import (
 // initLockRetry is the delay until the init lock is read again: the lock triggers no event.
 const initLockRetry = 500 * time.Millisecond
 
+// modeReader reads how a machine becomes a node. live reads from the API server, without the cache.
+type modeReader struct {
+	client client.Client
+	live   client.Reader
+}
+
 // decideMode decides how the machine becomes a node. Stored data keeps its mode: the machine may have
 // booted with it.
-func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
+func (r *modeReader) decideMode(ctx context.Context, s *scope) error {
 	if stored := storedMode(s.secret); stored != "" {
 		s.mode = stored
 		return nil
@@ -31,7 +37,7 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 	held := false
 	if s.isControlPlane() && !initialized {
 		var err error
-		if held, err = initlock.Acquire(ctx, liveClient{Client: r.Client, live: r.APIReader}, s.cluster, s.machine); err != nil {
+		if held, err = initlock.Acquire(ctx, liveClient{Client: r.client, live: r.live}, s.cluster, s.machine); err != nil {
 			return fmt.Errorf("acquiring init lock: %w", err)
 		}
 	}
@@ -41,8 +47,8 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 
 // readMode takes the mode that a NovaControlPlane decides: only the control plane gives the
 // init lock to one of its machines.
-func (r *Reconciler) readMode(ctx context.Context, s *scope) error {
-	order, err := initlock.OrderFor(ctx, r.APIReader, s.cluster, s.machine.Name)
+func (r *modeReader) readMode(ctx context.Context, s *scope) error {
+	order, err := initlock.OrderFor(ctx, r.live, s.cluster, s.machine.Name)
 	if err != nil {
 		return fmt.Errorf("reading which machine initializes the cluster: %w", err)
 	}

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +12,10 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
 // poolOf returns the name of the MachinePool among the owners, if there is one.
@@ -64,5 +67,28 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	s.machine, s.cluster = machine, cluster
+	return nil
+}
+
+// labelMachine sets the role labels of the node on the Machine. A kubelet may not set them on its own
+// Node; Cluster API copies them from the Machine. An existing label is kept, whatever its value.
+func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
+	missing := map[string]string{}
+	for key, value := range bootstrap.RoleLabels(bootstrap.Roles(&s.config.Spec.NodeConfigSpec, s.isControlPlane())) {
+		if _, found := s.machine.Labels[key]; !found {
+			missing[key] = value
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	before := s.machine.DeepCopy()
+	if s.machine.Labels == nil {
+		s.machine.Labels = map[string]string{}
+	}
+	maps.Copy(s.machine.Labels, missing)
+	if err := r.Client.Patch(ctx, s.machine, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("labeling Machine: %w", err)
+	}
 	return nil
 }

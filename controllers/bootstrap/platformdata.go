@@ -14,7 +14,7 @@ import (
 
 // readPlatformData reads the Secrets and ConfigMaps in the cluster's namespace that the platform
 // settings reference.
-func (r *Reconciler) readPlatformData(ctx context.Context, s *scope) error {
+func (r *contentReader) readPlatformData(ctx context.Context, s *scope) error {
 	p := platform(s.config, s.controlPlane)
 	for _, authority := range []struct {
 		by   string
@@ -54,9 +54,9 @@ func (r *Reconciler) readPlatformData(ctx context.Context, s *scope) error {
 }
 
 // readLogin reads a Secret with username and password or, if tokens is set, a token.
-func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by string, tokens bool) (bootstrap.ServerCredentials, error) {
+func (r *contentReader) readLogin(ctx context.Context, key client.ObjectKey, by string, tokens bool) (bootstrap.ServerCredentials, error) {
 	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, key, secret)
+	err := r.client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		return bootstrap.ServerCredentials{}, &blockedError{
 			reason:  bootstrapv1.SourceNotFoundReason,

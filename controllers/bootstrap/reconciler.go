@@ -50,6 +50,12 @@ type Reconciler struct {
 	// CredentialTTL is the validity of a machine's certificate, which is renewed after half of it. If
 	// 0, DefaultCredentialTTL is used.
 	CredentialTTL time.Duration
+
+	facts   clusterFacts
+	modes   modeReader
+	content contentReader
+	issuer  issuer
+	store   dataStore
 }
 
 // Reconcile updates the bootstrap data of one machine.
@@ -101,7 +107,7 @@ var owned = patch.WithOwnedConditions{Conditions: []string{
 
 // step observes the Secret and performs the due step.
 func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := r.findSecret(ctx, s); err != nil {
+	if err := r.store.findSecret(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	s.action = next(s.observed(time.Now()))
@@ -122,10 +128,10 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 		}
 	}
 	if s.hasJoined() {
-		if err := r.removeData(ctx, s); err != nil {
+		if err := r.store.removeData(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
-		return r.revokeToken(ctx, s)
+		return r.issuer.revokeToken(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
 }
@@ -133,19 +139,12 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 // write creates the data and stores it.
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
-		r.findControlPlane, r.waitForFormerSecrets, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readPlatformData,
-		r.issueCredentials, r.render, r.recordJoinBy, r.store,
+		r.facts.findControlPlane, r.facts.waitForFormerSecrets, r.modes.decideMode, r.modes.readRestore, r.labelMachine,
+		r.content.readContent, r.content.readPlatformData, r.issuer.issueCredentials, render, r.issuer.recordJoinBy, r.store.store,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (r *Reconciler) ttl() time.Duration {
-	if r.CredentialTTL == 0 {
-		return DefaultCredentialTTL
-	}
-	return r.CredentialTTL
 }

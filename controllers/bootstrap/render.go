@@ -13,7 +13,7 @@ import (
 )
 
 // render creates the data from all collected facts.
-func (r *Reconciler) render(_ context.Context, s *scope) error {
+func render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
 		return &blockedError{reason: bootstrapv1.RenderingFailedReason, message: reconcile.Sentence(malformed)}

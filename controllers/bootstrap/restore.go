@@ -18,11 +18,11 @@ import (
 
 // readRestore reads the snapshot with which etcd starts on a machine that initializes a cluster again.
 // Without the snapshot such a machine gets no bootstrap data: it would start with an empty etcd.
-func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
+func (r *modeReader) readRestore(ctx context.Context, s *scope) error {
 	if s.mode != bootstrap.Init {
 		return nil
 	}
-	restore, err := initlock.ObserveRestore(ctx, r.APIReader, s.cluster)
+	restore, err := initlock.ObserveRestore(ctx, r.live, s.cluster)
 	if err != nil {
 		return fmt.Errorf("reading the restore in progress: %w", err)
 	}
@@ -68,9 +68,9 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 // secretOfRestore reads the Secret with a restore's snapshot. It returns nil if there is none. The
 // Secret of a deleted restore exists a little longer than the restore, and must not be used for a new
 // restore of the same name.
-func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
+func (r *modeReader) secretOfRestore(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
 	restore := &controlplanev1.NovaEtcdRestore{}
-	err := r.APIReader.Get(ctx, key, restore)
+	err := r.live.Get(ctx, key, restore)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // a Secret that does not exist yet is not an error
 	}
@@ -78,7 +78,7 @@ func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) 
 		return nil, fmt.Errorf("reading NovaEtcdRestore %s: %w", key.Name, err)
 	}
 	secret := &corev1.Secret{}
-	err = r.Client.Get(ctx, key, secret)
+	err = r.client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // a Secret that does not exist yet is not an error
 	}

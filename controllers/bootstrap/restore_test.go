@@ -69,7 +69,7 @@ func TestReadRestore(t *testing.T) {
 			if tc.external {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 			}
-			err := (&Reconciler{Client: c, APIReader: c}).readRestore(t.Context(), s)
+			err := (&modeReader{client: c, live: c}).readRestore(t.Context(), s)
 			_, waits := errors.AsType[*blockedError](err)
 			if err != nil && !waits {
 				t.Fatal(err)

@@ -71,6 +71,9 @@ func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("novaconfig")
 	}
+	r.facts, r.content, r.store = clusterFacts{r.Client}, contentReader{r.Client}, dataStore{r.Client}
+	r.modes = modeReader{client: r.Client, live: r.APIReader}
+	r.issuer = issuer{client: r.Client, authority: r.Authority, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}
 }
 
 // contentCache holds the metadata of all Secrets and ConfigMaps: a file may reference any of them, and

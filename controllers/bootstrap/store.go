@@ -26,11 +26,14 @@ const (
 	formatKey = "format"
 )
 
+// dataStore keeps bootstrap data in Secrets.
+type dataStore struct{ client client.Client }
+
 // findSecret reads the current bootstrap data. The Secret has the name of the NovaConfig; a Secret of
 // another owner is left alone.
-func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
+func (r *dataStore) findSecret(ctx context.Context, s *scope) error {
 	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -38,7 +41,7 @@ func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 		return fmt.Errorf("reading bootstrap data: %w", err)
 	}
 	if _, data := secret.Annotations[bootstrapv1.ModeAnnotation]; data {
-		if err := pki.Adopt(ctx, r.Client, secret, s.cluster.Name, ownedBy(s.config)); err != nil {
+		if err := pki.Adopt(ctx, r.client, secret, s.cluster.Name, ownedBy(s.config)); err != nil {
 			return err
 		}
 	}
@@ -55,10 +58,10 @@ func ownedBy(config *bootstrapv1.NovaConfig) metav1.OwnerReference {
 
 // store writes the data. It creates the Secret only if it does not exist, and replaces it only if it
 // has not changed since it was read.
-func (r *Reconciler) store(ctx context.Context, s *scope) error {
-	wanted := r.newSecret(s, time.Now())
+func (r *dataStore) store(ctx context.Context, s *scope) error {
+	wanted := newSecret(s, time.Now())
 	if s.secret == nil {
-		if err := r.Client.Create(ctx, wanted); err != nil {
+		if err := r.client.Create(ctx, wanted); err != nil {
 			return fmt.Errorf("creating bootstrap data: %w", err)
 		}
 		s.secret = wanted
@@ -67,14 +70,14 @@ func (r *Reconciler) store(ctx context.Context, s *scope) error {
 	renewed := s.secret.DeepCopy()
 	renewed.Data = wanted.Data
 	maps.Copy(renewed.Annotations, wanted.Annotations)
-	if err := r.Client.Update(ctx, renewed); err != nil {
+	if err := r.client.Update(ctx, renewed); err != nil {
 		return fmt.Errorf("refreshing bootstrap data: %w", err)
 	}
 	s.secret, s.refreshed = renewed, true
 	return nil
 }
 
-func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
+func newSecret(s *scope, now time.Time) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       s.config.Namespace,
@@ -88,8 +91,6 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 	}
 	if s.join != nil {
 		secret.Annotations[joining.JoinerAnnotation] = string(s.joiner())
-	}
-	if s.join != nil {
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
 	}
 	if s.token != "" {
@@ -106,14 +107,14 @@ const usedNote = "The machine has joined with this bootstrap data, so it was rem
 
 // removeData removes the data of a machine that has joined from its Secret. The Secret stays: the
 // Machine references it, and its annotations record how the machine became a node.
-func (r *Reconciler) removeData(ctx context.Context, s *scope) error {
+func (r *dataStore) removeData(ctx context.Context, s *scope) error {
 	if s.secret == nil || string(s.secret.Data[dataKey]) == usedNote {
 		return nil
 	}
 	used := s.secret.DeepCopy()
 	used.Data[dataKey] = []byte(usedNote)
 	delete(used.Annotations, refreshAnnotation)
-	if err := r.Client.Update(ctx, used); err != nil {
+	if err := r.client.Update(ctx, used); err != nil {
 		return fmt.Errorf("removing used bootstrap data: %w", err)
 	}
 	s.secret = used

@@ -2,16 +2,16 @@ package bootstrap
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/big"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,20 +31,18 @@ const (
 	tokenTTL = time.Hour
 	// tokenAnnotation on the bootstrap data is the ID of its token.
 	tokenAnnotation = "nova.bootstrap.cluster.x-k8s.io/token-id"
-
-	tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
 // keylessCA returns the certificates of a CA whose key is not available here: another control plane
 // provider may publish the certificate alone, or only the kubeconfig. It returns nil if there is
 // neither.
-func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
-	if s.controlPlane != nil || r.WorkloadClusters == nil {
+func (r *issuer) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
+	if s.controlPlane != nil || r.workloadClusters == nil {
 		return nil, nil
 	}
 	published := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: secret.Name(s.cluster.Name, secret.ClusterCA)}
-	err := r.Client.Get(ctx, key, published)
+	err := r.client.Get(ctx, key, published)
 	switch {
 	case err == nil && len(published.Data[secret.TLSKeyDataName]) == 0:
 		return certificates(published.Data[secret.TLSCrtDataName]), nil
@@ -52,7 +50,7 @@ func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 		return nil, nil
 	}
 	key.Name = secret.Name(s.cluster.Name, secret.Kubeconfig)
-	if err := r.Client.Get(ctx, key, published); err != nil {
+	if err := r.client.Get(ctx, key, published); err != nil {
 		return nil, nil //nolint:nilerr // without a kubeconfig no CA is known, which is not an error
 	}
 	config, err := workload.RESTConfig(published.Data[secret.KubeconfigDataName])
@@ -76,8 +74,8 @@ func certificates(pem []byte) []byte {
 
 // issueToken issues the machine's own bootstrap token, or extends its existing token: the data stays
 // as it is then, also on a machine that has booted.
-func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error {
-	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
+func (r *issuer) issueToken(ctx context.Context, s *scope, ca []byte) error {
+	workloadClient, err := r.workloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return &blockedError{
 			waiting:      true,
@@ -105,7 +103,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 }
 
 // extendToken extends the machine's token, if it still exists.
-func (r *Reconciler) extendToken(ctx context.Context, s *scope, workloadClient client.Client) (*corev1.Secret, error) {
+func (r *issuer) extendToken(ctx context.Context, s *scope, workloadClient client.Client) (*corev1.Secret, error) {
 	id := storedToken(s.secret)
 	if id == "" {
 		return nil, nil //nolint:nilnil // the data has no token
@@ -125,14 +123,11 @@ func (r *Reconciler) extendToken(ctx context.Context, s *scope, workloadClient c
 func expiration() []byte { return []byte(time.Now().Add(tokenTTL).UTC().Format(time.RFC3339)) }
 
 func newToken(s *scope) (*corev1.Secret, error) {
-	id, err := randomLetters(6)
+	random, err := bootstraputil.GenerateBootstrapToken()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading random numbers: %w", err)
 	}
-	key, err := randomLetters(16)
-	if err != nil {
-		return nil, err
-	}
+	id, key, _ := strings.Cut(random, ".")
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id,
@@ -148,19 +143,6 @@ func newToken(s *scope) (*corev1.Secret, error) {
 	}, nil
 }
 
-// randomLetters returns random letters and digits.
-func randomLetters(n int) (string, error) {
-	out := make([]byte, n)
-	for i := range out {
-		at, err := rand.Int(rand.Reader, big.NewInt(int64(len(tokenLetters))))
-		if err != nil {
-			return "", fmt.Errorf("reading random numbers: %w", err)
-		}
-		out[i] = tokenLetters[at.Int64()]
-	}
-	return string(out), nil
-}
-
 // storedToken returns the ID of the token in the data, or an empty string if there is none.
 func storedToken(data *corev1.Secret) string {
 	if data == nil {
@@ -170,12 +152,12 @@ func storedToken(data *corev1.Secret) string {
 }
 
 // revokeToken deletes the token of a machine that has joined from the workload cluster.
-func (r *Reconciler) revokeToken(ctx context.Context, s *scope) (ctrl.Result, error) {
+func (r *issuer) revokeToken(ctx context.Context, s *scope) (ctrl.Result, error) {
 	id := storedToken(s.secret)
-	if id == "" || r.WorkloadClusters == nil {
+	if id == "" || r.workloadClusters == nil {
 		return ctrl.Result{}, nil
 	}
-	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
+	workloadClient, err := r.workloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil // the token also expires by itself
 	}
@@ -188,7 +170,7 @@ func (r *Reconciler) revokeToken(ctx context.Context, s *scope) (ctrl.Result, er
 	}
 	done := s.secret.DeepCopy()
 	delete(done.Annotations, tokenAnnotation)
-	if err := r.Client.Update(ctx, done); err != nil {
+	if err := r.client.Update(ctx, done); err != nil {
 		return ctrl.Result{}, fmt.Errorf("recording that the bootstrap token was deleted: %w", err)
 	}
 	return ctrl.Result{}, nil
