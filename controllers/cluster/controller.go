@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +67,10 @@ type Reconciler[C Object] struct {
 	// WatchFilterValue limits the clusters to those with this watch label. If not set, all clusters
 	// are reconciled.
 	WatchFilterValue string
+
+	// kind is the kind of the clusters, and clusters an empty list of them.
+	kind     string
+	clusters client.ObjectList
 }
 
 // Reconcile brings one infrastructure cluster one step closer to its spec.
@@ -72,7 +78,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	s := &scope[C]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.deleteMetrics(req.NamespacedName)
+			orphanedVMs.DeleteLabelValues(r.kind, req.Namespace, req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -126,7 +132,6 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 			return
 		}
 		r.announce(s, before)
-		r.announceOrphans(s)
 		if hypervisor.IsTerminal(reterr) && !s.deleting() {
 			reterr = reconciler.TerminalError(reterr)
 		}
@@ -211,7 +216,7 @@ func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 		err = r.pin(ctx, s, site.ID)
 	}
 	if err == nil {
-		err = r.findOrphans(ctx, s, site.VMs)
+		err = findOrphans(ctx, r.Client, r.APIReader, r.NewMachineList(), s, site.VMs)
 	}
 	if err != nil {
 		s.failure = fmt.Errorf("checking the hypervisor: %w", err)
@@ -223,5 +228,14 @@ func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	if s.endpointKnown() {
 		status.Initialization.Provisioned = ptr.To(true)
 	}
-	return r.compareEndpoints(ctx, s)
+	s.duplicateEndpoint, err = findDuplicateEndpoint(ctx, r.Client, r.clusters, s)
+	return err
+}
+
+// sorted returns failure domains in a stable order, and nil for an empty list.
+func sorted(domains []clusterv1.FailureDomain) []clusterv1.FailureDomain {
+	if len(domains) == 0 {
+		return nil
+	}
+	return slices.SortedFunc(slices.Values(domains), func(a, b clusterv1.FailureDomain) int { return cmp.Compare(a.Name, b.Name) })
 }

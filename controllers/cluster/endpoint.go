@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -23,17 +22,13 @@ func (s *scope[C]) endpoint() clusterv1.APIEndpoint {
 	return spec.ControlPlaneEndpoint
 }
 
-// compareEndpoints reports another cluster on the same hypervisor with the same
-// control plane endpoint. Machines of both would announce the address, so the
-// workers of one could reach the API servers of the other.
-func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error {
-	list, err := reconcile.ListFor(r.Client.Scheme(), r.New())
+// findDuplicateEndpoint describes another cluster on the same hypervisor with the same control plane
+// endpoint. It returns an empty string if there is none. Machines of both would announce the address, so
+// the workers of one could reach the API servers of the other. list is an empty list of clusters.
+func findDuplicateEndpoint[C Object](ctx context.Context, c client.Reader, list client.ObjectList, s *scope[C]) (string, error) {
+	all, err := reconcile.Select(ctx, c, list, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return err
-	}
-	all, err := reconcile.Select(ctx, r.Client, list, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return err
+		return "", err
 	}
 	endpoint, pinned := s.endpoint(), s.infra.GetAnnotations()[infrav1.HypervisorIDAnnotation]
 	for _, o := range all {
@@ -49,11 +44,9 @@ func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error
 		if other.GetNamespace() == s.infra.GetNamespace() {
 			owner = fmt.Sprintf("the cluster %q", other.GetName())
 		}
-		s.duplicateEndpoint = fmt.Sprintf("The control plane endpoint %s is also that of %s on the same hypervisor", endpoint.String(), owner)
-		return nil
+		return fmt.Sprintf("The control plane endpoint %s is also that of %s on the same hypervisor", endpoint.String(), owner), nil
 	}
-	s.duplicateEndpoint = ""
-	return nil
+	return "", nil
 }
 
 // reportEndpoint sets the condition for an endpoint that two clusters use. Otherwise the condition is
@@ -66,11 +59,4 @@ func (s *scope[C]) reportEndpoint() {
 	conditions.Set(s.infra, metav1.Condition{
 		Type: infrav1.EndpointUniqueCondition, Status: metav1.ConditionFalse, Reason: infrav1.EndpointInUseReason, Message: s.duplicateEndpoint,
 	})
-}
-
-// announceEndpoint records an event for an endpoint that two clusters use.
-func (r *Reconciler[C]) announceEndpoint(s *scope[C], before metav1.Condition) {
-	if now := get(s.infra, infrav1.EndpointUniqueCondition); now.Reason != "" && changed(before, now) {
-		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,15 +18,18 @@ import (
 // findOrphans writes the VMs of the cluster without a machine to the status. Such a VM runs a node
 // that no controller manages. The VM is only reported: the administrator must decide whether it is
 // left over from a management cluster that was restored from an old backup, or from a mistake.
-func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hypervisor.OwnedVM) error {
+//
+// A machine that has lost its label still has its VM, so all machines of the namespace count. live reads
+// from the API server, list is an empty list of machines.
+func findOrphans[C Object](ctx context.Context, cached, live client.Reader, list client.ObjectList, s *scope[C], vms []hypervisor.OwnedVM) error {
 	_, status := s.infra.Common()
 	var found infrav1.OrphanedVMs
-	for _, reader := range []client.Reader{r.Client, r.APIReader} {
-		names, err := r.machineNames(ctx, s, reader)
+	for _, reader := range []client.Reader{cached, live} {
+		names, err := machineNames(ctx, reader, list, s.infra.GetNamespace())
 		if err != nil {
 			return err
 		}
-		found = orphans(vms, names)
+		found = orphans(vms, sets.New(names...))
 		if found.Count <= status.OrphanedVMs.Count {
 			break // the cache may miss a new machine: read from the API server before more orphans are reported
 		}
@@ -37,17 +39,17 @@ func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hype
 	return nil
 }
 
-// machineNames returns the names of all machines in the cluster's namespace. A
-// machine that has lost its label still has its VM.
-func (r *Reconciler[C]) machineNames(ctx context.Context, s *scope[C], reader client.Reader) (sets.Set[string], error) {
-	found, err := reconcile.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.UnsafeDisableDeepCopy)
+// machineNames returns the names of machines in a namespace, sorted. list is an empty list of machines.
+func machineNames(ctx context.Context, reader client.Reader, list client.ObjectList, namespace string, options ...client.ListOption) ([]string, error) {
+	found, err := reconcile.Select(ctx, reader, list, namespace, append(options, client.UnsafeDisableDeepCopy)...)
 	if err != nil {
 		return nil, err
 	}
-	names := sets.New[string]()
+	names := make([]string, 0, len(found))
 	for _, o := range found {
-		names.Insert(o.GetName())
+		names = append(names, o.GetName())
 	}
+	slices.Sort(names)
 	return names, nil
 }
 
@@ -77,13 +79,4 @@ func describeNewOrphans(was, is infrav1.OrphanedVMs) string {
 		return ""
 	}
 	return fmt.Sprintf("Found VMs of this cluster without a machine, %d in all: %s. They are not deleted", is.Count, strings.Join(names, ", "))
-}
-
-// announceOrphans records an event for new orphans and updates the metric.
-func (r *Reconciler[C]) announceOrphans(s *scope[C]) {
-	_, status := s.infra.Common()
-	orphanedVMs.WithLabelValues(r.kind(), s.infra.GetNamespace(), s.infra.GetName()).Set(float64(status.OrphanedVMs.Count))
-	if s.newOrphans != "" {
-		r.event(s, corev1.EventTypeWarning, infrav1.OrphanFoundReason, s.newOrphans)
-	}
 }

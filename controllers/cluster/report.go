@@ -101,12 +101,19 @@ func get(from conditions.Getter, conditionType string) metav1.Condition {
 
 // announce records events for the changes after they are written.
 func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
+	_, status := s.infra.Common()
+	orphanedVMs.WithLabelValues(r.kind, s.infra.GetNamespace(), s.infra.GetName()).Set(float64(status.OrphanedVMs.Count))
+	if s.newOrphans != "" {
+		r.event(s, corev1.EventTypeWarning, infrav1.OrphanFoundReason, s.newOrphans)
+	}
 	if s.released {
 		r.event(s, corev1.EventTypeNormal, "Deleted", "All machines are deleted")
 		return
 	}
-	r.announceEndpoint(s, before.endpoint)
 	now := snapshot(s.infra)
+	if now.endpoint.Reason != "" && changed(before.endpoint, now.endpoint) {
+		r.event(s, corev1.EventTypeWarning, now.endpoint.Reason, now.endpoint.Message)
+	}
 	if changed(before.available, now.available) {
 		if now.available.Status == metav1.ConditionTrue {
 			r.event(s, corev1.EventTypeNormal, infrav1.HypervisorAvailableReason, "The hypervisor can be reached")

@@ -39,15 +39,15 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(name)
 	}
-	clusters, err := reconcile.ListFor(mgr.GetScheme(), r.New())
-	if err != nil {
+	r.kind = gvk.Kind
+	if r.clusters, err = reconcile.ListFor(mgr.GetScheme(), r.New()); err != nil {
 		return err
 	}
 	machine, err := machineOf(mgr, r.NewMachineList())
 	if err != nil {
 		return err
 	}
-	mapper := credentialsMapper[C]{reader: r.Client, clusters: clusters, identity: r.Identity, namespace: r.ManagerNamespace}
+	mapper := credentialsMapper[C]{reader: r.Client, clusters: r.clusters, identity: r.Identity, namespace: r.ManagerNamespace}
 	fromCluster := util.ClusterToInfrastructureMapFunc(ctx, gvk, r.Client, r.New())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
@@ -55,7 +55,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		WithOptions(reconcile.Options(options)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(relevantClusterChange)).
-		Watches(machine, handler.EnqueueRequestsFromMapFunc(reconcile.Siblings(r.Client, clusters)),
+		Watches(machine, handler.EnqueueRequestsFromMapFunc(reconcile.Siblings(r.Client, r.clusters)),
 			builder.WithPredicates(deleted)).
 		Watches(r.New(), reconcile.DeletionsFirst(), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WatchesRawSource(reconcile.Keys(r.Inspector.EndpointChanges(), reconcile.SamePriority))
@@ -82,7 +82,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		identity = r.NewIdentity()
 	}
 	return (&secretProtector[C]{
-		client: r.Client, apiReader: r.APIReader, clusters: clusters, identity: r.Identity, mapper: mapper,
+		client: r.Client, apiReader: r.APIReader, clusters: r.clusters, identity: r.Identity, mapper: mapper,
 		finalizer: infrav1.CredentialsFinalizer(gvk.Kind), manager: name + "-credentials", filter: r.WatchFilterValue,
 	}).setupWithManager(mgr, r.New(), identity, options)
 }
