@@ -81,6 +81,10 @@ race: ## Run the tests of libraries, rendering, decisions and drivers under the 
 	@$(GO_CHECK); hack/ensure-packages.sh gcc=build-essential; hack/tools/build.sh etcd kube-apiserver >/dev/null; \
 		CGO_ENABLED=1 go test -race -timeout 60m ./internal/... ./controllers/controlplane/plan ./bootstrap/... ./modules/... ./providers/...
 
+.PHONY: catalogue
+catalogue: ## Render and check every module of the catalogue: CHARTS=FOLDER, RECORD=1 writes the facts
+	@$(GO_CHECK); cd hack/tools/catalogue; go run . -charts "$(abspath $(CHARTS))" $(if $(RECORD),-record)
+
 .PHONY: fuzz
 fuzz: ## Fuzz each parser of untrusted input for FUZZTIME, 60s unless set
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)"

@@ -13,98 +13,14 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
-	"github.com/fluxcd/pkg/envsubst"
 	"sigs.k8s.io/yaml"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 )
 
 var update = flag.Bool("update", false, "write the composed sets and the rendered objects to the golden files")
-
-// settings are the values of a user.
-var settings = map[string]string{"NOVA_CATALOGUE": "oci://hub.example/nova", "NOVA_RELEASE": "v1.0.0"}
-
-// site is a Cluster to render for.
-type site struct {
-	hypervisor string
-	infra      int32
-	dns        map[string]any
-	labels     map[string]string
-	registry   string
-	// managementImages is the administrator's registry for images of the
-	// management cluster.
-	managementImages string
-	ingress          int32
-	controlPlanes    int32
-}
-
-func (s site) facts() *modules.Facts {
-	platform := map[string]any{}
-	if s.dns != nil {
-		platform["dns"] = s.dns
-	}
-	if s.registry != "" {
-		platform["imageRepository"] = s.registry
-	}
-	controlPlanes := max(s.controlPlanes, 1)
-	f := &modules.Facts{
-		Cluster:    modules.ClusterFacts{Name: "alpha", Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: s.labels},
-		Kubernetes: modules.KubernetesFacts{Version: "v1.36.3"},
-		Endpoint:   modules.EndpointFacts{Host: "192.0.2.10", Port: 6443},
-		Hypervisor: modules.HypervisorFacts{
-			Kind: s.hypervisor, Server: "hypervisor.example", CABundle: "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
-			Spec: map[string]any{
-				"identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
-				"placement":   map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
-			},
-		},
-		Network:      modules.NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: modules.DefaultDomain},
-		ControlPlane: modules.ControlPlaneFacts{Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
-		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.infra, Ingress: s.ingress, Worker: 2, Total: controlPlanes + s.infra + s.ingress + 2},
-		Platform:     platform,
-	}
-	for i := range s.infra {
-		f.Nodes.Addresses.Infra = append(f.Nodes.Addresses.Infra, fmt.Sprintf("192.0.2.%d", 20+i))
-	}
-	f.Nodes.Addresses.Worker = []string{"192.0.2.40", "192.0.2.41"}
-	f.Images = modules.ImagesOf(platform)
-	f.DNS = modules.DNSOf(platform, f.Network.Services)
-	return f
-}
-
-func hybrid() map[string]any { return map[string]any{"baseDomain": "apps.example"} }
-
-func internal() map[string]any {
-	return map[string]any{"baseDomain": "apps.example", "mode": "Internal", "upstreamServers": []any{"192.0.2.1"}}
-}
-
-func external() map[string]any {
-	return map[string]any{"baseDomain": "apps.example", "forwardZones": []any{
-		map[string]any{"name": "apps.example", "servers": []any{"192.0.2.53", "192.0.2.54"}},
-	}}
-}
-
-// allOn returns the labels that enable all additional modules.
-func allOn() map[string]string {
-	out := map[string]string{}
-	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler"} {
-		out["addons.cluster.x-k8s.io/"+name] = "true"
-	}
-	return out
-}
-
-func sites() map[string]site {
-	calico := allOn()
-	calico["addons.cluster.x-k8s.io/cni"] = "calico"
-	return map[string]site{
-		"vsphere-hybrid-3":   {hypervisor: "vsphere", infra: 3, ingress: 2, controlPlanes: 3, dns: hybrid(), labels: allOn(), registry: "hub.example/nova", managementImages: "hub.example/nova"},
-		"vsphere-internal-1": {hypervisor: "vsphere", infra: 1, dns: internal()},
-		"zvirt-external-3":   {hypervisor: "zvirt", infra: 3, dns: external(), labels: calico},
-		"zvirt-none-0":       {hypervisor: "zvirt"},
-		"other-hybrid-1":     {hypervisor: "docker", infra: 1, dns: hybrid(), labels: map[string]string{"addons.cluster.x-k8s.io/cni": "none"}},
-	}
-}
 
 // content is a set with the user's values.
 func content(t *testing.T, name string) modules.Content {
@@ -113,26 +29,16 @@ func content(t *testing.T, name string) modules.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := envsubst.Eval(string(manifest), func(name string) (string, bool) {
-		value, ok := settings[name]
-		return value, ok
-	})
+	c, err := sites.Content(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := &addonsv1.NovaModuleSet{}
-	if err := yaml.UnmarshalStrict([]byte(text), set); err != nil {
-		t.Fatal(err)
-	}
-	return modules.ContentOf(&set.Spec)
+	return c
 }
 
-func render(t *testing.T, set string, s site) *modules.Rendering {
+func render(t *testing.T, set string, s sites.Site) *modules.Rendering {
 	t.Helper()
-	out, err := modules.Render(content(t, set), modules.Target{
-		Namespace: "team", Name: "alpha", Set: set, Origin: "team", Revision: "0123456789", Facts: s.facts(),
-		ManagementImages: s.managementImages,
-	})
+	out, err := s.Render(set, content(t, set))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +121,7 @@ func TestOneAddress(t *testing.T) {
 // The state of every module of the catalog for each Cluster.
 func TestWhichModulesAreOn(t *testing.T) {
 	on := map[string][]string{}
-	for name, s := range sites() {
+	for name, s := range sites.Named() {
 		for _, set := range []string{Base, Management, Additional} {
 			for _, m := range render(t, set, s).Modules {
 				if !m.Off {
@@ -264,7 +170,7 @@ func TestWhichModulesAreOn(t *testing.T) {
 // a workload cluster, and the CNI is never uninstalled between attempts.
 func TestPlacementAndRetries(t *testing.T) {
 	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
-	for name, s := range sites() {
+	for name, s := range sites.Named() {
 		for _, m := range append(render(t, Base, s).Modules, render(t, Management, s).Modules...) {
 			switch o := m.Object.(type) {
 			case *kustomizev1.Kustomization:
@@ -289,7 +195,7 @@ func TestPlacementAndRetries(t *testing.T) {
 // In an air-gapped network every image comes from the one registry.
 func TestImagesComeFromTheRegistry(t *testing.T) {
 	for _, set := range []string{Base, Management, Additional} {
-		for _, m := range render(t, set, sites()["vsphere-hybrid-3"]).Modules {
+		for _, m := range render(t, set, sites.Named()["vsphere-hybrid-3"]).Modules {
 			data, err := yaml.Marshal(m.Object)
 			if err != nil {
 				t.Fatal(err)
@@ -310,7 +216,7 @@ func TestRenderGolden(t *testing.T) {
 	for _, name := range []string{"vsphere-hybrid-3", "zvirt-external-3"} {
 		var out bytes.Buffer
 		for _, set := range []string{Base, Management, Additional} {
-			for _, m := range render(t, set, sites()[name]).Modules {
+			for _, m := range render(t, set, sites.Named()[name]).Modules {
 				out.WriteString("--- # " + set + "/" + m.Name)
 				if m.Off {
 					out.WriteString(": off\n")

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
+	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -94,7 +95,7 @@ func addresses(ctx context.Context, g Gomega, r *net.Resolver, name string) []st
 // Real CoreDNS accepts the rendered configuration and answers as Nova DNS must.
 func TestNovaDNSAnswers(t *testing.T) {
 	g := NewWithT(t)
-	s := sites()["vsphere-hybrid-3"]
+	s := sites.Named()["vsphere-hybrid-3"]
 	r, write := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
 	g.Eventually(func(g Gomega) {
 		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
@@ -108,7 +109,7 @@ func TestNovaDNSAnswers(t *testing.T) {
 	_, err = r.LookupHost(t.Context(), "example.org.")
 	g.Expect(err).To(HaveOccurred())
 
-	s.infra = 1
+	s.Infra = 1
 	write(configMap(t, s, "nova-dns", "nova-dns").Data)
 	g.Eventually(func(g Gomega) {
 		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20"}))
@@ -117,8 +118,8 @@ func TestNovaDNSAnswers(t *testing.T) {
 
 // Without infra nodes the answers are the workers.
 func TestNovaDNSWithoutInfraNodes(t *testing.T) {
-	s := sites()["zvirt-none-0"]
-	s.dns = internal()
+	s := sites.Named()["zvirt-none-0"]
+	s.DNS = sites.Named()["vsphere-internal-1"].DNS
 	zone := configMap(t, s, "nova-dns", "nova-dns").Data["zone"]
 	if !strings.Contains(zone, "nova-console.apps.example. 60 IN A 192.0.2.40\n") {
 		t.Errorf("the zone is\n%s", zone)
@@ -130,8 +131,8 @@ func TestNovaDNSWithoutInfraNodes(t *testing.T) {
 func TestCoreDNSForwards(t *testing.T) {
 	g := NewWithT(t)
 	behind := port(t)
-	serve(t, configMap(t, sites()["vsphere-hybrid-3"], "nova-dns", "nova-dns").Data, behind)
-	for name, s := range map[string]site{"internal": sites()["vsphere-internal-1"], "external": sites()["zvirt-external-3"]} {
+	serve(t, configMap(t, sites.Named()["vsphere-hybrid-3"], "nova-dns", "nova-dns").Data, behind)
+	for name, s := range map[string]sites.Site{"internal": sites.Named()["vsphere-internal-1"], "external": sites.Named()["zvirt-external-3"]} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data := configMap(t, s, "coredns", "coredns").Data
@@ -147,10 +148,10 @@ func TestCoreDNSForwards(t *testing.T) {
 			}, "20s").Should(Succeed())
 		})
 	}
-	internal := configMap(t, sites()["vsphere-internal-1"], "coredns", "coredns").Data["Corefile"]
+	internal := configMap(t, sites.Named()["vsphere-internal-1"], "coredns", "coredns").Data["Corefile"]
 	g.Expect(internal).To(ContainSubstring("forward . 192.0.2.1 {"))
 	g.Expect(internal).To(ContainSubstring("apps.example:53 {\n    errors\n    cache 30\n    forward . 10.233.63.254\n}"))
-	external := configMap(t, sites()["zvirt-external-3"], "coredns", "coredns").Data["Corefile"]
+	external := configMap(t, sites.Named()["zvirt-external-3"], "coredns", "coredns").Data["Corefile"]
 	g.Expect(external).To(ContainSubstring("forward . /etc/resolv.conf {"))
 	g.Expect(external).To(ContainSubstring("forward . 192.0.2.53 192.0.2.54\n"))
 	g.Expect(external).NotTo(ContainSubstring("10.233.63.254"))

@@ -11,6 +11,7 @@ import (
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 )
 
 // hostile contains suffixes with which a tenant may try to write more than one
@@ -32,8 +33,8 @@ var hostile = map[string]string{
 
 // poisoned returns the facts of a site where every text that a tenant writes
 // has this suffix.
-func poisoned(s site, ending string) *modules.Facts {
-	f := s.facts()
+func poisoned(s sites.Site, ending string) *modules.Facts {
+	f := s.Facts()
 	f.Network.Domain += ending
 	f.Endpoint.Host += ending
 	f.Cluster.ID += ending
@@ -119,9 +120,9 @@ func shape(t *testing.T, set string, facts *modules.Facts) []string {
 
 // A tenant's texts are values and never become keys, whatever they contain.
 func TestHostileFacts(t *testing.T) {
-	for name, s := range sites() {
+	for name, s := range sites.Named() {
 		for _, set := range Names() {
-			want := shape(t, set, s.facts())
+			want := shape(t, set, s.Facts())
 			for kind, ending := range hostile {
 				t.Run(strings.Join([]string{name, set, kind}, " "), func(t *testing.T) {
 					got := shape(t, set, poisoned(s, ending))
@@ -145,8 +146,8 @@ func TestHostileFacts(t *testing.T) {
 
 // No text of a tenant selects an image of the management cluster.
 func TestManagementImagesAreTheAdministrators(t *testing.T) {
-	for name, s := range sites() {
-		f := s.facts()
+	for name, s := range sites.Named() {
+		f := s.Facts()
 		f.Platform = map[string]any{"imageRepository": "evil.example/x"}
 		f.Images = modules.ImagesOf(f.Platform)
 		rendering, err := modules.Render(content(t, Management), modules.Target{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -53,7 +54,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 			g.Expect(e.Client.Create(t.Context(), set, client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
 		})
 	}
-	for name, s := range sites() {
+	for name, s := range sites.Named() {
 		t.Run("Site "+name, func(t *testing.T) {
 			for _, set := range Names() {
 				for _, o := range written(t, set, s) {
@@ -67,9 +68,9 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 
 // written returns the Flux objects of a set, and the objects of its trees for
 // which the server has schemas.
-func written(t *testing.T, set string, s site) []*unstructured.Unstructured {
+func written(t *testing.T, set string, s sites.Site) []*unstructured.Unstructured {
 	t.Helper()
-	facts := s.facts()
+	facts := s.Facts()
 	facts.Network.Services = []string{services}
 	facts.DNS = modules.DNSOf(facts.Platform, facts.Network.Services)
 	rendering, err := modules.Render(content(t, set), modules.Target{Namespace: "team", Name: "alpha", Set: set, Origin: "team", Facts: facts})
@@ -111,7 +112,7 @@ func take(t *testing.T, c client.Client, o *unstructured.Unstructured) {
 func lockdown(t *testing.T, c client.Client) {
 	t.Helper()
 	g := NewWithT(t)
-	for _, o := range written(t, Team, site{}) {
+	for _, o := range written(t, Team, sites.Site{}) {
 		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
 	may := func(namespace string) bool {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/modules/catalogue"
+	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
+)
+
+// versions are the first and the last Kubernetes version of docs/support.md.
+var versions = []string{"v1.35.4", "v1.37.0"}
+
+func main() {
+	charts := flag.String("charts", "", "the folder with unpacked charts")
+	root := flag.String("root", "../../..", "the folder of this project")
+	record := flag.Bool("record", false, "write the facts of the charts to the catalogue")
+	site := flag.String("sites", "", "render for the sites only whose name contains this")
+	only := flag.String("only", "", "report on this module only")
+	flag.Parse()
+	if *charts == "" {
+		fmt.Fprintln(os.Stderr, "catalogue: set -charts (make catalogue CHARTS=FOLDER)")
+		os.Exit(2)
+	}
+	failed, err := run(os.Stdout, options{charts: *charts, root: *root, site: *site, only: *only, record: *record})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "catalogue:", err)
+		os.Exit(1)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	charts, root, site, only string
+	record                   bool
+}
+
+// run checks the catalogue, and returns whether it has found a defect.
+func run(out io.Writer, o options) (bool, error) {
+	contents := map[string]modules.Content{}
+	count := 0
+	for _, name := range catalogue.Names() {
+		manifest, err := catalogue.Manifest(name)
+		if err != nil {
+			return false, fmt.Errorf("reading the catalogue: %w", err)
+		}
+		if contents[name], err = sites.Content(manifest); err != nil {
+			return false, fmt.Errorf("reading the catalogue: %w", err)
+		}
+		count += len(contents[name].Modules)
+	}
+	facts, err := readFacts(o.root)
+	if err != nil {
+		return false, err
+	}
+	r := newRenderer(o.charts, o.root)
+	report := &report{only: o.only, seen: map[string]bool{}}
+	matrix := sites.Matrix(versions...)
+	images := newImages(facts)
+	for _, name := range slices.Sorted(maps.Keys(matrix)) {
+		if !strings.Contains(name, o.site) {
+			continue
+		}
+		rendered, err := renderSite(r, matrix[name], contents, report)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", name, err)
+		}
+		images.collect(matrix[name], rendered, report)
+		checkReferences(rendered, facts, report)
+	}
+	if o.record {
+		if err := recordFacts(o.root, r, images); err != nil {
+			return false, err
+		}
+	}
+	unmirrored := images.check(report)
+	report.print(out)
+	if len(r.missing) > 0 {
+		_, _ = fmt.Fprintf(out, "not rendered, because the folder has no such chart: %s\n", strings.Join(slices.Sorted(maps.Keys(r.missing)), ", "))
+	}
+	invalid := len(report.lines) - unmirrored
+	_, _ = fmt.Fprintf(out, "catalogue: modules=%d rendered=%d images=%d unmirrored=%d invalid=%d\n", count, r.count, len(images.open), unmirrored, invalid)
+	return unmirrored+invalid > 0, nil
+}
+
+// report contains each finding once.
+type report struct {
+	only  string
+	seen  map[string]bool
+	lines []string
+}
+
+// add adds a finding of a module and returns whether it is new.
+func (r *report) add(module, format string, arguments ...any) bool {
+	line := module + ": " + fmt.Sprintf(format, arguments...)
+	if r.seen[line] || r.only != "" && r.only != module {
+		return false
+	}
+	r.seen[line] = true
+	r.lines = append(r.lines, line)
+	return true
+}
+
+func (r *report) print(out io.Writer) {
+	slices.Sort(r.lines)
+	for _, line := range r.lines {
+		_, _ = fmt.Fprintln(out, line)
+	}
+}

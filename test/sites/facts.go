@@ -1,0 +1,90 @@
+package sites
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Facts are the known facts about the charts of the catalogue: the content of
+// the folder facts. "make catalogue" writes them from the charts themselves.
+type Facts struct {
+	// Charts are the charts by name.
+	Charts map[string]ChartFacts
+	// Images are the images of all modules, which a closed network mirrors.
+	Images []string `json:"images"`
+	// Operators are the images that operators run without a module naming them.
+	Operators []Operator `json:"operators"`
+	// Created are objects that a program or a user creates.
+	Created []Created `json:"created"`
+}
+
+// ChartFacts are facts about one chart.
+type ChartFacts struct {
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	AppVersion string `json:"appVersion,omitempty"`
+	// Repository is where the chart is published, and Source the repository with
+	// its code, with the tag and the path of the chart.
+	Repository string `json:"repository,omitempty"`
+	Source     string `json:"source,omitempty"`
+	// Kubernetes is the range of versions that the chart names.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Checksum is computed over all files of the chart.
+	Checksum string   `json:"checksum"`
+	Images   []string `json:"images,omitempty"`
+	CRDs     []string `json:"crds,omitempty"`
+	// Values are the paths of all values, to a depth of four.
+	Values []string `json:"values"`
+}
+
+// Operator is a program with the images that it runs of itself.
+type Operator struct {
+	Module string   `json:"module"`
+	Source string   `json:"source"`
+	Images []string `json:"images"`
+}
+
+// Created is an object that no module contains but that exists when it is
+// needed.
+type Created struct {
+	Module string `json:"module"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	By     string `json:"by"`
+}
+
+// ReadFacts reads the folder facts.
+func ReadFacts(folder fs.FS) (*Facts, error) {
+	out := &Facts{Charts: map[string]ChartFacts{}}
+	for _, file := range []string{"images.yaml", "operators.yaml", "created.yaml"} {
+		if err := readFile(folder, file, out); err != nil {
+			return nil, err
+		}
+	}
+	files, err := fs.ReadDir(folder, "charts")
+	if err != nil {
+		return nil, fmt.Errorf("listing facts: %w", err)
+	}
+	for _, file := range files {
+		chart := ChartFacts{}
+		if err := readFile(folder, path.Join("charts", file.Name()), &chart); err != nil {
+			return nil, err
+		}
+		out.Charts[chart.Name] = chart
+	}
+	return out, nil
+}
+
+func readFile(folder fs.FS, file string, into any) error {
+	data, err := fs.ReadFile(folder, file)
+	if err != nil {
+		return fmt.Errorf("reading facts: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		return fmt.Errorf("reading facts %s: %w", file, err)
+	}
+	return nil
+}

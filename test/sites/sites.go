@@ -1,0 +1,180 @@
+package sites
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+
+	"github.com/fluxcd/pkg/envsubst"
+	"sigs.k8s.io/yaml"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// Registry is the registry of a closed network.
+const Registry = "hub.example/nova"
+
+// Site is a Cluster to render for.
+type Site struct {
+	// Name is the name of the Cluster, alpha if it is not set.
+	Name       string
+	Hypervisor string
+	// Kubernetes is the version, v1.36.3 if it is not set.
+	Kubernetes string
+	Infra      int32
+	DNS        map[string]any
+	Labels     map[string]string
+	Registry   string
+	// ManagementImages is the administrator's registry for images of the
+	// management cluster.
+	ManagementImages string
+	Ingress          int32
+	ControlPlanes    int32
+	// KubeProxy is the mode of kube-proxy, if it is set.
+	KubeProxy string
+}
+
+// Facts are the facts of the site.
+func (s Site) Facts() *modules.Facts {
+	platform := map[string]any{}
+	if s.DNS != nil {
+		platform["dns"] = s.DNS
+	}
+	if s.Registry != "" {
+		platform["imageRepository"] = s.Registry
+	}
+	if s.KubeProxy != "" {
+		platform["kubeProxy"] = map[string]any{"mode": s.KubeProxy}
+	}
+	controlPlanes := max(s.ControlPlanes, 1)
+	f := &modules.Facts{
+		Cluster:    modules.ClusterFacts{Name: cmp.Or(s.Name, "alpha"), Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: s.Labels},
+		Kubernetes: modules.KubernetesFacts{Version: cmp.Or(s.Kubernetes, "v1.36.3")},
+		Endpoint:   modules.EndpointFacts{Host: "192.0.2.10", Port: 6443},
+		Hypervisor: modules.HypervisorFacts{
+			Kind: s.Hypervisor, Server: "hypervisor.example", CABundle: "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+			Spec: map[string]any{
+				"identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
+				"placement":   map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
+			},
+		},
+		Network:      modules.NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: modules.DefaultDomain},
+		ControlPlane: modules.ControlPlaneFacts{Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
+		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.Infra, Ingress: s.Ingress, Worker: 2, Total: controlPlanes + s.Infra + s.Ingress + 2},
+		Platform:     platform,
+	}
+	for i := range s.Infra {
+		f.Nodes.Addresses.Infra = append(f.Nodes.Addresses.Infra, fmt.Sprintf("192.0.2.%d", 20+i))
+	}
+	f.Nodes.Addresses.Worker = []string{"192.0.2.40", "192.0.2.41"}
+	f.Images = modules.ImagesOf(platform)
+	f.DNS = modules.DNSOf(platform, f.Network.Services)
+	return f
+}
+
+func hybrid() map[string]any { return map[string]any{"baseDomain": "apps.example"} }
+
+func internal() map[string]any {
+	return map[string]any{"baseDomain": "apps.example", "mode": "Internal", "upstreamServers": []any{"192.0.2.1"}}
+}
+
+func external() map[string]any {
+	return map[string]any{"baseDomain": "apps.example", "forwardZones": []any{
+		map[string]any{"name": "apps.example", "servers": []any{"192.0.2.53", "192.0.2.54"}},
+	}}
+}
+
+// labels are the labels of a Cluster that enable all optional modules.
+func labels() map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler"} {
+		out["addons.cluster.x-k8s.io/"+name] = "true"
+	}
+	return out
+}
+
+func withCNI(labels map[string]string, cni string) map[string]string {
+	out := map[string]string{"addons.cluster.x-k8s.io/cni": cni}
+	maps.Copy(out, labels)
+	return out
+}
+
+// Named returns the sites of the golden files, by name.
+func Named() map[string]Site {
+	return map[string]Site{
+		"vsphere-hybrid-3":   {Hypervisor: "vsphere", Infra: 3, Ingress: 2, ControlPlanes: 3, DNS: hybrid(), Labels: labels(), Registry: Registry, ManagementImages: Registry},
+		"vsphere-internal-1": {Hypervisor: "vsphere", Infra: 1, DNS: internal()},
+		"zvirt-external-3":   {Hypervisor: "zvirt", Infra: 3, DNS: external(), Labels: withCNI(labels(), "calico")},
+		"zvirt-none-0":       {Hypervisor: "zvirt"},
+		"other-hybrid-1":     {Hypervisor: "docker", Infra: 1, DNS: hybrid(), Labels: withCNI(nil, "none")},
+	}
+}
+
+// Matrix returns a site for each combination of hypervisor, CNI, DNS mode, open
+// or closed network, single or highly available, and ordinary or hostile name,
+// at each of the versions of Kubernetes.
+func Matrix(versions ...string) map[string]Site {
+	out := map[string]Site{}
+	zones := map[string]map[string]any{"none": nil, "internal": internal(), "hybrid": hybrid(), "external": external()}
+	for _, version := range versions {
+		for _, hypervisor := range []string{"vsphere", "zvirt", "docker"} {
+			for _, cni := range []string{"cilium", "calico", "none"} {
+				for zone, dns := range zones {
+					for _, registry := range []string{"", Registry} {
+						addSizes(out, Site{
+							Hypervisor: hypervisor, Kubernetes: version, DNS: dns, Labels: withCNI(labels(), cni),
+							Registry: registry, ManagementImages: registry,
+						}, fmt.Sprintf("%s %s %s %s", version, hypervisor, cni, zone))
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addSizes adds a site in two sizes. The large one has the longest name that a
+// Cluster may have, and the small one a number as its name.
+func addSizes(out map[string]Site, s Site, name string) {
+	if s.Registry != "" {
+		name += " closed"
+	}
+	small, large := s, s
+	out[name+" single"] = small
+	small.Name, small.KubeProxy = "12345678", "none"
+	out[name+" single number"] = small
+	large.Infra, large.Ingress, large.ControlPlanes = 3, 2, 3
+	out[name+" ha"] = large
+	large.Name = "true-0123456789-0123456789-0123456789-0123456789-0123456789-abc"
+	out[name+" ha longest"] = large
+}
+
+// Content is the content of a set, from its YAML with the values of a user.
+func Content(manifest []byte) (modules.Content, error) {
+	settings := map[string]string{"NOVA_CATALOGUE": "oci://hub.example/nova", "NOVA_RELEASE": "v1.0.0"}
+	text, err := envsubst.Eval(string(manifest), func(name string) (string, bool) {
+		value, ok := settings[name]
+		return value, ok
+	})
+	if err != nil {
+		return modules.Content{}, fmt.Errorf("setting the variables of a set: %w", err)
+	}
+	set := &addonsv1.NovaModuleSet{}
+	if err := yaml.UnmarshalStrict([]byte(text), set); err != nil {
+		return modules.Content{}, fmt.Errorf("reading a set: %w", err)
+	}
+	return modules.ContentOf(&set.Spec), nil
+}
+
+// Render renders a set for the site.
+func (s Site) Render(set string, c modules.Content) (*modules.Rendering, error) {
+	out, err := modules.Render(c, modules.Target{
+		Namespace: "team", Name: cmp.Or(s.Name, "alpha"), Set: set, Origin: "team", Revision: "0123456789", Facts: s.Facts(),
+		ManagementImages: s.ManagementImages,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rendering set %s: %w", set, err)
+	}
+	return out, nil
+}
