@@ -279,7 +279,7 @@ func (i *inventory) recheckTask(task ref) {
 // recordTask records the state that was read of a task; nil means that the task
 // does not exist any more.
 func (i *inventory) recordTask(task ref, info *taskInfo) {
-	i.update(func(o *objectCache) []uuid.UUID {
+	i.Update(func(o *objectCache) []uuid.UUID {
 		if info != nil {
 			o.tasks[task] = info
 		} else {

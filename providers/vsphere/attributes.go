@@ -54,7 +54,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 			return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 		}
 		// The stream reports the attribute later.
-		k.inv.update(func(o *objectCache) []uuid.UUID {
+		k.inv.Update(func(o *objectCache) []uuid.UUID {
 			if info := o.vms[o.byID[id]]; info != nil {
 				info.applyAttribute(field, a.Value)
 			}

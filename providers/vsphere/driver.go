@@ -13,6 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
+type ref = types.ManagedObjectReference
+
 // driver uses one session for the machines of one cluster.
 type driver struct {
 	session *session

@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -9,73 +10,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi/vim25/types"
+	"github.com/vmware/govmomi/vim25"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
-
-type ref = types.ManagedObjectReference
-
-// cloneTask is the description ID of the task of CloneVM_Task.
-const cloneTask = "VirtualMachine.clone"
-
-// taskInfo has the properties that the stream reported for a task of any user.
-type taskInfo struct {
-	state       types.TaskInfoState
-	entity      ref
-	description string
-	// endedAt is when the stream reported the end of the task.
-	endedAt time.Time
-	// read is set once result and failure were read, which the stream does not
-	// report.
-	read    bool
-	result  ref
-	failure *types.LocalizedMethodFault
-}
-
-// ended reports whether the task has ended.
-func (t *taskInfo) ended() bool { return t.state == types.TaskInfoStateSuccess || t.failed() }
-
-// failed reports whether the task has ended with an error. The error may still
-// have to be read.
-func (t *taskInfo) failed() bool { return t.state == types.TaskInfoStateError }
-
-// done reports whether the task has ended, with success or with an error that
-// is known.
-func (t *taskInfo) done() bool { return t.ended() && (t.read || !t.failed()) }
-
-// objectCache is the cache of vCenter's objects that one stream fills.
-type objectCache struct {
-	// ids has every VM that the account can see. A VM whose UUID vCenter has
-	// not reported yet is still being created and has no UUID here.
-	ids  map[ref]uuid.UUID
-	byID map[uuid.UUID]ref
-	// copies has the other VMs with the same UUID.
-	copies map[uuid.UUID][]ref
-	// unreadNames has the names of VMs whose UUID was never read: VMs that are
-	// still being created, and VMs that vCenter cannot read.
-	unreadNames map[ref]string
-	// names has the names of VMs whose UUID is derived.
-	names map[ref]string
-	// vms has the VMs whose UUID is derived, including ours.
-	vms   map[ref]*vmInfo
-	tasks map[ref]*taskInfo
-	// hosts and clusters are those in which VMs of ours run.
-	hosts    map[ref]*hostInfo
-	clusters map[ref]*clusterInfo
-	// usableHosts is the number of hosts of a compute cluster that can run VMs:
-	// those that respond and are not in maintenance mode.
-	usableHosts map[ref]int32
-}
-
-func newObjectCache() *objectCache {
-	return &objectCache{
-		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unreadNames: map[ref]string{}, names: map[ref]string{},
-		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}, copies: map[uuid.UUID][]ref{},
-		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{}, usableHosts: map[ref]int32{},
-	}
-}
 
 // inventory is the cache that Observe reads. It survives the loss of a
 // session; only the objects are read again.
@@ -266,12 +205,13 @@ func (i *inventory) anyClones() bool {
 	return len(i.inherited) > 0
 }
 
-// replace stores objects that were read again, and queues every machine whose
+// Replace stores objects that were read again, and queues every machine whose
 // VM looks different in it.
-func (i *inventory) replace(o *objectCache) {
+func (i *inventory) Replace(o *objectCache) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	o.keepUUIDs(i.objects)
+	o.unlisted = nil
 	i.objects = o
 	bound := map[ref]bool{}
 	for _, m := range i.machines {
@@ -316,11 +256,17 @@ func (i *inventory) notifyChanged(ids []uuid.UUID) {
 	}
 }
 
-// update calls change to change the objects and queues the affected machines.
-func (i *inventory) update(change func(*objectCache) []uuid.UUID) {
+// Update calls change to change the objects and queues the affected machines.
+func (i *inventory) Update(change func(*objectCache) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	touched := change(i.objects)
+	for _, task := range i.objects.unlisted {
+		if i.objects.tasks[task] == nil {
+			i.recheckTask(task)
+		}
+	}
+	i.objects.unlisted = nil
 	// A machine may wait only for this task, or for the UUID of another VM.
 	for id, m := range i.machines {
 		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
@@ -369,4 +315,57 @@ func (i *inventory) notifyAll() {
 	for _, m := range i.machines {
 		i.changed(m.key)
 	}
+}
+
+// UnreadTasks returns the inherited clones that have ended with success
+// and whose VM is not known.
+func (i *inventory) UnreadTasks() (tasks []ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for task := range i.inherited {
+		if t := i.objects.tasks[task]; t != nil && t.ended() && !t.read {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
+}
+
+// View calls read with the objects.
+func (i *inventory) View(read func(*objectCache)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	read(i.objects)
+}
+
+// readIfStale reads the settings of a compute cluster if they may be out of
+// date: after a failure, or when vCenter reported only a part of a change.
+func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at ref) error {
+	i.mu.Lock()
+	cluster := i.objects.clusters[at]
+	stale := cluster != nil && cluster.stale
+	i.mu.Unlock()
+	if !stale {
+		return nil
+	}
+	return readCluster(ctx, c, i, at)
+}
+
+// awaitTask returns a channel that is closed when a task has ended.
+func (i *inventory) awaitTask(task ref) <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	ended := make(chan struct{})
+	if t := i.objects.tasks[task]; t != nil && t.ended() {
+		close(ended)
+		return ended
+	}
+	i.awaitedTasks[task] = ended
+	return ended
+}
+
+// endAwait drops the channel of a task.
+func (i *inventory) endAwait(task ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.awaitedTasks, task)
 }

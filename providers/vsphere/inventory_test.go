@@ -24,12 +24,11 @@ var (
 // streamTest is an inventory that receives one update set at a time.
 type streamTest struct {
 	inv      *inventory
-	s        *stream
 	notified int
 }
 
 func newStreamTest() *streamTest {
-	t := &streamTest{s: &stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}}
+	t := &streamTest{}
 	t.inv = newInventory(func(hypervisor.Key) { t.notified++ })
 	t.inv.observe(ourID, ourKey, false)
 	return t
@@ -40,7 +39,7 @@ func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any)
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
 	}
-	t.inv.update(func(o *objectCache) []uuid.UUID { return t.s.apply(o, []types.ObjectUpdate{u}) })
+	t.inv.Update(func(o *objectCache) []uuid.UUID { return o.apply([]types.ObjectUpdate{u}) })
 	if obj.Type == "Task" {
 		t.store(u)
 	}
@@ -87,7 +86,6 @@ func TestVMAppearsInParts(t *testing.T) {
 	ta.update(enter, vmRef) // still being created
 	g.Expect(ta.notified).To(BeZero())
 	ta.update(modify, vmRef, "config.instanceUuid", ourID.String())
-	g.Expect(ta.s.toAdd).To(HaveKey(vmRef))
 	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its power state is not known")
 	ta.update(enter, vmRef, "config.uuid", "423742AA-0000-0000-0000-000000000001",
@@ -100,7 +98,6 @@ func TestVMAppearsInParts(t *testing.T) {
 func TestForeignVMsAreNotListed(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
 	ta.update(enter, vmRef, "config.instanceUuid", otherID.String())
-	g.Expect(ta.s.toAdd).To(BeEmpty())
 	g.Expect(ta.notified).To(BeZero())
 }
 
@@ -127,10 +124,10 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 
 	o := newObjectCache()
-	o.applyVM(types.ObjectUpdate{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
+	o.apply([]types.ObjectUpdate{{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
 		{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateInaccessible},
-	}})
-	ta.inv.replace(o)
+	}}})
+	ta.inv.Replace(o)
 	_, err = ta.look()
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 }
@@ -146,7 +143,6 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 			ta.update(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 			g.Expect(ta.inv.observe(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
-			g.Expect(ta.s.toAdd).To(BeEmpty())
 
 			ta.notified = 0
 			ta.update(modify, vmRef, "config.instanceUuid", otherID.String())
@@ -277,7 +273,7 @@ func TestForgottenTask(t *testing.T) {
 	_, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeFalse())
 	ta.notified = 0
-	ta.inv.replace(newObjectCache())
+	ta.inv.Replace(newObjectCache())
 	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
 	task, overdue := ta.inv.overdueTask(ourID)
@@ -369,7 +365,7 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
 			o := newObjectCache()
 			o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
-			ta.inv.replace(o)
+			ta.inv.Replace(o)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
 			g.Expect(ta.notified).To(Equal(1), "the machine is queued once the UUID is known, and not before")
@@ -400,15 +396,15 @@ func TestInheritedCloneEndsUnseen(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
 	o := newObjectCache()
 	o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
-	ta.inv.replace(o)
+	ta.inv.Replace(o)
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 
 	ta.notified = 0
-	ta.inv.replace(newObjectCache())
+	ta.inv.Replace(newObjectCache())
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
 	g.Expect(ta.notified).To(Equal(1))
 	ta.notified = 0
-	ta.inv.replace(newObjectCache())
+	ta.inv.Replace(newObjectCache())
 	g.Expect(ta.notified).To(BeZero(), "no machine waited")
 }

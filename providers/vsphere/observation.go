@@ -160,16 +160,6 @@ func unreachable(state types.VirtualMachineConnectionState, host string) string 
 	}
 }
 
-// duplicateVMs returns the names of the VMs with a UUID.
-func (o *objectCache) duplicateVMs(id uuid.UUID) []string {
-	names := []string{o.byID[id].Value}
-	for _, vm := range o.copies[id] {
-		names = append(names, vm.Value)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // info returns the known properties of a machine's VM.
 func (i *inventory) info(id uuid.UUID) vmInfo {
 	i.mu.Lock()

@@ -3,12 +3,9 @@ package vsphere
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25"
-	"github.com/vmware/govmomi/vim25/mo"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -145,54 +142,4 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 		d.session.inv.recordTask(task, info)
 	}
 	return nil
-}
-
-// readTask reads a task with its result and its error.
-func readTask(ctx context.Context, c *vim25.Client, task ref) (*taskInfo, error) {
-	var t mo.Task
-	if err := object.NewCommon(c, task).Properties(ctx, task, []string{"info"}, &t); err != nil {
-		return nil, err
-	}
-	info := &taskInfo{state: t.Info.State, description: t.Info.DescriptionId, failure: t.Info.Error}
-	if t.Info.Entity != nil {
-		info.entity = *t.Info.Entity
-	}
-	info.result, _ = t.Info.Result.(ref)
-	if info.ended() {
-		info.read, info.endedAt = true, time.Now()
-	}
-	return info, nil
-}
-
-// readInherited reads the results of the inherited clones that have ended: the
-// VMs that they created.
-func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
-	for _, task := range inv.unreadInherited() {
-		info, err := readTask(ctx, s.client, task)
-		switch {
-		case err == nil:
-			inv.recordTask(task, info)
-		case vcenter.IsAmbiguous(err):
-			return err
-		default: // the task was deleted, or the account cannot read it
-			inv.update(func(o *objectCache) []uuid.UUID {
-				delete(o.tasks, task)
-				return nil
-			})
-		}
-	}
-	return nil
-}
-
-// unreadInherited returns the inherited clones that have ended with success
-// and whose VM is not known.
-func (i *inventory) unreadInherited() (tasks []ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for task := range i.inherited {
-		if t := i.objects.tasks[task]; t != nil && t.ended() && !t.read {
-			tasks = append(tasks, task)
-		}
-	}
-	return tasks
 }

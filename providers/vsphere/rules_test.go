@@ -243,7 +243,7 @@ func TestPendingRule(t *testing.T) {
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(outOfSync()).To(BeFalse())
-	c.update(func(o *objectCache) []uuid.UUID {
+	c.Update(func(o *objectCache) []uuid.UUID {
 		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})

@@ -1,6 +1,8 @@
 package vsphere
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,4 +83,27 @@ func TestInspect(t *testing.T) {
 	b.cluster.Spec.Placement.Folder = "none"
 	_, err = b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
+}
+
+// objectsOf is a store that takes all objects of a stream once.
+type objectsOf struct {
+	store
+
+	objects *objectCache
+}
+
+func (o *objectsOf) Replace(all *objectCache) { o.objects = all }
+
+// The stream reports the name of every VM. For a VM that cannot be read, only
+// the name shows which machine it may belong to.
+func TestStreamNamesVMs(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	client, _, err := b.connect(m).(*driver).session.Client(b.ctx(), hypervisor.KeyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	all := &objectsOf{}
+	s, err := openStream(b.ctx(), client, all, b.options.timeouts, func() {})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(s.Read(b.ctx())).To(Succeed())
+	b.Expect(slices.Collect(maps.Values(all.objects.names))).To(ContainElement("m"))
 }

@@ -165,7 +165,7 @@ func TestGroupChanges(t *testing.T) {
 
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
-	c.update(func(o *objectCache) []uuid.UUID {
+	c.Update(func(o *objectCache) []uuid.UUID {
 		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})

@@ -28,7 +28,7 @@ type vmInfo struct {
 	power      types.VirtualMachinePowerState
 	connection types.VirtualMachineConnectionState
 	guestNICs  []types.GuestNicInfo
-	host       ref
+	host       moref
 	zone       string
 	// machine is the name of the machine for which the VM was created, as in
 	// the setting.
@@ -81,14 +81,6 @@ func (v *vmInfo) providerID() string {
 	return spec.ProviderIDPrefix + v.biosUUID
 }
 
-// hostInfo is a host on which VMs of ours run.
-type hostInfo struct {
-	name string
-	// parent is its compute cluster, or the compute resource of a standalone
-	// host.
-	parent ref
-}
-
 // apply stores one property.
 func (v *vmInfo) apply(name string, value any) {
 	switch name {
@@ -102,7 +94,7 @@ func (v *vmInfo) apply(name string, value any) {
 	case "runtime.connectionState":
 		v.connection, _ = value.(types.VirtualMachineConnectionState)
 	case "runtime.host":
-		v.host, _ = value.(ref)
+		v.host, _ = value.(moref)
 	case "guest.net":
 		guestNICs, _ := value.(types.ArrayOfGuestNicInfo)
 		v.guestNICs = guestNICs.GuestNicInfo
@@ -190,43 +182,4 @@ func attributesOf(value any) map[int32]string {
 		out[text.Key] = text.Value
 	}
 	return out
-}
-
-// applyHost stores the changed properties of a host.
-func (o *objectCache) applyHost(u types.ObjectUpdate) {
-	if u.Kind == types.ObjectUpdateKindLeave {
-		delete(o.hosts, u.Obj)
-		return
-	}
-	host := o.hosts[u.Obj]
-	if host == nil {
-		host = &hostInfo{}
-		o.hosts[u.Obj] = host
-	}
-	for _, c := range u.ChangeSet {
-		switch c.Name {
-		case "name":
-			host.name, _ = c.Val.(string)
-		case "parent":
-			host.parent, _ = c.Val.(ref)
-		}
-	}
-}
-
-// hostName returns the name of the host on which a VM runs.
-func (o *objectCache) hostName(v *vmInfo) string {
-	if host := o.hosts[v.host]; host != nil {
-		return host.name
-	}
-	return ""
-}
-
-// clusterOf returns the compute cluster in which a VM runs; none on a
-// standalone host.
-func (o *objectCache) clusterOf(v *vmInfo) (ref, bool) {
-	host := o.hosts[v.host]
-	if host == nil || host.parent.Type != "ClusterComputeResource" {
-		return ref{}, false
-	}
-	return host.parent, true
 }

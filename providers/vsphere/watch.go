@@ -3,16 +3,15 @@ package vsphere
 import (
 	"context"
 	"fmt"
-	"maps"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -52,9 +51,9 @@ const firstPoll = 5 * time.Second
 // VMs and for recent tasks, the other for the VMs whose UUID is derived.
 type stream struct {
 	client    *vim25.Client
-	inv       *inventory
-	collector ref
-	list      ref
+	store     store
+	collector moref
+	list      moref
 	version   string
 	// pollTime is the time for which a poll waits for updates, and onResponse is
 	// called after each poll.
@@ -68,22 +67,31 @@ type stream struct {
 	// inView are the VMs in the second filter, and toAdd are those that are
 	// about to be added; toRemove are destroyed VMs, which the next request
 	// removes.
-	inView, toAdd map[ref]bool
-	toRemove      []ref
+	inView, toAdd map[moref]bool
+	toRemove      []moref
 	// collecting is set while a goroutine collects VMs.
 	collecting bool
 }
 
-const (
-	// maxUpdates limits the objects in one response of the property collector.
-	maxUpdates = 500
-	// maxVMs limits the VMs of one vCenter. vCenter 8 supports 45,000.
-	maxVMs = 100_000
-)
+// maxUpdates limits the objects in one response of the property collector.
+const maxUpdates = 500
+
+// store has the objects that a stream reads, under a lock.
+type store interface {
+	// Replace replaces all objects.
+	Replace(*objectCache)
+	// Update calls change, which returns the UUIDs of the VMs that it changed.
+	Update(change func(*objectCache) (touched []uuid.UUID))
+	// View calls read, which changes nothing that machines depend on.
+	View(read func(*objectCache))
+	// UnreadTasks returns tasks that have ended and whose result the store needs:
+	// the stream does not report it.
+	UnreadTasks() []moref
+}
 
 // openStream creates the collector. vCenter deletes it with the session.
-func openStream(ctx context.Context, c *vim25.Client, inv *inventory, p vcenter.Timeouts, onResponse func()) (*stream, error) {
-	s := &stream{client: c, inv: inv, pollTime: p.Poll, batchDelay: p.BatchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
+func openStream(ctx context.Context, c *vim25.Client, to store, p vcenter.Timeouts, onResponse func()) (*stream, error) {
+	s := &stream{client: c, store: to, pollTime: p.Poll, batchDelay: p.BatchDelay, onResponse: onResponse, inView: map[moref]bool{}, toAdd: map[moref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -130,7 +138,7 @@ func openStream(ctx context.Context, c *vim25.Client, inv *inventory, p vcenter.
 
 // selectMembers selects the objects in a property of an object, not the object
 // itself, and further objects from there.
-func selectMembers(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
+func selectMembers(of moref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
 	return types.ObjectSpec{
 		Obj: of, Skip: types.NewBool(true),
 		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
@@ -172,7 +180,7 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 func (s *stream) Read(ctx context.Context) error {
 	o, err := s.readAll(ctx)
 	if err == nil {
-		s.inv.replace(o)
+		s.store.Replace(o)
 	}
 	return err
 }
@@ -186,7 +194,8 @@ func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.apply(o, updates); slices.ContainsFunc(updates, isOfVM) {
+		o.apply(updates)
+		if s.selectNew(o, updates); slices.ContainsFunc(updates, isOfVM) {
 			idle = 0
 		} else {
 			idle++
@@ -241,13 +250,13 @@ func (s *stream) Watch(ctx, watching context.Context) error {
 		if len(updates) == 0 {
 			continue
 		}
-		if err := s.store(updates); err != nil {
+		if err := s.apply(updates); err != nil {
 			return err
 		}
-		if err := s.readPartial(ctx, s.inv); err != nil {
+		if err := s.readPartial(ctx); err != nil {
 			return err
 		}
-		if err := s.readInherited(ctx, s.inv); err != nil {
+		if err := s.readTasks(ctx); err != nil {
 			return err
 		}
 		if s.startsCollecting() {
@@ -260,28 +269,15 @@ func (s *stream) Watch(ctx, watching context.Context) error {
 	}
 }
 
-// store stores updates in the inventory.
-func (s *stream) store(updates []types.ObjectUpdate) (err error) {
-	s.inv.update(func(o *objectCache) []uuid.UUID {
-		touched := s.apply(o, updates)
+// apply stores updates.
+func (s *stream) apply(updates []types.ObjectUpdate) (err error) {
+	s.store.Update(func(o *objectCache) []uuid.UUID {
+		touched := o.apply(updates)
+		s.selectNew(o, updates)
 		err = o.checkSize()
-		for _, u := range updates {
-			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && o.tasks[u.Obj] == nil {
-				s.inv.recheckTask(u.Obj)
-			}
-		}
 		return touched
 	})
 	return err
-}
-
-// checkSize returns an error if vCenter reports more VMs than any vCenter has:
-// a server that invents VMs must not fill the memory of the manager.
-func (o *objectCache) checkSize() error {
-	if len(o.ids) <= maxVMs {
-		return nil
-	}
-	return fmt.Errorf("it reports more than %d VMs", maxVMs)
 }
 
 // startsCollecting reports whether there are VMs to collect and no goroutine
@@ -358,173 +354,75 @@ func (s *stream) viewChange() *types.ModifyListView {
 	return req
 }
 
-// apply stores updates in o and returns the UUIDs of the affected VMs.
-func (s *stream) apply(o *objectCache, updates []types.ObjectUpdate) []uuid.UUID {
+// selectNew selects the VMs with a derived UUID among updates for the second
+// filter, and deselects VMs that left.
+func (s *stream) selectNew(o *objectCache, updates []types.ObjectUpdate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var touched []uuid.UUID
 	for _, u := range updates {
 		switch {
-		case u.Obj.Type == "Task":
-			o.applyTask(u)
-		case u.Obj.Type == "HostSystem":
-			o.applyHost(u)
-			touched = append(touched, o.allUUIDs()...)
-		case u.Obj.Type == "ClusterComputeResource":
-			o.applyCluster(u)
-			touched = append(touched, o.allUUIDs()...)
+		case !isOfVM(u):
 		case u.Kind == types.ObjectUpdateKindLeave:
-			touched = append(touched, o.removeVM(u.Obj))
 			delete(s.toAdd, u.Obj)
 			if s.inView[u.Obj] {
 				delete(s.inView, u.Obj)
 				s.toRemove = append(s.toRemove, u.Obj)
 			}
-		default:
-			before := o.ids[u.Obj]
-			o.applyVM(u)
-			id := o.ids[u.Obj]
-			if id.Version() == spec.DerivedVersion && !s.inView[u.Obj] {
-				s.toAdd[u.Obj] = true
-			}
-			touched = append(touched, before, id)
-		}
-	}
-	return touched
-}
-
-// allUUIDs returns the UUIDs of all VMs that may be ours.
-func (o *objectCache) allUUIDs() []uuid.UUID { return slices.Collect(maps.Keys(o.byID)) }
-
-// removeVM removes a VM that left the inventory and returns its UUID.
-func (o *objectCache) removeVM(vm ref) uuid.UUID {
-	id := o.ids[vm]
-	o.unassignUUID(vm, id)
-	delete(o.ids, vm)
-	delete(o.vms, vm)
-	delete(o.unreadNames, vm)
-	delete(o.names, vm)
-	return id
-}
-
-// applyVM stores the changed properties of a VM, from either filter.
-func (o *objectCache) applyVM(u types.ObjectUpdate) {
-	if _, known := o.ids[u.Obj]; !known {
-		o.ids[u.Obj] = uuid.Nil
-	}
-	for _, c := range u.ChangeSet {
-		switch c.Name {
-		case "config.instanceUuid":
-			o.identify(u.Obj, c.Val)
-			continue
-		case "name":
-			o.unreadNames[u.Obj], _ = c.Val.(string)
-			continue
-		}
-		info := o.vms[u.Obj]
-		if info == nil {
-			info = &vmInfo{}
-			o.vms[u.Obj] = info
-		}
-		info.apply(c.Name, c.Val)
-	}
-	o.markRead(u.Obj)
-}
-
-// markRead records that a VM's UUID is known, if it is. Its name is kept if the
-// VM may be ours.
-func (o *objectCache) markRead(vm ref) {
-	if o.ids[vm] == uuid.Nil {
-		return
-	}
-	if name, ok := o.unreadNames[vm]; ok && o.ids[vm].Version() == spec.DerivedVersion {
-		o.names[vm] = name
-	}
-	delete(o.unreadNames, vm)
-}
-
-// identify records a VM's instance UUID. A VM keeps its UUID while vCenter
-// cannot read it because the VM's host or datastore is not accessible.
-func (o *objectCache) identify(vm ref, value any) {
-	text, _ := value.(string)
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return
-	}
-	o.unassignUUID(vm, o.ids[vm])
-	o.assignUUID(vm, id)
-}
-
-// assignUUID records that vm has the UUID id. In one vCenter, two VMs have the
-// same UUID only if a user has set it for a copy.
-func (o *objectCache) assignUUID(vm ref, id uuid.UUID) {
-	o.ids[vm] = id
-	if other, taken := o.byID[id]; taken && other != vm {
-		o.copies[id] = append(o.copies[id], other)
-	}
-	o.byID[id] = vm
-}
-
-// unassignUUID records that vm does not have the UUID id any more.
-func (o *objectCache) unassignUUID(vm ref, id uuid.UUID) {
-	rest := slices.DeleteFunc(o.copies[id], func(other ref) bool { return other == vm })
-	if o.byID[id] == vm {
-		delete(o.byID, id)
-		if len(rest) > 0 {
-			o.byID[id], rest = rest[0], rest[1:]
-		}
-	}
-	if len(rest) == 0 {
-		delete(o.copies, id)
-	} else {
-		o.copies[id] = rest
-	}
-}
-
-// keepUUIDs keeps the UUIDs that an earlier cache had and o could not read.
-func (o *objectCache) keepUUIDs(from *objectCache) {
-	for vm, id := range o.ids {
-		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
-			o.assignUUID(vm, old)
-			o.markRead(vm)
+		case o.ids[u.Obj].Version() == spec.DerivedVersion && !s.inView[u.Obj]:
+			s.toAdd[u.Obj] = true
 		}
 	}
 }
 
-// hasUnreadable reports whether there is a VM called name whose UUID cannot be
-// read. vCenter may show such a VM under the path of its file.
-func (o *objectCache) hasUnreadable(name string) bool {
-	for _, n := range o.unreadNames {
-		if n == name || strings.TrimSuffix(path.Base(n), ".vmx") == name {
-			return true
+// readPartial reads the settings of compute clusters of which vCenter reported
+// only a part. Settings that cannot be read now are read before they are
+// changed.
+func (s *stream) readPartial(ctx context.Context) error {
+	var clusters []moref
+	s.store.View(func(o *objectCache) { clusters = o.takePartial() })
+	for _, at := range clusters {
+		if err := readCluster(ctx, s.client, s.store, at); err != nil && vcenter.IsAmbiguous(err) {
+			return err
 		}
 	}
-	return false
+	return nil
 }
 
-// applyTask stores the changed properties of a task. A task that has ended
-// leaves the list minutes later.
-func (o *objectCache) applyTask(u types.ObjectUpdate) {
-	task := o.tasks[u.Obj]
-	if u.Kind == types.ObjectUpdateKindLeave {
-		delete(o.tasks, u.Obj)
-		return
+// readCluster reads the settings of a compute cluster.
+func readCluster(ctx context.Context, c *vim25.Client, to store, at moref) error {
+	var cluster mo.ClusterComputeResource
+	if err := object.NewCommon(c, at).Properties(ctx, at, []string{settingsProperty}, &cluster); err != nil {
+		return fmt.Errorf("reading the compute cluster's rules: %w", err)
 	}
-	if task == nil {
-		task = &taskInfo{}
-		o.tasks[u.Obj] = task
+	config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
+	if !ok {
+		return nil
 	}
-	for _, c := range u.ChangeSet {
-		switch c.Name {
-		case "info.state":
-			task.state, _ = c.Val.(types.TaskInfoState)
-			if task.ended() && task.endedAt.IsZero() {
-				task.endedAt = time.Now()
-			}
-		case "info.entity":
-			task.entity, _ = c.Val.(ref)
-		case "info.descriptionId":
-			task.description, _ = c.Val.(string)
+	to.Update(func(o *objectCache) []uuid.UUID {
+		o.clusters[at] = newClusterInfo(config)
+		return o.allUUIDs()
+	})
+	return nil
+}
+
+// readTasks reads the results of tasks that the store needs.
+func (s *stream) readTasks(ctx context.Context) error {
+	for _, task := range s.store.UnreadTasks() {
+		info, err := readTask(ctx, s.client, task)
+		switch {
+		case err == nil:
+			s.store.Update(func(o *objectCache) []uuid.UUID {
+				o.tasks[task] = info
+				return nil
+			})
+		case vcenter.IsAmbiguous(err):
+			return err
+		default: // the task was deleted, or the account cannot read it
+			s.store.Update(func(o *objectCache) []uuid.UUID {
+				delete(o.tasks, task)
+				return nil
+			})
 		}
 	}
+	return nil
 }

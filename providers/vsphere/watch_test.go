@@ -11,32 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
-
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
-
-// The stream reports the name of every VM. For a VM that cannot be read, only
-// the name shows which machine it may belong to.
-func TestStreamNamesVMs(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	client, _, err := b.connect(m).(*driver).session.Client(b.ctx(), hypervisor.KeyOf(m))
-	b.Expect(err).NotTo(HaveOccurred())
-	s, err := openStream(b.ctx(), client, nil, vcenter.DefaultTimeouts, func() {})
-	b.Expect(err).NotTo(HaveOccurred())
-	updates, _, err := s.poll(b.ctx(), firstPoll)
-	b.Expect(err).NotTo(HaveOccurred())
-	var names []types.AnyType
-	for _, u := range updates {
-		for _, c := range u.ChangeSet {
-			if c.Name == "name" {
-				names = append(names, c.Val)
-			}
-		}
-	}
-	b.Expect(names).To(ContainElement("m"))
-}
 
 // busyVCenter has a VM of ours whose settings it never reports, and a task of
 // another user in each response.
@@ -50,10 +25,10 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 		if b.polls++; b.polls > 100 {
 			return errors.New("it polls without end")
 		}
-		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: ref{Type: "Task", Value: "task"}}}
+		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: moref{Type: "Task", Value: "task"}}}
 		if b.polls == 1 {
 			objects = append(objects, types.ObjectUpdate{
-				Kind: types.ObjectUpdateKindEnter, Obj: testVMRef("vm-1"),
+				Kind: types.ObjectUpdateKindEnter, Obj: moref{Type: "VirtualMachine", Value: "vm-1"},
 				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: watchedID.String()}},
 			})
 		}
@@ -70,7 +45,7 @@ func TestReadAllOnABusyVCenter(t *testing.T) {
 	vc := &busyVCenter{}
 	s := &stream{
 		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, onResponse: func() {},
-		inView: map[ref]bool{}, toAdd: map[ref]bool{},
+		inView: map[moref]bool{}, toAdd: map[moref]bool{},
 	}
 	o, err := s.readAll(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -80,3 +55,29 @@ func TestReadAllOnABusyVCenter(t *testing.T) {
 
 // watchedID is the instance UUID of a VM.
 var watchedID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
+
+// Only VMs whose UUID is derived are in the second filter.
+func TestOnlyDerivedVMsAreSelected(t *testing.T) {
+	vm := moref{Type: "VirtualMachine", Value: "vm-1"}
+	update := func(name, value string) types.ObjectUpdate {
+		return types.ObjectUpdate{Kind: types.ObjectUpdateKindEnter, Obj: vm, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}}
+	}
+	for name, tt := range map[string]struct {
+		update   types.ObjectUpdate
+		selected bool
+	}{
+		"still being created": {update: types.ObjectUpdate{Kind: types.ObjectUpdateKindEnter, Obj: vm}},
+		"without a UUID":      {update: update("name", "m")},
+		"foreign":             {update: update("config.instanceUuid", "5032c8a5-9c5e-4a7a-b804-832a03e16381")},
+		"derived":             {update: update("config.instanceUuid", watchedID.String()), selected: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), newObjectCache()
+			s := &stream{inView: map[moref]bool{}, toAdd: map[moref]bool{}}
+			updates := []types.ObjectUpdate{tt.update}
+			o.apply(updates)
+			s.selectNew(o, updates)
+			g.Expect(s.toAdd[vm]).To(Equal(tt.selected))
+		})
+	}
+}

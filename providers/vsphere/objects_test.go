@@ -44,21 +44,22 @@ func TestSettings(t *testing.T) {
 
 func TestClusterReportedInParts(t *testing.T) {
 	g := NewWithT(t)
-	c := newGroupTest("a")
+	o := newObjectCache()
+	at := moref{Type: "ClusterComputeResource", Value: "domain-c1"}
 	whole := types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}, Rule: []types.BaseClusterRuleInfo{
-		&types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}, Vm: []ref{testVMRef("a")}},
+		&types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}, Vm: []moref{{Type: "VirtualMachine", Value: "a"}}},
 		&types.ClusterAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "together"}},
 	}}
 	tell := func(name string, value any) {
-		c.objects.applyCluster(types.ObjectUpdate{Kind: modify, Obj: clusterRef, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
+		o.applyCluster(types.ObjectUpdate{Kind: types.ObjectUpdateKindModify, Obj: at, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
 	}
 	tell("configurationEx", whole)
-	g.Expect(c.objects.clusters[clusterRef].Rules).To(HaveLen(1))
-	g.Expect(c.takePartial()).To(BeEmpty())
+	g.Expect(o.clusters[at].Rules).To(HaveLen(1))
+	g.Expect(o.takePartial()).To(BeEmpty())
 	tell("configurationEx.rule", types.ArrayOfClusterRuleInfo{})
-	g.Expect(c.takePartial()).To(Equal([]ref{clusterRef}))
-	g.Expect(c.takePartial()).To(BeEmpty(), "it is read once")
-	g.Expect(c.objects.clusters[clusterRef].stale).To(BeTrue())
+	g.Expect(o.takePartial()).To(Equal([]moref{at}))
+	g.Expect(o.takePartial()).To(BeEmpty(), "it is read once")
+	g.Expect(o.clusters[at].stale).To(BeTrue())
 	tell("configurationEx", whole)
-	g.Expect(c.objects.clusters[clusterRef].stale).To(BeFalse())
+	g.Expect(o.clusters[at].stale).To(BeFalse())
 }
