@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -53,7 +54,7 @@ type action struct {
 }
 
 // busy reports whether the outcome is not known yet.
-func (a *action) busy(o *objectCache, id uuid.UUID) bool {
+func (a *action) busy(o *cache.Objects, id uuid.UUID) bool {
 	if a.unlisted || a.err != nil {
 		return false
 	}
@@ -66,51 +67,51 @@ func (a *action) busy(o *objectCache, id uuid.UUID) bool {
 	if a.task == (ref{}) {
 		return true
 	}
-	task := o.tasks[a.task]
-	return task == nil || !task.done() || a.isLagging(o, id, task)
+	task := o.Tasks[a.task]
+	return task == nil || !task.Done() || a.isLagging(o, id, task)
 }
 
 // isLagging reports whether the inventory does not show the result of a task
 // yet, but is expected to.
-func (a *action) isLagging(o *objectCache, id uuid.UUID, task *taskInfo) bool {
-	_, known := o.byID[id]
+func (a *action) isLagging(o *cache.Objects, id uuid.UUID, task *cache.Task) bool {
+	_, known := o.ByID[id]
 	since := a.at
-	if task.endedAt.After(since) {
-		since = task.endedAt
+	if task.EndedAt.After(since) {
+		since = task.EndedAt
 	}
-	if a.verb == destroying && task.failure == nil {
+	if a.verb == destroying && task.Failure == nil {
 		return known && time.Since(since) < a.lag // the inventory is about to drop it
 	}
 	if a.verb != creating {
 		return false
 	}
-	if nameHolder := duplicate(task.failure); nameHolder != nil {
+	if nameHolder := duplicate(task.Failure); nameHolder != nil {
 		return a.mayBecomeOwn(o, *nameHolder)
 	}
-	if task.failure != nil {
+	if task.Failure != nil {
 		return false
 	}
 	// The VM exists; the inventory is about to show it.
-	return !known && o.ids[task.result] == uuid.Nil && time.Since(since) < a.lag
+	return !known && o.IDs[task.Result] == uuid.Nil && time.Since(since) < a.lag
 }
 
 // mayBecomeOwn reports whether the VM at vm may still turn out to be ours.
-func (a *action) mayBecomeOwn(o *objectCache, vm ref) bool {
-	id, listed := o.ids[vm]
+func (a *action) mayBecomeOwn(o *cache.Objects, vm ref) bool {
+	id, listed := o.IDs[vm]
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
 // destroyed reports whether the action deleted the VM.
-func (a *action) destroyed(o *objectCache) bool {
+func (a *action) destroyed(o *cache.Objects) bool {
 	if a == nil || a.verb != destroying || a.task == (ref{}) {
 		return false
 	}
-	task := o.tasks[a.task]
-	return task != nil && task.done() && (task.failure == nil || vcenter.IsNotFoundFault(task.failure.Fault))
+	task := o.Tasks[a.task]
+	return task != nil && task.Done() && (task.Failure == nil || vcenter.IsNotFoundFault(task.Failure.Fault))
 }
 
 // failure returns the error with which the action failed, if it did.
-func (a *action) failure(o *objectCache, id uuid.UUID) *hypervisor.Error {
+func (a *action) failure(o *cache.Objects, id uuid.UUID) *hypervisor.Error {
 	if a.err != nil {
 		return a.err
 	}
@@ -123,20 +124,20 @@ func (a *action) failure(o *objectCache, id uuid.UUID) *hypervisor.Error {
 	if err := a.powerRejection(o); err != nil {
 		return a.powerFailure(o, id, err)
 	}
-	task := o.tasks[a.task]
+	task := o.Tasks[a.task]
 	if task == nil {
 		return nil
 	}
-	if task.failure == nil {
+	if task.Failure == nil {
 		return nil
 	}
-	if nameHolder := duplicate(task.failure); nameHolder != nil && a.verb == creating {
+	if nameHolder := duplicate(task.Failure); nameHolder != nil && a.verb == creating {
 		return a.conflict(o, id, *nameHolder)
 	}
-	if a.isAlreadyDone(task.failure.Fault) {
+	if a.isAlreadyDone(task.Failure.Fault) {
 		return nil
 	}
-	return vcenter.FaultError(task.failure.Fault, task.failure.LocalizedMessage)
+	return vcenter.FaultError(task.Failure.Fault, task.Failure.LocalizedMessage)
 }
 
 // isAlreadyDone reports whether a fault means that there was nothing left to
@@ -149,13 +150,13 @@ func (a *action) isAlreadyDone(f types.BaseMethodFault) bool {
 // powerRejection returns the error with which vCenter rejected the action
 // because of the VM's power state, if it did. Most likely the VM is already in
 // the requested power state, and the stream is about to show it.
-func (a *action) powerRejection(o *objectCache) *hypervisor.Error {
+func (a *action) powerRejection(o *cache.Objects) *hypervisor.Error {
 	if a.powerError != nil || a.verb == creating || a.verb == detaching {
 		return a.powerError
 	}
-	if task := o.tasks[a.task]; task != nil && task.failure != nil {
-		if _, ok := task.failure.Fault.(*types.InvalidPowerState); ok {
-			return vcenter.FaultError(task.failure.Fault, task.failure.LocalizedMessage)
+	if task := o.Tasks[a.task]; task != nil && task.Failure != nil {
+		if _, ok := task.Failure.Fault.(*types.InvalidPowerState); ok {
+			return vcenter.FaultError(task.Failure.Fault, task.Failure.LocalizedMessage)
 		}
 	}
 	return nil
@@ -163,26 +164,26 @@ func (a *action) powerRejection(o *objectCache) *hypervisor.Error {
 
 // powerReached reports whether the stream shows a power state in which nothing
 // is left to do for the rejected action.
-func (a *action) powerReached(o *objectCache, id uuid.UUID) bool {
-	info := o.vms[o.byID[id]]
+func (a *action) powerReached(o *cache.Objects, id uuid.UUID) bool {
+	info := o.VMs[o.ByID[id]]
 	switch {
 	case info == nil:
 		return true
 	case a.verb == stopping:
-		return info.power == types.VirtualMachinePowerStatePoweredOff
+		return info.Power == types.VirtualMachinePowerStatePoweredOff
 	case a.verb == starting:
-		return info.running()
+		return info.Running()
 	case a.verb == syncing:
-		return !info.running()
+		return !info.Running()
 	default: // operations that need a VM that is powered off
-		return info.power != types.VirtualMachinePowerStatePoweredOff
+		return info.Power != types.VirtualMachinePowerStatePoweredOff
 	}
 }
 
 // powerFailure returns the failure of an action that vCenter rejected because
 // of the VM's power state, while the stream keeps showing another state.
 // Repeating the request at once would loop without end.
-func (a *action) powerFailure(o *objectCache, id uuid.UUID, rejection *hypervisor.Error) *hypervisor.Error {
+func (a *action) powerFailure(o *cache.Objects, id uuid.UUID, rejection *hypervisor.Error) *hypervisor.Error {
 	switch {
 	case a.powerReached(o, id):
 		return nil
@@ -213,8 +214,8 @@ func (i *inventory) recordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
 
 // conflict returns the error for a name that another VM has. It returns nil if
 // that VM is the machine's own.
-func (a *action) conflict(o *objectCache, id uuid.UUID, nameHolder ref) *hypervisor.Error {
-	if o.ids[nameHolder] == id {
+func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder ref) *hypervisor.Error {
+	if o.IDs[nameHolder] == id {
 		return nil
 	}
 	return hypervisor.Failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
@@ -242,7 +243,7 @@ func (i *inventory) overdueTask(id uuid.UUID) (ref, bool) {
 	case !ok || m.action == nil || m.action.task == (ref{}) || m.action.unlisted:
 		return ref{}, false
 	case i.outcomeUnread(id, m):
-	case i.objects.tasks[m.action.task] != nil || time.Since(m.action.at) < i.lag:
+	case i.objects.Tasks[m.action.task] != nil || time.Since(m.action.at) < i.lag:
 		return ref{}, false
 	}
 	m.action.at = time.Now()
@@ -256,12 +257,12 @@ func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 	if m.action == nil || m.action.unlisted {
 		return false
 	}
-	task := i.objects.tasks[m.action.task]
-	if task == nil || !task.ended() || task.read {
+	task := i.objects.Tasks[m.action.task]
+	if task == nil || !task.Ended() || task.Read {
 		return false
 	}
-	_, known := i.objects.byID[id]
-	return task.failed() || m.action.verb == creating && !known
+	_, known := i.objects.ByID[id]
+	return task.Failed() || m.action.verb == creating && !known
 }
 
 // recheckTask makes the driver read a task at once that vCenter does not list
@@ -278,10 +279,10 @@ func (i *inventory) recheckTask(task ref) {
 
 // recordTask records the state that was read of a task; nil means that the task
 // does not exist any more.
-func (i *inventory) recordTask(task ref, info *taskInfo) {
-	i.Update(func(o *objectCache) []uuid.UUID {
+func (i *inventory) recordTask(task ref, info *cache.Task) {
+	i.Update(func(o *cache.Objects) []uuid.UUID {
 		if info != nil {
-			o.tasks[task] = info
+			o.Tasks[task] = info
 		} else {
 			i.recordUnlisted(task)
 		}

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -36,7 +37,7 @@ func (k *tagWorker) readFields(ctx context.Context) {
 		fields = nil
 	}
 	failure := vcenter.AsError(vcenter.Classify(k.session.Server(), err))
-	k.inv.locked(func(*objectCache) []uuid.UUID { return k.state.setFields(fields, failure) })
+	k.inv.locked(func(*cache.Objects) []uuid.UUID { return k.state.setFields(fields, failure) })
 }
 
 // setAttributes sets the custom attributes of a machine's VM that differ.
@@ -54,9 +55,9 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 			return vcenter.AsError(vcenter.Classify(k.session.Server(), err))
 		}
 		// The stream reports the attribute later.
-		k.inv.Update(func(o *objectCache) []uuid.UUID {
-			if info := o.vms[o.byID[id]]; info != nil {
-				info.applyAttribute(field, a.Value)
+		k.inv.Update(func(o *cache.Objects) []uuid.UUID {
+			if info := o.VMs[o.ByID[id]]; info != nil {
+				info.ApplyAttribute(field, a.Value)
 			}
 			return []uuid.UUID{id}
 		})
@@ -67,10 +68,10 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 // attributesToSet returns the attributes of a machine's VM that differ, or the
 // error with which reading the keys of attributes failed.
 func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
-	k.inv.locked(func(o *objectCache) []uuid.UUID {
+	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		m := k.state.machines[id]
-		vm = o.byID[id]
-		if info := o.vms[vm]; m != nil && info != nil && len(m.attributes) > 0 {
+		vm = o.ByID[id]
+		if info := o.VMs[vm]; m != nil && info != nil && len(m.attributes) > 0 {
 			wrong, createMissing, err = k.state.wrongAttributes(m, info), m.createMissing, k.state.fieldsErr
 		}
 		return nil
@@ -87,7 +88,7 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int
 	})
 	if fault.Is(err, &types.InvalidArgument{}) || vcenter.IsNotFound(err) {
 		// The attribute may have been deleted.
-		k.inv.locked(func(*objectCache) []uuid.UUID {
+		k.inv.locked(func(*cache.Objects) []uuid.UUID {
 			delete(k.state.fields, name)
 			return nil
 		})
@@ -96,7 +97,7 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int
 }
 
 func (k *tagWorker) fieldKey(name string) (key int32, known bool) {
-	k.inv.locked(func(*objectCache) []uuid.UUID {
+	k.inv.locked(func(*cache.Objects) []uuid.UUID {
 		key, known = k.state.fields[name]
 		return nil
 	})
@@ -130,7 +131,7 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 	if err != nil {
 		return 0, err
 	}
-	k.inv.locked(func(*objectCache) []uuid.UUID {
+	k.inv.locked(func(*cache.Objects) []uuid.UUID {
 		if k.state.fields != nil {
 			k.state.fields[name] = key
 		}

@@ -32,7 +32,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 	switch {
 	case d.session.inv.isRejected(id, vm):
 		return d.deleteRejected(ctx, id, m, vm)
-	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.info(id).power == types.VirtualMachinePowerStateSuspended:
+	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.info(id).Power == types.VirtualMachinePowerStateSuspended:
 		return d.powerOff(ctx, id, m, vm)
 	case state == hypervisor.Stopped:
 		return d.remove(ctx, id, m, vm)

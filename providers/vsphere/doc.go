@@ -8,13 +8,7 @@
 // templates, library items and the free space of datastores are read again
 // after some minutes.
 //
-// The stream has two filters of the property collector. One covers the instance
-// UUID and name of every VM that the account can see, and the recent tasks. The
-// other covers the power state, addresses and further properties of those VMs
-// whose UUID is derived; they are in a list view. So foreign VMs cause no
-// updates, and a restarted manager finds all of its own VMs with the few
-// requests that open the session. From these VMs the second filter continues to
-// their hosts and compute clusters, including the DRS rules. A machine costs
+// Each VM of ours is read by the stream in the package cache. A machine costs
 // one clone and its entry in the list view, no request while it is idle, and a
 // power-off, a read of its disks and a destroy at its deletion.
 //

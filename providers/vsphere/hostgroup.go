@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -24,7 +25,7 @@ func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.Nov
 		return nil, missing
 	}
 	var res mo.ClusterComputeResource
-	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{settingsProperty}, &res); err != nil {
+	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{cache.SettingsProperty}, &res); err != nil {
 		return nil, err
 	}
 	config, ok := res.ConfigurationEx.(*types.ClusterConfigInfoEx)

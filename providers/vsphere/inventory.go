@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -27,7 +28,7 @@ type inventory struct {
 	lag time.Duration
 
 	mu       sync.Mutex
-	objects  *objectCache
+	objects  *cache.Objects
 	machines map[uuid.UUID]*machine
 	// inherited are clones that were under way when the objects were read and that
 	// no machine here requested: one of them may be of a machine that an
@@ -80,7 +81,7 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 		changed:       changed,
 		creationEnded: func(hypervisor.Key) {},
 		lag:           vcenter.DefaultTimeouts.Lag,
-		objects:       newObjectCache(),
+		objects:       cache.NewObjects(),
 		machines:      map[uuid.UUID]*machine{},
 		inherited:     map[ref]bool{},
 		awaitedTasks:  map[ref]chan struct{}{},
@@ -107,7 +108,7 @@ type failedAction struct {
 // lastFailure returns the failure of the machine's last action. When the
 // machine is being deleted, a failed creation, start or change of a part of its
 // VM does not matter.
-func (m *machine) lastFailure(o *objectCache, id uuid.UUID) failedAction {
+func (m *machine) lastFailure(o *cache.Objects, id uuid.UUID) failedAction {
 	last := m.failed
 	if m.action != nil && m.action.outdated {
 		return failedAction{}
@@ -151,7 +152,7 @@ func (i *inventory) state(id uuid.UUID, key hypervisor.Key) (hypervisor.State, r
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.evaluate(id, i.machineOf(id, key))
-	return s.vm.State, cmp.Or(s.rejected, i.objects.byID[id])
+	return s.vm.State, cmp.Or(s.rejected, i.objects.ByID[id])
 }
 
 // failures returns the number of failed creations of a machine's VM.
@@ -191,7 +192,7 @@ func (i *inventory) clonesOf(template ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
-		if t := i.objects.tasks[task]; t != nil && t.entity == template {
+		if t := i.objects.Tasks[task]; t != nil && t.Entity == template {
 			return true
 		}
 	}
@@ -207,11 +208,11 @@ func (i *inventory) anyClones() bool {
 
 // Replace stores objects that were read again, and queues every machine whose
 // VM looks different in it.
-func (i *inventory) Replace(o *objectCache) {
+func (i *inventory) Replace(o *cache.Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	o.keepUUIDs(i.objects)
-	o.unlisted = nil
+	o.KeepUUIDs(i.objects)
+	o.Unlisted = nil
 	i.objects = o
 	bound := map[ref]bool{}
 	for _, m := range i.machines {
@@ -219,14 +220,14 @@ func (i *inventory) Replace(o *objectCache) {
 			continue
 		}
 		bound[m.action.task] = true
-		if m.action.task != (ref{}) && o.tasks[m.action.task] == nil {
+		if m.action.task != (ref{}) && o.Tasks[m.action.task] == nil {
 			i.recheckTask(m.action.task)
 		}
 	}
 	before := len(i.inherited)
 	clear(i.inherited)
-	for task, info := range o.tasks {
-		if info.description == cloneTask && !info.ended() && !bound[task] {
+	for task, info := range o.Tasks {
+		if info.Description == cache.CloneTask && !info.Ended() && !bound[task] {
 			i.inherited[task] = false
 		}
 	}
@@ -257,16 +258,16 @@ func (i *inventory) notifyChanged(ids []uuid.UUID) {
 }
 
 // Update calls change to change the objects and queues the affected machines.
-func (i *inventory) Update(change func(*objectCache) []uuid.UUID) {
+func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	touched := change(i.objects)
-	for _, task := range i.objects.unlisted {
-		if i.objects.tasks[task] == nil {
+	for _, task := range i.objects.Unlisted {
+		if i.objects.Tasks[task] == nil {
 			i.recheckTask(task)
 		}
 	}
-	i.objects.unlisted = nil
+	i.objects.Unlisted = nil
 	// A machine may wait only for this task, or for the UUID of another VM.
 	for id, m := range i.machines {
 		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
@@ -277,17 +278,17 @@ func (i *inventory) Update(change func(*objectCache) []uuid.UUID) {
 		}
 	}
 	for task, ended := range i.awaitedTasks {
-		if t := i.objects.tasks[task]; t != nil && t.ended() {
+		if t := i.objects.Tasks[task]; t != nil && t.Ended() {
 			delete(i.awaitedTasks, task)
 			close(ended)
 		}
 	}
 	for task, ended := range i.inherited {
-		t := i.objects.tasks[task]
+		t := i.objects.Tasks[task]
 		switch {
-		case t == nil || t.failed() || i.objects.ids[t.result] != uuid.Nil:
+		case t == nil || t.Failed() || i.objects.IDs[t.Result] != uuid.Nil:
 			i.removeInherited(task)
-		case t.ended() && !ended:
+		case t.Ended() && !ended:
 			i.inherited[task] = true
 			time.AfterFunc(i.lag, func() {
 				i.mu.Lock()
@@ -323,7 +324,7 @@ func (i *inventory) UnreadTasks() (tasks []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
-		if t := i.objects.tasks[task]; t != nil && t.ended() && !t.read {
+		if t := i.objects.Tasks[task]; t != nil && t.Ended() && !t.Read {
 			tasks = append(tasks, task)
 		}
 	}
@@ -331,7 +332,7 @@ func (i *inventory) UnreadTasks() (tasks []ref) {
 }
 
 // View calls read with the objects.
-func (i *inventory) View(read func(*objectCache)) {
+func (i *inventory) View(read func(*cache.Objects)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	read(i.objects)
@@ -341,13 +342,13 @@ func (i *inventory) View(read func(*objectCache)) {
 // date: after a failure, or when vCenter reported only a part of a change.
 func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at ref) error {
 	i.mu.Lock()
-	cluster := i.objects.clusters[at]
-	stale := cluster != nil && cluster.stale
+	cluster := i.objects.Clusters[at]
+	stale := cluster != nil && cluster.Stale
 	i.mu.Unlock()
 	if !stale {
 		return nil
 	}
-	return readCluster(ctx, c, i, at)
+	return cache.ReadCluster(ctx, c, i, at)
 }
 
 // awaitTask returns a channel that is closed when a task has ended.
@@ -355,7 +356,7 @@ func (i *inventory) awaitTask(task ref) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	ended := make(chan struct{})
-	if t := i.objects.tasks[task]; t != nil && t.ended() {
+	if t := i.objects.Tasks[task]; t != nil && t.Ended() {
 		close(ended)
 		return ended
 	}

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 )
 
 var (
@@ -39,7 +40,7 @@ func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any)
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
 	}
-	t.inv.Update(func(o *objectCache) []uuid.UUID { return o.apply([]types.ObjectUpdate{u}) })
+	t.inv.Update(func(o *cache.Objects) []uuid.UUID { return o.Apply([]types.ObjectUpdate{u}) })
 	if obj.Type == "Task" {
 		t.store(u)
 	}
@@ -49,17 +50,17 @@ func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any)
 // report.
 func (t *streamTest) store(u types.ObjectUpdate) {
 	for _, c := range u.ChangeSet {
-		info := *t.inv.objects.tasks[u.Obj]
+		info := *t.inv.objects.Tasks[u.Obj]
 		switch c.Name {
 		case "info.result":
-			info.result, _ = c.Val.(ref)
+			info.Result, _ = c.Val.(ref)
 		case "info.error":
 			f, _ := c.Val.(types.LocalizedMethodFault)
-			info.failure = &f
+			info.Failure = &f
 		default:
 			continue
 		}
-		info.read = true
+		info.Read = true
 		t.inv.recordTask(u.Obj, &info)
 	}
 }
@@ -123,8 +124,8 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	_, err := ta.look()
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 
-	o := newObjectCache()
-	o.apply([]types.ObjectUpdate{{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
+	o := cache.NewObjects()
+	o.Apply([]types.ObjectUpdate{{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
 		{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateInaccessible},
 	}}})
 	ta.inv.Replace(o)
@@ -273,7 +274,7 @@ func TestForgottenTask(t *testing.T) {
 	_, overdue := ta.inv.overdueTask(ourID)
 	g.Expect(overdue).To(BeFalse())
 	ta.notified = 0
-	ta.inv.Replace(newObjectCache())
+	ta.inv.Replace(cache.NewObjects())
 	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
 	task, overdue := ta.inv.overdueTask(ourID)
@@ -363,8 +364,8 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
-			o := newObjectCache()
-			o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
+			o := cache.NewObjects()
+			o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateRunning, Entity: template, Description: cache.CloneTask}
 			ta.inv.Replace(o)
 			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
@@ -394,17 +395,17 @@ func TestDestroyedVM(t *testing.T) {
 // own VMs look as before.
 func TestInheritedCloneEndsUnseen(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	o := newObjectCache()
-	o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
+	o := cache.NewObjects()
+	o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateRunning, Description: cache.CloneTask, Entity: vmRef}
 	ta.inv.Replace(o)
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 
 	ta.notified = 0
-	ta.inv.Replace(newObjectCache())
+	ta.inv.Replace(cache.NewObjects())
 	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
 	g.Expect(ta.notified).To(Equal(1))
 	ta.notified = 0
-	ta.inv.Replace(newObjectCache())
+	ta.inv.Replace(cache.NewObjects())
 	g.Expect(ta.notified).To(BeZero(), "no machine waited")
 }

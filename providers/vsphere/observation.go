@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -34,22 +35,22 @@ type observation struct {
 // evaluate returns the state of the VM with the given UUID. The caller holds
 // the lock.
 func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
-	vm, known := i.objects.byID[id]
-	info := i.objects.vms[vm]
+	vm, known := i.objects.ByID[id]
+	info := i.objects.VMs[vm]
 	var s observation
 	if known {
 		m.vm, m.deleted = vm, false
 	}
 	if known && info != nil {
-		s.vm.ID, s.vm.ProviderID, s.vm.Zone, s.vm.Host = vm.Value, info.providerID(), info.zone, i.objects.hostName(info)
+		s.vm.ID, s.vm.ProviderID, s.vm.Zone, s.vm.Host = vm.Value, info.ProviderID(), info.Zone, i.objects.HostName(info)
 	}
 	busy := m.action != nil && m.action.busy(i.objects, id)
-	if busy && (m.action.verb != syncing || m.deleting || !info.running()) {
+	if busy && (m.action.verb != syncing || m.deleting || !info.Running()) {
 		s.vm.State, s.vm.Message = hypervisor.Busy, m.action.message
-		s.vm.Message += info.pendingQuestion()
+		s.vm.Message += info.PendingQuestion()
 		return s
 	}
-	if !known && i.objects.hasUnreadable(cmp.Or(m.name, m.key.Name)) {
+	if !known && i.objects.HasUnreadable(cmp.Or(m.name, m.key.Name)) {
 		// The VM may be ours. Until that is known, no other VM may be created,
 		// and the machine may not be released.
 		s.vm.State = hypervisor.Busy
@@ -76,7 +77,7 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 	if m.action.destroyed(i.objects) {
 		m.vm, m.deleted = ref{}, true
 	}
-	other, listed := i.objects.ids[m.vm]
+	other, listed := i.objects.IDs[m.vm]
 	switch {
 	case m.vm == ref{}:
 		s.vm.State = hypervisor.Absent
@@ -89,8 +90,8 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 }
 
 // evaluateVM sets the observation of a machine from the VM that has its UUID.
-func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *observation) {
-	if duplicates := i.objects.duplicateVMs(id); len(duplicates) > 1 {
+func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM, s *observation) {
+	if duplicates := i.objects.DuplicateVMs(id); len(duplicates) > 1 {
 		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))
 		return
@@ -99,19 +100,19 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *vmInfo, s
 	case info == nil:
 		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
 		return
-	case info.connection != "" && info.connection != types.VirtualMachineConnectionStateConnected:
-		s.unknown = hypervisor.Failure(infrav1.VMUnreachableReason, "%s", unreachable(info.connection, i.objects.hostName(info)))
+	case info.Connection != "" && info.Connection != types.VirtualMachineConnectionStateConnected:
+		s.unknown = hypervisor.Failure(infrav1.VMUnreachableReason, "%s", unreachable(info.Connection, i.objects.HostName(info)))
 		return
-	case info.running():
+	case info.Running():
 		s.vm.State = hypervisor.Running
-		s.vm.Addresses = spec.Addresses(m.key.Name, info.hostName, info.guestNICs)
-		s.vm.NICs = spec.ReportedNICs(info.guestNICs)
-		s.vm.Report = hypervisor.ParseReport(info.report)
+		s.vm.Addresses = spec.Addresses(m.key.Name, info.HostName, info.GuestNICs)
+		s.vm.NICs = spec.ReportedNICs(info.GuestNICs)
+		s.vm.Report = hypervisor.ParseReport(info.Report)
 	default:
 		// A suspended VM does not run either, and powering it on resumes it.
 		s.vm.State = hypervisor.Stopped
 	}
-	if s.vm.UserData = info.hasUserData(); s.vm.UserData {
+	if s.vm.UserData = info.HasUserData(); s.vm.UserData {
 		s.vm.ToSync = []string{syncUserData}
 	}
 	if s.vm.State != hypervisor.Running {
@@ -161,13 +162,13 @@ func unreachable(state types.VirtualMachineConnectionState, host string) string 
 }
 
 // info returns the known properties of a machine's VM.
-func (i *inventory) info(id uuid.UUID) vmInfo {
+func (i *inventory) info(id uuid.UUID) cache.VM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if info := i.objects.vms[i.objects.byID[id]]; info != nil {
+	if info := i.objects.VMs[i.objects.ByID[id]]; info != nil {
 		return *info
 	}
-	return vmInfo{}
+	return cache.VM{}
 }
 
 // recordDeleted records that vCenter has confirmed that vm is deleted.

@@ -10,6 +10,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -61,7 +62,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 // once it is certain that the account would see the VM if it existed.
 func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, deleting bool) (observation, error) {
 	inv := d.session.inv
-	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.info(id).zone)
+	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.info(id).Zone)
 	inv.setDesired(id, hypervisor.KeyOf(m), &desired, deleting)
 	s := inv.observe(id, hypervisor.KeyOf(m), deleting)
 	if s.missing != (ref{}) {
@@ -92,7 +93,7 @@ func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, sta
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	return spec.PendingUpgrade(m, d.session.inv.info(id).version)
+	return spec.PendingUpgrade(m, d.session.inv.info(id).Version)
 }
 
 // dropStale drops resolved names after a failure that a stale reference may
@@ -126,9 +127,9 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	if !ok {
 		return nil
 	}
-	var info *taskInfo
+	var info *cache.Task
 	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
-		info, err = readTask(ctx, c, task)
+		info, err = cache.ReadTask(ctx, c, task)
 		return err
 	})
 	switch {
@@ -138,7 +139,7 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	case err != nil:
 		return vcenter.Classify(d.session.Server(), err)
 	}
-	if info.ended() {
+	if info.Ended() {
 		d.session.inv.recordTask(task, info)
 	}
 	return nil

@@ -21,12 +21,12 @@ func (i *inventory) ownedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var out []hypervisor.OwnedVM
-	for vm, name := range i.objects.names {
-		if info := i.objects.vms[vm]; info != nil && info.machine != "" {
-			name = info.machine
+	for vm, name := range i.objects.Names {
+		if info := i.objects.VMs[vm]; info != nil && info.Machine != "" {
+			name = info.Machine
 		}
 		id, err := kit.MachineUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
-		if err == nil && i.objects.ids[vm] == id {
+		if err == nil && i.objects.IDs[vm] == id {
 			out = append(out, hypervisor.OwnedVM{Machine: name, ID: vm.Value})
 		}
 	}
@@ -51,14 +51,14 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for vm, info := range i.objects.vms {
-		if i.objects.ids[vm] == id {
+	for vm, info := range i.objects.VMs {
+		if i.objects.IDs[vm] == id {
 			continue
 		}
-		for _, a := range spec.ReportedAddresses(info.guestNICs) {
+		for _, a := range spec.ReportedAddresses(info.GuestNICs) {
 			if wanted[a] {
 				return hypervisor.Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
-					i.objects.names[vm], vm.Value, a)
+					i.objects.Names[vm], vm.Value, a)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -22,7 +23,7 @@ type part interface {
 	created(id uuid.UUID, vm ref)
 	// differences lists what differs between a machine and its VM, which runs, for
 	// messages. known is false if the part was not read yet.
-	differences(o *objectCache, id uuid.UUID) (differences []string, known bool)
+	differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool)
 	// forget drops the state of a machine that was deleted.
 	forget(id uuid.UUID)
 }
@@ -54,12 +55,12 @@ func (m *machine) dropFailure(part string) {
 // recordNewVM records that a machine's VM was just created by this process. The
 // caller holds the lock.
 func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
-	vm := i.objects.byID[id]
+	vm := i.objects.ByID[id]
 	if vm == (ref{}) || m.action == nil || m.action.verb != creating || m.action.task == (ref{}) {
 		return
 	}
-	task := i.objects.tasks[m.action.task]
-	if task == nil || !task.ended() || task.failed() || task.read && task.result != vm {
+	task := i.objects.Tasks[m.action.task]
+	if task == nil || !task.Ended() || task.Failed() || task.Read && task.Result != vm {
 		return
 	}
 	for _, p := range i.parts {
@@ -94,7 +95,7 @@ func (i *inventory) compare(id uuid.UUID, m *machine, to *hypervisor.VM) (unread
 
 // locked calls change with the lock held, for the state of a part, and queues
 // the machines that it returns if their VMs look different.
-func (i *inventory) locked(change func(*objectCache) []uuid.UUID) {
+func (i *inventory) locked(change func(*cache.Objects) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.notifyChanged(change(i.objects))
@@ -112,8 +113,8 @@ func (i *inventory) beginSync(id uuid.UUID, key hypervisor.Key, part, message st
 		!i.beginLocked(id, m, action{verb: syncing, part: part, message: message}) {
 		return ref{}, ref{}
 	}
-	vm = i.objects.byID[id]
-	at, _ = i.objects.clusterInfoOf(i.objects.vms[vm])
+	vm = i.objects.ByID[id]
+	at, _ = i.objects.ComputeClusterOf(i.objects.VMs[vm])
 	return vm, at
 }
 

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -25,25 +26,25 @@ import (
 
 // rejected returns the VM that a clone task created with another instance
 // UUID.
-func (a *action) rejected(o *objectCache, id uuid.UUID) ref {
+func (a *action) rejected(o *cache.Objects, id uuid.UUID) ref {
 	if a == nil || a.verb != creating || a.task == (ref{}) {
 		return ref{}
 	}
-	task := o.tasks[a.task]
-	if task == nil || !task.done() || task.failed() {
+	task := o.Tasks[a.task]
+	if task == nil || !task.Done() || task.Failed() {
 		return ref{}
 	}
-	if other := o.ids[task.result]; other == uuid.Nil || other == id {
+	if other := o.IDs[task.Result]; other == uuid.Nil || other == id {
 		return ref{}
 	}
-	return task.result
+	return task.Result
 }
 
 // evaluateRejected sets the observation of a machine whose VM has another
 // instance UUID. The creation fails once that VM is deleted, so that the time
 // until the next attempt starts then.
 func (i *inventory) evaluateRejected(vm ref, m *machine, s *observation) {
-	_, listed := i.objects.ids[vm]
+	_, listed := i.objects.IDs[vm]
 	switch {
 	case listed && !m.action.destroyed(i.objects):
 		s.rejected, s.vm.State = vm, hypervisor.Absent

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -65,7 +66,7 @@ type clusterChange struct {
 type pendingChange struct {
 	clusterChange
 	task ref
-	of   *clusterInfo
+	of   *cache.ComputeCluster
 }
 
 func newRuleState() ruleState {
@@ -141,13 +142,13 @@ func (s *ruleState) peers(rule string) map[uuid.UUID]bool {
 
 // differences lists the rule and the VM group of a machine if they have to be
 // changed for its VM.
-func (s *ruleState) differences(o *objectCache, id uuid.UUID) (differences []string, known bool) {
-	m, vm := s.machines[id], o.byID[id]
-	info := o.vms[vm]
+func (s *ruleState) differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
+	m, vm := s.machines[id], o.ByID[id]
+	info := o.VMs[vm]
 	if m == nil || info == nil {
 		return nil, true
 	}
-	at, cluster := o.clusterInfoOf(info)
+	at, cluster := o.ComputeClusterOf(info)
 	if cluster == nil {
 		return nil, true
 	}
@@ -162,36 +163,36 @@ func (s *ruleState) differences(o *objectCache, id uuid.UUID) (differences []str
 
 // change returns the change under way of a compute cluster, unless its task has
 // failed or vCenter has reported the settings since.
-func (s *ruleState) change(o *objectCache, at ref) clusterChange {
+func (s *ruleState) change(o *cache.Objects, at ref) clusterChange {
 	pending := s.pending[at]
-	if pending.of != o.clusters[at] {
+	if pending.of != o.Clusters[at] {
 		return clusterChange{}
 	}
-	if task := o.tasks[pending.task]; task != nil && task.failed() {
+	if task := o.Tasks[pending.task]; task != nil && task.Failed() {
 		return clusterChange{}
 	}
 	return pending.clusterChange
 }
 
 // ruleIn returns a rule as it is, or as a task is about to make it.
-func (s *ruleState) ruleIn(o *objectCache, at ref, name string) *spec.Rule {
+func (s *ruleState) ruleIn(o *cache.Objects, at ref, name string) *spec.Rule {
 	if pending, ok := s.change(o, at).rules[name]; ok {
 		return pending
 	}
-	return o.clusters[at].Rules[name]
+	return o.Clusters[at].Rules[name]
 }
 
 // groupIn returns a group of VMs as it is, or as a task is about to make it.
-func (s *ruleState) groupIn(o *objectCache, at ref, name string) *spec.Group {
+func (s *ruleState) groupIn(o *cache.Objects, at ref, name string) *spec.Group {
 	if pending := s.change(o, at).groups[name]; pending != nil {
 		return pending
 	}
-	return o.clusters[at].Groups[name]
+	return o.Clusters[at].Groups[name]
 }
 
 // ruleOutOfSync reports whether the rule of a machine's group has to be changed
 // for its VM.
-func (s *ruleState) ruleOutOfSync(o *objectCache, vm ref, m *ruledMachine, at ref, cluster *clusterInfo) bool {
+func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm ref, m *ruledMachine, at ref, cluster *cache.ComputeCluster) bool {
 	if m.rule == "" {
 		return false
 	}
@@ -213,13 +214,13 @@ func (s *ruleState) ruleOutOfSync(o *objectCache, vm ref, m *ruledMachine, at re
 // hasTooFewHosts reports whether a preferred rule would leave no host of a
 // compute cluster without a VM of the group. vSphere HA does not restart a VM
 // against a rule, and DRS does not evacuate a host against a rule.
-func (s *ruleState) hasTooFewHosts(o *objectCache, rule string, at ref) bool {
-	return !s.groups[rule].mandatory() && s.hasMembers(o, rule, at, int(o.usableHosts[at]))
+func (s *ruleState) hasTooFewHosts(o *cache.Objects, rule string, at ref) bool {
+	return !s.groups[rule].mandatory() && s.hasMembers(o, rule, at, int(o.UsableHosts[at]))
 }
 
 // members returns the VMs that belong in a group's rule in a compute cluster,
 // as far as their machines are known.
-func (s *ruleState) members(o *objectCache, rule string, at ref) map[ref]bool {
+func (s *ruleState) members(o *cache.Objects, rule string, at ref) map[ref]bool {
 	out := map[ref]bool{}
 	for id := range s.peers(rule) {
 		if vm, in := s.member(o, id, at); in {
@@ -230,7 +231,7 @@ func (s *ruleState) members(o *objectCache, rule string, at ref) map[ref]bool {
 }
 
 // hasMembers reports whether a group has n VMs or more in a compute cluster.
-func (s *ruleState) hasMembers(o *objectCache, rule string, at ref, n int) bool {
+func (s *ruleState) hasMembers(o *cache.Objects, rule string, at ref, n int) bool {
 	for id := range s.peers(rule) {
 		if n <= 0 {
 			break
@@ -244,22 +245,22 @@ func (s *ruleState) hasMembers(o *objectCache, rule string, at ref, n int) bool 
 
 // member returns a machine's VM and whether it belongs in the rule of its
 // group in a compute cluster.
-func (s *ruleState) member(o *objectCache, id uuid.UUID, at ref) (ref, bool) {
-	m, vm := s.machines[id], o.byID[id]
-	info := o.vms[vm]
+func (s *ruleState) member(o *cache.Objects, id uuid.UUID, at ref) (ref, bool) {
+	m, vm := s.machines[id], o.ByID[id]
+	info := o.VMs[vm]
 	if m == nil || info == nil || m.deleting || m.antiAffinity == infrav1.AntiAffinityNone {
 		return vm, false
 	}
-	in, ok := o.clusterOf(info)
+	in, ok := o.ClusterOf(info)
 	return vm, ok && in == at
 }
 
 // nonMembers returns the VMs of a group's machines that do not belong in its
 // rule in a compute cluster.
-func (s *ruleState) nonMembers(o *objectCache, rule string, at ref) map[ref]bool {
+func (s *ruleState) nonMembers(o *cache.Objects, rule string, at ref) map[ref]bool {
 	in, out := s.members(o, rule, at), map[ref]bool{}
 	for id := range s.peers(rule) {
-		if vm, known := o.byID[id]; known && !in[vm] {
+		if vm, known := o.ByID[id]; known && !in[vm] {
 			out[vm] = true
 		}
 	}
@@ -267,9 +268,9 @@ func (s *ruleState) nonMembers(o *objectCache, rule string, at ref) map[ref]bool
 }
 
 // plan returns the change of a compute cluster for which machines wait.
-func (s *ruleState) plan(o *objectCache, at ref, ids []uuid.UUID) clusterChange {
+func (s *ruleState) plan(o *cache.Objects, at ref, ids []uuid.UUID) clusterChange {
 	change := clusterChange{rules: map[string]*spec.Rule{}, groups: map[string]*spec.Group{}, missing: map[uuid.UUID]string{}}
-	cluster := o.clusters[at]
+	cluster := o.Clusters[at]
 	if cluster == nil {
 		return change
 	}
@@ -302,17 +303,17 @@ func (s *ruleState) plan(o *objectCache, at ref, ids []uuid.UUID) clusterChange 
 // VM in the rule whose machine is not known yet stays in it: the manager may
 // have just started. A preferred rule has no members while the cluster has too
 // few hosts for them.
-func (s *ruleState) planRule(o *objectCache, name string, at ref, mandatory *bool) spec.PlannedRule {
+func (s *ruleState) planRule(o *cache.Objects, name string, at ref, mandatory *bool) spec.PlannedRule {
 	p := spec.PlannedRule{Name: name, Mandatory: mandatory, Members: s.members(o, name, at)}
 	nonMembers := s.nonMembers(o, name, at)
-	if rule := o.clusters[at].Rules[name]; rule != nil {
+	if rule := o.Clusters[at].Rules[name]; rule != nil {
 		for vm := range rule.VMs {
-			if _, exists := o.ids[vm]; exists && !nonMembers[vm] {
+			if _, exists := o.IDs[vm]; exists && !nonMembers[vm] {
 				p.Members[vm] = true
 			}
 		}
 	}
-	if !ptr.Deref(mandatory, false) && len(p.Members) >= int(o.usableHosts[at]) {
+	if !ptr.Deref(mandatory, false) && len(p.Members) >= int(o.UsableHosts[at]) {
 		clear(p.Members)
 	}
 	return p
@@ -320,17 +321,17 @@ func (s *ruleState) planRule(o *objectCache, name string, at ref, mandatory *boo
 
 // planGroups adds VMs to their groups. Foreign VMs stay in the groups, and
 // vCenter itself removes a VM that is deleted.
-func (s *ruleState) planGroups(o *objectCache, at ref, ids []uuid.UUID, change *clusterChange) {
+func (s *ruleState) planGroups(o *cache.Objects, at ref, ids []uuid.UUID, change *clusterChange) {
 	for _, id := range ids {
-		m, vm := s.machines[id], o.byID[id]
-		info := o.vms[vm]
+		m, vm := s.machines[id], o.ByID[id]
+		info := o.VMs[vm]
 		if m == nil || info == nil || m.deleting || m.vmGroup == "" {
 			continue
 		}
-		if in, ok := o.clusterOf(info); !ok || in != at {
+		if in, ok := o.ClusterOf(info); !ok || in != at {
 			continue
 		}
-		current := o.clusters[at].Groups[m.vmGroup]
+		current := o.Clusters[at].Groups[m.vmGroup]
 		if current == nil {
 			change.missing[id] = m.vmGroup
 			continue
@@ -350,13 +351,13 @@ func (s *ruleState) planGroups(o *objectCache, at ref, ids []uuid.UUID, change *
 
 // toLeave returns the compute cluster in which the rule of a machine's group
 // has to be changed before its VM is deleted.
-func (s *ruleState) toLeave(o *objectCache, id uuid.UUID) (ref, bool) {
-	m, vm := s.machines[id], o.byID[id]
-	info := o.vms[vm]
+func (s *ruleState) toLeave(o *cache.Objects, id uuid.UUID) (ref, bool) {
+	m, vm := s.machines[id], o.ByID[id]
+	info := o.VMs[vm]
 	if m == nil || info == nil || m.left || m.rule == "" {
 		return ref{}, false
 	}
-	at, cluster := o.clusterInfoOf(info)
+	at, cluster := o.ComputeClusterOf(info)
 	if cluster == nil {
 		return ref{}, false
 	}
@@ -366,7 +367,7 @@ func (s *ruleState) toLeave(o *objectCache, id uuid.UUID) (ref, bool) {
 	}
 	rest, nonMembers := 0, s.nonMembers(o, m.rule, at)
 	for other := range rule.VMs {
-		if _, exists := o.ids[other]; exists && other != vm && !nonMembers[other] {
+		if _, exists := o.IDs[other]; exists && other != vm && !nonMembers[other] {
 			rest++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -44,7 +45,7 @@ func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
 func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
 	var at ref
 	leave := false
-	w.inv.locked(func(o *objectCache) []uuid.UUID {
+	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		at, leave = w.state.toLeave(o, id)
 		return nil
 	})
@@ -62,7 +63,7 @@ func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
 // keep records that a machine's rule was not changed after all: its VM must
 // not be deleted before that.
 func (w *ruleWorker) keep(id uuid.UUID) {
-	w.inv.locked(func(*objectCache) []uuid.UUID {
+	w.inv.locked(func(*cache.Objects) []uuid.UUID {
 		if m := w.state.machines[id]; m != nil {
 			m.left = false
 		}
@@ -89,7 +90,7 @@ func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
 		return
 	}
 	var change clusterChange
-	w.inv.locked(func(o *objectCache) []uuid.UUID {
+	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		change = w.state.plan(o, at, ids)
 		return nil
 	})
@@ -139,8 +140,8 @@ func (w *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.Cluste
 // recordPending records the change that a task makes to a compute cluster. The
 // channel is closed when the task has ended.
 func (w *ruleWorker) recordPending(at, task ref, change clusterChange) <-chan struct{} {
-	w.inv.locked(func(o *objectCache) []uuid.UUID {
-		w.state.pending[at] = pendingChange{clusterChange: change, task: task, of: o.clusters[at]}
+	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+		w.state.pending[at] = pendingChange{clusterChange: change, task: task, of: o.Clusters[at]}
 		return nil
 	})
 	return w.inv.awaitTask(task)
@@ -150,9 +151,9 @@ func (w *ruleWorker) recordPending(at, task ref, change clusterChange) <-chan st
 func (w *ruleWorker) endChange(at, task ref) {
 	w.inv.endAwait(task)
 	ok := false
-	w.inv.locked(func(o *objectCache) []uuid.UUID {
-		t := o.tasks[task]
-		ok = t != nil && t.ended() && !t.failed()
+	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+		t := o.Tasks[task]
+		ok = t != nil && t.Ended() && !t.Failed()
 		return nil
 	})
 	if !ok {
@@ -163,8 +164,8 @@ func (w *ruleWorker) endChange(at, task ref) {
 // markStale makes the worker read a compute cluster's rules before the next
 // change.
 func (w *ruleWorker) markStale(at ref) {
-	w.inv.locked(func(o *objectCache) []uuid.UUID {
-		o.markStale(at)
+	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+		o.MarkStale(at)
 		delete(w.state.pending, at)
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -91,14 +92,14 @@ func newGroupTest(names ...string) *groupTest {
 	c := &groupTest{inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
 	inv.parts = []part{&c.ruleWorker.state}
 	host := ref{Type: "HostSystem", Value: "host-1"}
-	c.objects.hosts[host] = &hostInfo{parent: clusterRef}
-	c.objects.usableHosts[clusterRef] = 10
-	c.objects.clusters[clusterRef] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	c.objects.Hosts[host] = &cache.Host{Parent: clusterRef}
+	c.objects.UsableHosts[clusterRef] = 10
+	c.objects.Clusters[clusterRef] = cache.NewComputeCluster(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
 	for _, n := range names {
 		id := uuid.NewSHA1(uuid.Nil, []byte(n))
 		c.ids[n] = id
-		c.objects.assignUUID(testVMRef(n), id)
-		c.objects.vms[testVMRef(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
+		c.objects.AssignUUID(testVMRef(n), id)
+		c.objects.VMs[testVMRef(n)] = &cache.VM{Host: host, Power: types.VirtualMachinePowerStatePoweredOn}
 	}
 	return c
 }
@@ -117,7 +118,7 @@ func (c *groupTest) outOfSync(name string) bool {
 }
 
 func (c *groupTest) setRule(vms ...string) {
-	c.objects.clusters[clusterRef].Rules["r"] = &spec.Rule{VMs: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
+	c.objects.Clusters[clusterRef].Rules["r"] = &spec.Rule{VMs: vmSet(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
 }
 
 func TestPlan(t *testing.T) {
@@ -197,7 +198,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newGroupTest("a", "b", "c")
-			c.objects.usableHosts[clusterRef] = tt.usable
+			c.objects.UsableHosts[clusterRef] = tt.usable
 			if tt.inRule != nil {
 				c.setRule(tt.inRule...)
 			}
@@ -214,7 +215,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b")
-	c.objects.clusters[clusterRef].DRS = false
+	c.objects.Clusters[clusterRef].DRS = false
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	due := func() bool {
@@ -223,10 +224,10 @@ func TestNoDRS(t *testing.T) {
 	g.Expect(due()).To(BeFalse())
 	c.setMachine("a", infrav1.AntiAffinityRequired, false)
 	g.Expect(due()).To(BeTrue())
-	c.objects.clusters[clusterRef].DRS = true
+	c.objects.Clusters[clusterRef].DRS = true
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
-	c.objects.hosts[c.objects.vms[testVMRef("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
+	c.objects.Hosts[c.objects.VMs[testVMRef("a")].Host].Parent = ref{Type: "ComputeResource", Value: "domain-s1"}
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
 }
 
@@ -243,14 +244,14 @@ func TestPendingRule(t *testing.T) {
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(outOfSync()).To(BeFalse())
-	c.Update(func(o *objectCache) []uuid.UUID {
-		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+	c.Update(func(o *cache.Objects) []uuid.UUID {
+		o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateError, Failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})
 	g.Expect(ended).To(BeClosed())
 	g.Expect(outOfSync()).To(BeTrue())
 	c.endChange(clusterRef, taskRef)
-	g.Expect(c.objects.clusters[clusterRef].stale).To(BeTrue(), "the rules are read again before the next change")
+	g.Expect(c.objects.Clusters[clusterRef].Stale).To(BeTrue(), "the rules are read again before the next change")
 }
 
 // VMs in several compute clusters have a rule in each cluster, and a VM that
@@ -259,10 +260,10 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b", "c", "d")
 	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
-	c.objects.hosts[host] = &hostInfo{parent: far}
-	c.objects.usableHosts[far] = 10
-	c.objects.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
-	c.objects.vms[testVMRef("c")].host, c.objects.vms[testVMRef("d")].host = host, host
+	c.objects.Hosts[host] = &cache.Host{Parent: far}
+	c.objects.UsableHosts[far] = 10
+	c.objects.Clusters[far] = cache.NewComputeCluster(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	c.objects.VMs[testVMRef("c")].Host, c.objects.VMs[testVMRef("d")].Host = host, host
 	for n := range c.ids {
 		c.setMachine(n, infrav1.AntiAffinityPreferred, false)
 	}
@@ -270,7 +271,7 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", far, nil).Members).To(Equal(vmSet("c", "d")))
 	c.setRule("a", "b", "d")
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
-	c.objects.vms[testVMRef("d")].host = c.objects.vms[testVMRef("a")].host
+	c.objects.VMs[testVMRef("d")].Host = c.objects.VMs[testVMRef("a")].Host
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", far, nil).Change(nil)).To(BeNil(), "c is alone there")
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b", "d")))
 }

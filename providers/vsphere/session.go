@@ -7,6 +7,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -35,7 +36,7 @@ func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, chang
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {
-			return openStream(ctx, c, s.inv, o.timeouts, onResponse)
+			return cache.Open(ctx, c, s.inv, o.timeouts, onResponse)
 		},
 		Requeue: changed, AvailabilityChanged: availabilityChanged, Closed: func() { live.remove(s) },
 	})

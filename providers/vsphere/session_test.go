@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -87,12 +88,12 @@ func TestInspect(t *testing.T) {
 
 // objectsOf is a store that takes all objects of a stream once.
 type objectsOf struct {
-	store
+	cache.Store
 
-	objects *objectCache
+	objects *cache.Objects
 }
 
-func (o *objectsOf) Replace(all *objectCache) { o.objects = all }
+func (o *objectsOf) Replace(all *cache.Objects) { o.objects = all }
 
 // The stream reports the name of every VM. For a VM that cannot be read, only
 // the name shows which machine it may belong to.
@@ -102,8 +103,8 @@ func TestStreamNamesVMs(t *testing.T) {
 	client, _, err := b.connect(m).(*driver).session.Client(b.ctx(), hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	all := &objectsOf{}
-	s, err := openStream(b.ctx(), client, all, b.options.timeouts, func() {})
+	s, err := cache.Open(b.ctx(), client, all, b.options.timeouts, func() {})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(s.Read(b.ctx())).To(Succeed())
-	b.Expect(slices.Collect(maps.Values(all.objects.names))).To(ContainElement("m"))
+	b.Expect(slices.Collect(maps.Values(all.objects.Names))).To(ContainElement("m"))
 }

@@ -32,7 +32,7 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) er
 	if state != hypervisor.Running || d.session.inv.shutdownRequested(id) {
 		return nil
 	}
-	if !d.session.inv.info(id).toolsRunning {
+	if !d.session.inv.info(id).ToolsRunning {
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
 	err = d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {

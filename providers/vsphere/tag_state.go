@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -109,9 +110,9 @@ func (s *tagStates) forget(id uuid.UUID) { delete(s.machines, id) }
 
 // differences lists the tags and attributes that are out of sync. It lists none
 // before they were read: most likely they are in sync.
-func (s *tagStates) differences(o *objectCache, id uuid.UUID) (differences []string, known bool) {
-	m, vm := s.machines[id], o.byID[id]
-	info := o.vms[vm]
+func (s *tagStates) differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
+	m, vm := s.machines[id], o.ByID[id]
+	info := o.VMs[vm]
 	if m == nil || info == nil {
 		return nil, true
 	}
@@ -137,13 +138,13 @@ func (s *tagStates) differences(o *objectCache, id uuid.UUID) (differences []str
 }
 
 // wrongAttributes returns the attributes that do not have the requested value.
-func (s *tagStates) wrongAttributes(m *taggedMachine, info *vmInfo) []infrav1.NovaVSphereCustomAttribute {
+func (s *tagStates) wrongAttributes(m *taggedMachine, info *cache.VM) []infrav1.NovaVSphereCustomAttribute {
 	if s.fields == nil {
 		return nil
 	}
 	var wrong []infrav1.NovaVSphereCustomAttribute
 	for _, a := range m.attributes {
-		if field, known := s.fields[a.Name]; !known || info.attributes[field] != a.Value {
+		if field, known := s.fields[a.Name]; !known || info.Attributes[field] != a.Value {
 			wrong = append(wrong, a)
 		}
 	}
@@ -152,9 +153,9 @@ func (s *tagStates) wrongAttributes(m *taggedMachine, info *vmInfo) []infrav1.No
 
 // needsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
-func (s *tagStates) needsRead(o *objectCache, id uuid.UUID) bool {
-	m, vm := s.machines[id], o.byID[id]
-	if m == nil || m.deleting || o.vms[vm] == nil {
+func (s *tagStates) needsRead(o *cache.Objects, id uuid.UUID) bool {
+	m, vm := s.machines[id], o.ByID[id]
+	if m == nil || m.deleting || o.VMs[vm] == nil {
 		return false
 	}
 	if len(m.attributes) > 0 && s.fields == nil && time.Now().After(s.fieldsRetryAt) {
@@ -166,8 +167,8 @@ func (s *tagStates) needsRead(o *objectCache, id uuid.UUID) bool {
 
 // unread reports whether the tags or attributes of a machine's VM are not
 // known.
-func (s *tagStates) unread(o *objectCache, id uuid.UUID) bool {
-	m, vm := s.machines[id], o.byID[id]
+func (s *tagStates) unread(o *cache.Objects, id uuid.UUID) bool {
+	m, vm := s.machines[id], o.ByID[id]
 	if m == nil {
 		return false
 	}

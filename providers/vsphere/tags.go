@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -93,7 +94,7 @@ func (k *tagWorker) refresh(id uuid.UUID) {
 // needsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
 func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
-	k.inv.locked(func(o *objectCache) []uuid.UUID {
+	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		due = k.state.needsRead(o, id)
 		return nil
 	})
@@ -101,7 +102,7 @@ func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
 }
 
 func (k *tagWorker) process(reads, writes []uuid.UUID) {
-	k.inv.locked(func(o *objectCache) []uuid.UUID {
+	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range writes {
 			if k.state.unread(o, id) {
 				reads = append(reads, id)
@@ -124,9 +125,9 @@ func (k *tagWorker) process(reads, writes []uuid.UUID) {
 // vmsOf returns the VMs of machines that have tags, and whether a machine has
 // attributes whose keys are not known.
 func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
-	k.inv.locked(func(o *objectCache) []uuid.UUID {
+	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range ids {
-			m, vm := k.state.machines[id], o.byID[id]
+			m, vm := k.state.machines[id], o.ByID[id]
 			if m == nil || vm == (ref{}) {
 				continue
 			}
@@ -163,7 +164,7 @@ func (k *tagWorker) read(ctx context.Context, ids []uuid.UUID) {
 
 // record records the state of the tags of a VM.
 func (k *tagWorker) record(t *taggedVM) {
-	k.inv.locked(func(*objectCache) []uuid.UUID {
+	k.inv.locked(func(*cache.Objects) []uuid.UUID {
 		k.state.record(t)
 		return []uuid.UUID{t.id}
 	})

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -147,7 +148,7 @@ func TestVMGroupIsDeleted(t *testing.T) {
 func TestGroupChanges(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b", "c", "d")
-	c.objects.clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
+	c.objects.Clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
 		c.setDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
@@ -165,8 +166,8 @@ func TestGroupChanges(t *testing.T) {
 
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
-	c.Update(func(o *objectCache) []uuid.UUID {
-		o.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+	c.Update(func(o *cache.Objects) []uuid.UUID {
+		o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateError, Failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
 		return nil
 	})
 	g.Expect(ended).To(BeClosed())

@@ -1,4 +1,4 @@
-package vsphere
+package cache
 
 import (
 	"maps"
@@ -22,23 +22,23 @@ const (
 	reportProperty         = `config.extraConfig["guestinfo.nova.report"]`
 )
 
-// vmInfo has the properties that the stream reported for a VM of ours.
-type vmInfo struct {
+// VM has the properties that the stream reported for a VM of ours.
+type VM struct {
 	biosUUID   string
-	power      types.VirtualMachinePowerState
-	connection types.VirtualMachineConnectionState
-	guestNICs  []types.GuestNicInfo
-	host       moref
-	zone       string
-	// machine is the name of the machine for which the VM was created, as in
+	Power      types.VirtualMachinePowerState
+	Connection types.VirtualMachineConnectionState
+	GuestNICs  []types.GuestNicInfo
+	Host       ref
+	Zone       string
+	// Machine is the name of the machine for which the VM was created, as in
 	// the setting.
-	machine string
-	// version is the hardware version.
-	version  string
-	hostName string
-	// toolsRunning is set while VMware Tools runs, so that the guest can be shut
+	Machine string
+	// Version is the hardware version.
+	Version  string
+	HostName string
+	// ToolsRunning is set while VMware Tools runs, so that the guest can be shut
 	// down.
-	toolsRunning bool
+	ToolsRunning bool
 	// userData and ignition are set while the VM's settings have bootstrap
 	// data.
 	userData, ignition bool
@@ -46,35 +46,35 @@ type vmInfo struct {
 	// guest that clears it clears the copy in the memory of the VM; the copy in
 	// the VM's file may stay.
 	userDataMarker bool
-	// report is the report of the guest about its first boot.
-	report string
+	// Report is the report of the guest about its first boot.
+	Report string
 	// question is the pending question of the VM. Its task does not end before
 	// the question has an answer.
 	question string
-	// attributes are its custom attributes, by the key of their field.
-	attributes map[int32]string
+	// Attributes are its custom attributes, by the key of their field.
+	Attributes map[int32]string
 }
 
-// hasUserData reports whether the VM's settings have bootstrap data.
-func (v *vmInfo) hasUserData() bool { return v.userData || v.ignition || v.userDataMarker }
+// HasUserData reports whether the VM's settings have bootstrap data.
+func (v *VM) HasUserData() bool { return v.userData || v.ignition || v.userDataMarker }
 
-// pendingQuestion returns the question that blocks the VM's task, for messages;
+// PendingQuestion returns the question that blocks the VM's task, for messages;
 // empty if there is none.
-func (v *vmInfo) pendingQuestion() string {
+func (v *VM) PendingQuestion() string {
 	if v == nil || v.question == "" {
 		return ""
 	}
 	return ". vCenter waits for an answer to this question about the VM: " + v.question
 }
 
-// running reports whether the VM exists and is powered on.
-func (v *vmInfo) running() bool {
-	return v != nil && v.power == types.VirtualMachinePowerStatePoweredOn
+// Running reports whether the VM exists and is powered on.
+func (v *VM) Running() bool {
+	return v != nil && v.Power == types.VirtualMachinePowerStatePoweredOn
 }
 
-// providerID returns the provider ID, which the kubelet reports too; empty
+// ProviderID returns the provider ID, which the kubelet reports too; empty
 // while it is not known.
-func (v *vmInfo) providerID() string {
+func (v *VM) ProviderID() string {
 	if v.biosUUID == "" {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (v *vmInfo) providerID() string {
 }
 
 // apply stores one property.
-func (v *vmInfo) apply(name string, value any) {
+func (v *VM) apply(name string, value any) {
 	switch name {
 	case "config.uuid":
 		text, _ := value.(string)
@@ -90,29 +90,29 @@ func (v *vmInfo) apply(name string, value any) {
 			v.biosUUID = id.String()
 		}
 	case "runtime.powerState":
-		v.power, _ = value.(types.VirtualMachinePowerState)
+		v.Power, _ = value.(types.VirtualMachinePowerState)
 	case "runtime.connectionState":
-		v.connection, _ = value.(types.VirtualMachineConnectionState)
+		v.Connection, _ = value.(types.VirtualMachineConnectionState)
 	case "runtime.host":
-		v.host, _ = value.(moref)
+		v.Host, _ = value.(ref)
 	case "guest.net":
 		guestNICs, _ := value.(types.ArrayOfGuestNicInfo)
-		v.guestNICs = guestNICs.GuestNicInfo
+		v.GuestNICs = guestNICs.GuestNicInfo
 	case "config.version":
-		v.version, _ = value.(string)
+		v.Version, _ = value.(string)
 	case "runtime.question":
 		question, _ := value.(types.VirtualMachineQuestionInfo)
 		v.question = question.Text
 	case "guest.hostName":
-		v.hostName, _ = value.(string)
+		v.HostName, _ = value.(string)
 	case "guest.toolsRunningStatus":
 		text, _ := value.(string)
-		v.toolsRunning = text == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+		v.ToolsRunning = text == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
 	case "customValue":
-		v.attributes = attributesOf(value)
+		v.Attributes = attributesOf(value)
 	default:
 		if key, ok := attributeKey(name); ok {
-			v.applyAttribute(key, value)
+			v.ApplyAttribute(key, value)
 			return
 		}
 		// vCenter may name the part of a setting that changed.
@@ -121,12 +121,12 @@ func (v *vmInfo) apply(name string, value any) {
 }
 
 // applySetting stores one setting of the VM.
-func (v *vmInfo) applySetting(name, value string) {
+func (v *VM) applySetting(name, value string) {
 	switch name {
 	case zoneProperty:
-		v.zone = value
+		v.Zone = value
 	case machineProperty:
-		v.machine = value
+		v.Machine = value
 	case userDataProperty:
 		v.userData = value != ""
 	case ignitionProperty:
@@ -134,7 +134,7 @@ func (v *vmInfo) applySetting(name, value string) {
 	case userDataMarkerProperty:
 		v.userDataMarker = value != ""
 	case reportProperty:
-		v.report = value
+		v.Report = value
 	}
 }
 
@@ -150,10 +150,10 @@ func attributeKey(name string) (int32, bool) {
 	return int32(key), err == nil
 }
 
-// applyAttribute stores one custom attribute. The map is replaced and not
+// ApplyAttribute stores one custom attribute. The map is replaced and not
 // changed, because another goroutine may read the old one.
-func (v *vmInfo) applyAttribute(key int32, value any) {
-	changed := maps.Clone(v.attributes)
+func (v *VM) ApplyAttribute(key int32, value any) {
+	changed := maps.Clone(v.Attributes)
 	if changed == nil {
 		changed = map[int32]string{}
 	}
@@ -165,7 +165,7 @@ func (v *vmInfo) applyAttribute(key int32, value any) {
 	default:
 		delete(changed, key)
 	}
-	v.attributes = changed
+	v.Attributes = changed
 }
 
 func attributesOf(value any) map[int32]string {

@@ -1,4 +1,4 @@
-package vsphere
+package cache
 
 import (
 	"context"
@@ -27,7 +27,7 @@ var (
 		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, userDataMarkerProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
-	clusterProperties = []string{settingsProperty, usableProperty}
+	clusterProperties = []string{SettingsProperty, usableProperty}
 	// Tasks of all users are streamed. Their results and errors can be large,
 	// and are read for tasks of ours only.
 	taskProperties = []string{"info.state", "info.entity", "info.descriptionId"}
@@ -36,7 +36,7 @@ var (
 // Properties of a compute cluster: its settings, and the number of its hosts
 // that can run VMs.
 const (
-	settingsProperty = "configurationEx"
+	SettingsProperty = "configurationEx"
 	usableProperty   = "summary.numEffectiveHosts"
 )
 
@@ -47,13 +47,13 @@ const maxIdlePolls = 5
 // firstPoll is the longest time for a poll while the objects are read.
 const firstPoll = 5 * time.Second
 
-// stream is a property collector with two filters: one for the UUIDs of all
+// Stream is a property collector with two filters: one for the UUIDs of all
 // VMs and for recent tasks, the other for the VMs whose UUID is derived.
-type stream struct {
+type Stream struct {
 	client    *vim25.Client
-	store     store
-	collector moref
-	list      moref
+	store     Store
+	collector ref
+	list      ref
 	version   string
 	// pollTime is the time for which a poll waits for updates, and onResponse is
 	// called after each poll.
@@ -67,8 +67,8 @@ type stream struct {
 	// inView are the VMs in the second filter, and toAdd are those that are
 	// about to be added; toRemove are destroyed VMs, which the next request
 	// removes.
-	inView, toAdd map[moref]bool
-	toRemove      []moref
+	inView, toAdd map[ref]bool
+	toRemove      []ref
 	// collecting is set while a goroutine collects VMs.
 	collecting bool
 }
@@ -76,22 +76,22 @@ type stream struct {
 // maxUpdates limits the objects in one response of the property collector.
 const maxUpdates = 500
 
-// store has the objects that a stream reads, under a lock.
-type store interface {
+// Store has the objects that a stream reads, under a lock.
+type Store interface {
 	// Replace replaces all objects.
-	Replace(*objectCache)
+	Replace(*Objects)
 	// Update calls change, which returns the UUIDs of the VMs that it changed.
-	Update(change func(*objectCache) (touched []uuid.UUID))
+	Update(change func(*Objects) (touched []uuid.UUID))
 	// View calls read, which changes nothing that machines depend on.
-	View(read func(*objectCache))
+	View(read func(*Objects))
 	// UnreadTasks returns tasks that have ended and whose result the store needs:
 	// the stream does not report it.
-	UnreadTasks() []moref
+	UnreadTasks() []ref
 }
 
-// openStream creates the collector. vCenter deletes it with the session.
-func openStream(ctx context.Context, c *vim25.Client, to store, p vcenter.Timeouts, onResponse func()) (*stream, error) {
-	s := &stream{client: c, store: to, pollTime: p.Poll, batchDelay: p.BatchDelay, onResponse: onResponse, inView: map[moref]bool{}, toAdd: map[moref]bool{}}
+// Open creates the collector. vCenter deletes it with the session.
+func Open(ctx context.Context, c *vim25.Client, to Store, p vcenter.Timeouts, onResponse func()) (*Stream, error) {
+	s := &Stream{client: c, store: to, pollTime: p.Poll, batchDelay: p.BatchDelay, onResponse: onResponse, inView: map[ref]bool{}, toAdd: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -138,7 +138,7 @@ func openStream(ctx context.Context, c *vim25.Client, to store, p vcenter.Timeou
 
 // selectMembers selects the objects in a property of an object, not the object
 // itself, and further objects from there.
-func selectMembers(of moref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
+func selectMembers(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
 	return types.ObjectSpec{
 		Obj: of, Skip: types.NewBool(true),
 		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
@@ -147,7 +147,7 @@ func selectMembers(of moref, kind, path string, further ...types.BaseSelectionSp
 	}
 }
 
-func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) error {
+func (s *Stream) filter(ctx context.Context, spec types.PropertyFilterSpec) error {
 	_, err := methods.CreateFilter(ctx, s.client, &types.CreateFilter{This: s.collector, Spec: spec})
 	if err != nil {
 		return fmt.Errorf("creating filter: %w", err)
@@ -156,7 +156,7 @@ func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) erro
 }
 
 // poll waits for updates; it returns none if vCenter had none for some time.
-func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.ObjectUpdate, more bool, err error) {
+func (s *Stream) poll(ctx context.Context, wait time.Duration) (updates []types.ObjectUpdate, more bool, err error) {
 	seconds := int32(wait / time.Second)
 	res, err := methods.WaitForUpdatesEx(ctx, s.client, &types.WaitForUpdatesEx{
 		This: s.collector, Version: s.version, Options: &types.WaitOptions{MaxWaitSeconds: &seconds, MaxObjectUpdates: maxUpdates},
@@ -177,7 +177,7 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 }
 
 // Read reads the whole inventory.
-func (s *stream) Read(ctx context.Context) error {
+func (s *Stream) Read(ctx context.Context) error {
 	o, err := s.readAll(ctx)
 	if err == nil {
 		s.store.Replace(o)
@@ -186,15 +186,15 @@ func (s *stream) Read(ctx context.Context) error {
 }
 
 // readAll reads all objects.
-func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
-	o := newObjectCache()
+func (s *Stream) readAll(ctx context.Context) (*Objects, error) {
+	o := NewObjects()
 	s.version = ""
 	for idle := 0; ; {
 		updates, more, err := s.poll(ctx, min(firstPoll, s.pollTime))
 		if err != nil {
 			return nil, err
 		}
-		o.apply(updates)
+		o.Apply(updates)
 		if s.selectNew(o, updates); slices.ContainsFunc(updates, isOfVM) {
 			idle = 0
 		} else {
@@ -206,7 +206,7 @@ func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
 		if err := s.addToView(ctx); err != nil {
 			return nil, err
 		}
-		if !more && (len(updates) == 0 || len(o.vms) >= s.viewSize() || idle >= maxIdlePolls) {
+		if !more && (len(updates) == 0 || len(o.VMs) >= s.viewSize() || idle >= maxIdlePolls) {
 			return o, nil
 		}
 	}
@@ -216,7 +216,7 @@ func (s *stream) readAll(ctx context.Context) (*objectCache, error) {
 func isOfVM(u types.ObjectUpdate) bool { return u.Obj.Type == "VirtualMachine" }
 
 // viewSize returns the number of VMs in the second filter.
-func (s *stream) viewSize() int {
+func (s *Stream) viewSize() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.inView)
@@ -228,7 +228,7 @@ func (s *stream) viewSize() int {
 // updates end with ctx. A poll whose response is lost is repeated once:
 // vCenter sends the same response again, unless the response was truncated. In
 // that case the inventory is read again over the same session.
-func (s *stream) Watch(ctx, watching context.Context) error {
+func (s *Stream) Watch(ctx, watching context.Context) error {
 	polling, stop := context.WithCancelCause(watching)
 	var collecting sync.WaitGroup
 	defer collecting.Wait()
@@ -270,9 +270,9 @@ func (s *stream) Watch(ctx, watching context.Context) error {
 }
 
 // apply stores updates.
-func (s *stream) apply(updates []types.ObjectUpdate) (err error) {
-	s.store.Update(func(o *objectCache) []uuid.UUID {
-		touched := o.apply(updates)
+func (s *Stream) apply(updates []types.ObjectUpdate) (err error) {
+	s.store.Update(func(o *Objects) []uuid.UUID {
+		touched := o.Apply(updates)
 		s.selectNew(o, updates)
 		err = o.checkSize()
 		return touched
@@ -282,7 +282,7 @@ func (s *stream) apply(updates []types.ObjectUpdate) (err error) {
 
 // startsCollecting reports whether there are VMs to collect and no goroutine
 // collects them yet.
-func (s *stream) startsCollecting() bool {
+func (s *Stream) startsCollecting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.toAdd) == 0 || s.collecting {
@@ -295,7 +295,7 @@ func (s *stream) startsCollecting() bool {
 // collect adds the VMs that turn up within some time to the second filter. It
 // returns at once if the polls end; those VMs are added when the objects are
 // read next.
-func (s *stream) collect(ctx, polling context.Context) error {
+func (s *Stream) collect(ctx, polling context.Context) error {
 	timer := time.NewTimer(s.batchDelay)
 	defer timer.Stop()
 	select {
@@ -313,7 +313,7 @@ func (s *stream) collect(ctx, polling context.Context) error {
 
 // addToView adds VMs that turned up with a derived UUID to the second filter,
 // with one request for all of them.
-func (s *stream) addToView(ctx context.Context) error {
+func (s *Stream) addToView(ctx context.Context) error {
 	req := s.viewChange()
 	if len(req.Add) == 0 {
 		return nil
@@ -338,7 +338,7 @@ func (s *stream) addToView(ctx context.Context) error {
 }
 
 // viewChange returns the request that adds new VMs to the second filter.
-func (s *stream) viewChange() *types.ModifyListView {
+func (s *Stream) viewChange() *types.ModifyListView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	req := &types.ModifyListView{This: s.list}
@@ -356,7 +356,7 @@ func (s *stream) viewChange() *types.ModifyListView {
 
 // selectNew selects the VMs with a derived UUID among updates for the second
 // filter, and deselects VMs that left.
-func (s *stream) selectNew(o *objectCache, updates []types.ObjectUpdate) {
+func (s *Stream) selectNew(o *Objects, updates []types.ObjectUpdate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range updates {
@@ -368,7 +368,7 @@ func (s *stream) selectNew(o *objectCache, updates []types.ObjectUpdate) {
 				delete(s.inView, u.Obj)
 				s.toRemove = append(s.toRemove, u.Obj)
 			}
-		case o.ids[u.Obj].Version() == spec.DerivedVersion && !s.inView[u.Obj]:
+		case o.IDs[u.Obj].Version() == spec.DerivedVersion && !s.inView[u.Obj]:
 			s.toAdd[u.Obj] = true
 		}
 	}
@@ -377,49 +377,49 @@ func (s *stream) selectNew(o *objectCache, updates []types.ObjectUpdate) {
 // readPartial reads the settings of compute clusters of which vCenter reported
 // only a part. Settings that cannot be read now are read before they are
 // changed.
-func (s *stream) readPartial(ctx context.Context) error {
-	var clusters []moref
-	s.store.View(func(o *objectCache) { clusters = o.takePartial() })
+func (s *Stream) readPartial(ctx context.Context) error {
+	var clusters []ref
+	s.store.View(func(o *Objects) { clusters = o.takePartial() })
 	for _, at := range clusters {
-		if err := readCluster(ctx, s.client, s.store, at); err != nil && vcenter.IsAmbiguous(err) {
+		if err := ReadCluster(ctx, s.client, s.store, at); err != nil && vcenter.IsAmbiguous(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// readCluster reads the settings of a compute cluster.
-func readCluster(ctx context.Context, c *vim25.Client, to store, at moref) error {
+// ReadCluster reads the settings of a compute cluster.
+func ReadCluster(ctx context.Context, c *vim25.Client, to Store, at ref) error {
 	var cluster mo.ClusterComputeResource
-	if err := object.NewCommon(c, at).Properties(ctx, at, []string{settingsProperty}, &cluster); err != nil {
+	if err := object.NewCommon(c, at).Properties(ctx, at, []string{SettingsProperty}, &cluster); err != nil {
 		return fmt.Errorf("reading the compute cluster's rules: %w", err)
 	}
 	config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
 	if !ok {
 		return nil
 	}
-	to.Update(func(o *objectCache) []uuid.UUID {
-		o.clusters[at] = newClusterInfo(config)
+	to.Update(func(o *Objects) []uuid.UUID {
+		o.Clusters[at] = NewComputeCluster(config)
 		return o.allUUIDs()
 	})
 	return nil
 }
 
 // readTasks reads the results of tasks that the store needs.
-func (s *stream) readTasks(ctx context.Context) error {
+func (s *Stream) readTasks(ctx context.Context) error {
 	for _, task := range s.store.UnreadTasks() {
-		info, err := readTask(ctx, s.client, task)
+		info, err := ReadTask(ctx, s.client, task)
 		switch {
 		case err == nil:
-			s.store.Update(func(o *objectCache) []uuid.UUID {
-				o.tasks[task] = info
+			s.store.Update(func(o *Objects) []uuid.UUID {
+				o.Tasks[task] = info
 				return nil
 			})
 		case vcenter.IsAmbiguous(err):
 			return err
 		default: // the task was deleted, or the account cannot read it
-			s.store.Update(func(o *objectCache) []uuid.UUID {
-				delete(o.tasks, task)
+			s.store.Update(func(o *Objects) []uuid.UUID {
+				delete(o.Tasks, task)
 				return nil
 			})
 		}

@@ -1,4 +1,4 @@
-package vsphere
+package cache
 
 import (
 	"context"
@@ -25,10 +25,10 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 		if b.polls++; b.polls > 100 {
 			return errors.New("it polls without end")
 		}
-		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: moref{Type: "Task", Value: "task"}}}
+		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: ref{Type: "Task", Value: "task"}}}
 		if b.polls == 1 {
 			objects = append(objects, types.ObjectUpdate{
-				Kind: types.ObjectUpdateKindEnter, Obj: moref{Type: "VirtualMachine", Value: "vm-1"},
+				Kind: types.ObjectUpdateKindEnter, Obj: ref{Type: "VirtualMachine", Value: "vm-1"},
 				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: watchedID.String()}},
 			})
 		}
@@ -43,13 +43,13 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 func TestReadAllOnABusyVCenter(t *testing.T) {
 	g := NewWithT(t)
 	vc := &busyVCenter{}
-	s := &stream{
+	s := &Stream{
 		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, onResponse: func() {},
-		inView: map[moref]bool{}, toAdd: map[moref]bool{},
+		inView: map[ref]bool{}, toAdd: map[ref]bool{},
 	}
 	o, err := s.readAll(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(o.byID).To(HaveKey(watchedID))
+	g.Expect(o.ByID).To(HaveKey(watchedID))
 	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdlePolls))
 }
 
@@ -58,7 +58,7 @@ var watchedID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
 // Only VMs whose UUID is derived are in the second filter.
 func TestOnlyDerivedVMsAreSelected(t *testing.T) {
-	vm := moref{Type: "VirtualMachine", Value: "vm-1"}
+	vm := ref{Type: "VirtualMachine", Value: "vm-1"}
 	update := func(name, value string) types.ObjectUpdate {
 		return types.ObjectUpdate{Kind: types.ObjectUpdateKindEnter, Obj: vm, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}}
 	}
@@ -72,10 +72,10 @@ func TestOnlyDerivedVMsAreSelected(t *testing.T) {
 		"derived":             {update: update("config.instanceUuid", watchedID.String()), selected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, o := NewWithT(t), newObjectCache()
-			s := &stream{inView: map[moref]bool{}, toAdd: map[moref]bool{}}
+			g, o := NewWithT(t), NewObjects()
+			s := &Stream{inView: map[ref]bool{}, toAdd: map[ref]bool{}}
 			updates := []types.ObjectUpdate{tt.update}
-			o.apply(updates)
+			o.Apply(updates)
 			s.selectNew(o, updates)
 			g.Expect(s.toAdd[vm]).To(Equal(tt.selected))
 		})
