@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // contentReader reads the Secrets and ConfigMaps that a spec references.
@@ -60,10 +61,7 @@ func (r *contentReader) read(ctx context.Context, namespace string, from bootstr
 	}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
 	if apierrors.IsNotFound(err) {
-		return nil, &blockedError{
-			reason:  bootstrapv1.SourceNotFoundReason,
-			message: fmt.Sprintf("%s %s, which %s names, does not exist", kind, ref.Name, by),
-		}
+		return nil, reconcile.Blocked(bootstrapv1.SourceNotFoundReason, "%s %s, which %s names, does not exist", kind, ref.Name, by)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind, ref.Name, err)
@@ -73,10 +71,7 @@ func (r *contentReader) read(ctx context.Context, namespace string, from bootstr
 	}
 	content, found := keyOf(object, ref.Key)
 	if !found {
-		return nil, &blockedError{
-			reason:  bootstrapv1.SourceNotFoundReason,
-			message: fmt.Sprintf("%s %s has no key %s, which %s names", kind, ref.Name, ref.Key, by),
-		}
+		return nil, reconcile.Blocked(bootstrapv1.SourceNotFoundReason, "%s %s has no key %s, which %s names", kind, ref.Name, ref.Key, by)
 	}
 	return content, nil
 }
@@ -102,11 +97,9 @@ func private(secret *corev1.Secret) bool {
 }
 
 func rejectPrivate(secret *corev1.Secret, by string) error {
-	return &blockedError{
-		reason: bootstrapv1.SourceNotFoundReason,
-		message: fmt.Sprintf("Secret %s, which %s names, holds credentials of a cluster, a hypervisor or the management cluster, and no machine may get these; "+
-			"copy the part that the machine needs into a Secret of type Opaque", secret.Name, by),
-	}
+	return reconcile.Blocked(bootstrapv1.SourceNotFoundReason,
+		"Secret %s, which %s names, holds credentials of a cluster, a hypervisor or the management cluster, and no machine may get these; "+
+			"copy the part that the machine needs into a Secret of type Opaque", secret.Name, by)
 }
 
 func keyOf(object client.Object, key string) (content []byte, found bool) {

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // A NovaConfig must not deliver the credentials of others to a machine.
@@ -42,12 +43,12 @@ func TestPrivateSecrets(t *testing.T) {
 			_, ofFile := r.read(t.Context(), "ns", bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: tc.secret.Name, Key: "password"}}, "a file")
 			_, ofProxy := r.readLogin(t.Context(), client.ObjectKeyFromObject(tc.secret), "platform.proxy.credentialsSecretRef", false)
 			for _, err := range []error{ofFile, ofProxy} {
-				stop, stopped := errors.AsType[*blockedError](err)
+				stop, stopped := errors.AsType[*reconcile.Outcome](err)
 				if stopped != tc.private || !tc.private && err != nil {
 					t.Fatalf("err = %v, want rejected: %t", err, tc.private)
 				}
-				if stopped && (stop.reason != bootstrapv1.SourceNotFoundReason || !strings.Contains(stop.message, "no machine may get these")) {
-					t.Errorf("message lacks %s: %s", stop.reason, stop.message)
+				if stopped && (stop.Reason != bootstrapv1.SourceNotFoundReason || !strings.Contains(stop.Message, "no machine may get these")) {
+					t.Errorf("message lacks %s: %s", stop.Reason, stop.Message)
 				}
 			}
 		})

@@ -109,13 +109,9 @@ func withoutCertificates(err error) error {
 	var invalid *pki.InvalidCertificateError
 	switch {
 	case errors.Is(err, pki.ErrNotFound):
-		return &blockedError{
-			waiting: true,
-			reason:  bootstrapv1.WaitingForCertificatesReason,
-			message: "Waiting for the control plane provider to create the cluster's certificates",
-		}
+		return reconcile.Wait(bootstrapv1.WaitingForCertificatesReason, "Waiting for the control plane provider to create the cluster's certificates")
 	case errors.As(err, &invalid):
-		return &blockedError{reason: bootstrapv1.WaitingForCertificatesReason, message: reconcile.Sentence(invalid)}
+		return reconcile.Blocked(bootstrapv1.WaitingForCertificatesReason, "%s", reconcile.Sentence(invalid))
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // clusterFacts reads the facts of a machine's cluster.
@@ -29,11 +30,7 @@ func (r *clusterFacts) findControlPlane(ctx context.Context, s *scope) error {
 	controlPlane := &controlplanev1.NovaControlPlane{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}, controlPlane)
 	if apierrors.IsNotFound(err) {
-		return &blockedError{
-			waiting: true,
-			reason:  bootstrapv1.WaitingForCertificatesReason,
-			message: fmt.Sprintf("Waiting for NovaControlPlane %s", ref.Name),
-		}
+		return reconcile.Wait(bootstrapv1.WaitingForCertificatesReason, "Waiting for NovaControlPlane %s", ref.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("reading NovaControlPlane: %w", err)
@@ -56,11 +53,7 @@ func (r *clusterFacts) waitForFormerSecrets(ctx context.Context, s *scope) error
 		return fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if err == nil && s.ownedByFormer(found.OwnerReferences) {
-		return &blockedError{
-			waiting: true,
-			reason:  bootstrapv1.WaitingForCertificatesReason,
-			message: fmt.Sprintf("Waiting for the certificates of a former cluster in Secret %s to be deleted with it", name),
-		}
+		return reconcile.Wait(bootstrapv1.WaitingForCertificatesReason, "Waiting for the certificates of a former cluster in Secret %s to be deleted with it", name)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // allow records the management cluster before anything is done for a NovaConfig. If another management
@@ -16,7 +17,7 @@ import (
 func (r *Reconciler) allow(ctx context.Context, s *scope) error {
 	switch err := joining.Allowed(ctx, r.Client, r.Fence, s.cluster); {
 	case fence.IsOther(err):
-		s.blocked = &blockedError{reason: bootstrapv1.OtherManagementClusterReason, message: fence.Condition(err).Message}
+		s.blocked = reconcile.Blocked(bootstrapv1.OtherManagementClusterReason, "%s", fence.Condition(err).Message)
 		return nil
 	case err != nil:
 		return err

@@ -12,6 +12,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // initLockRetry is the delay until the init lock is read again: the lock triggers no event.
@@ -53,12 +54,7 @@ func (r *modeReader) readMode(ctx context.Context, s *scope) error {
 		return fmt.Errorf("reading which machine initializes the cluster: %w", err)
 	}
 	if order == initlock.Wait {
-		return &blockedError{
-			waiting:      true,
-			requeueAfter: initLockRetry,
-			reason:       bootstrapv1.WaitingForControlPlaneReason,
-			message:      "Waiting for the NovaControlPlane to choose the machine that initializes the cluster",
-		}
+		return reconcile.Wait(bootstrapv1.WaitingForControlPlaneReason, "Waiting for the NovaControlPlane to choose the machine that initializes the cluster").After(initLockRetry)
 	}
 	s.mode = mode(true, order == initlock.Initialize)
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // poolOf returns the name of the MachinePool among the owners, if there is one.
@@ -37,11 +38,8 @@ func (r *Reconciler) rejectPool(ctx context.Context, s *scope, pool string) erro
 		return fmt.Errorf("preparing patch: %w", err)
 	}
 	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
-	s.blocked = &blockedError{
-		reason: bootstrapv1.MachinePoolNotSupportedReason,
-		message: fmt.Sprintf("MachinePool %s cannot use a NovaConfig, because each machine joins with its own certificate, but all machines of a pool share the bootstrap data; "+
-			"use a MachineDeployment", pool),
-	}
+	s.blocked = reconcile.Blocked(bootstrapv1.MachinePoolNotSupportedReason,
+		"MachinePool %s cannot use a NovaConfig, because each machine joins with its own certificate, but all machines of a pool share the bootstrap data; use a MachineDeployment", pool)
 	s.report(nil)
 	if err := helper.Patch(ctx, s.config, owned); err != nil {
 		return fmt.Errorf("patching NovaConfig: %w", err)

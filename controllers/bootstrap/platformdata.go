@@ -10,6 +10,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // readPlatformData reads the Secrets and ConfigMaps in the cluster's namespace that the platform
@@ -58,10 +59,7 @@ func (r *contentReader) readLogin(ctx context.Context, key client.ObjectKey, by 
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		return bootstrap.ServerCredentials{}, &blockedError{
-			reason:  bootstrapv1.SourceNotFoundReason,
-			message: fmt.Sprintf("Secret %s, which %s names, does not exist", key.Name, by),
-		}
+		return bootstrap.ServerCredentials{}, reconcile.Blocked(bootstrapv1.SourceNotFoundReason, "Secret %s, which %s names, does not exist", key.Name, by)
 	}
 	if err != nil {
 		return bootstrap.ServerCredentials{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
@@ -83,10 +81,7 @@ func (r *contentReader) readLogin(ctx context.Context, key client.ObjectKey, by 
 	if tokens {
 		keys = "token, or username and password"
 	}
-	return bootstrap.ServerCredentials{}, &blockedError{
-		reason:  bootstrapv1.SourceNotFoundReason,
-		message: fmt.Sprintf("Secret %s, which %s names, lacks %s", key.Name, by, keys),
-	}
+	return bootstrap.ServerCredentials{}, reconcile.Blocked(bootstrapv1.SourceNotFoundReason, "Secret %s, which %s names, lacks %s", key.Name, by, keys)
 }
 
 // platformSecrets returns the Secrets that the platform settings reference.

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,15 +112,13 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.action = next(s.observed(time.Now()))
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.action)
 	if s.blocked != nil {
-		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil //nolint:nilerr // the condition reports the cause
+		return s.blocked.Result(), nil //nolint:nilerr // the condition reports the cause
 	}
 	if s.action == write {
 		err := r.write(ctx, s)
-		if stop, stopped := errors.AsType[*blockedError](err); stopped {
-			// The user or another controller must act. Watches report when that has happened; the
-			// requeue covers events that they miss.
-			s.blocked = stop
-			return ctrl.Result{RequeueAfter: cmp.Or(stop.requeueAfter, reconcile.PollInterval)}, nil
+		if blocked, ok := errors.AsType[*reconcile.Outcome](err); ok {
+			s.blocked = blocked
+			return blocked.Result(), nil
 		}
 		if err != nil {
 			return ctrl.Result{}, err

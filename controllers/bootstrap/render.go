@@ -16,7 +16,7 @@ import (
 func render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
-		return &blockedError{reason: bootstrapv1.RenderingFailedReason, message: reconcile.Sentence(malformed)}
+		return reconcile.Blocked(bootstrapv1.RenderingFailedReason, "%s", reconcile.Sentence(malformed))
 	}
 	if err != nil {
 		return fmt.Errorf("rendering bootstrap data: %w", err)

@@ -36,7 +36,7 @@ func (s *scope) condition(err error) metav1.Condition {
 	case err != nil:
 		c.Reason, c.Message = bootstrapv1.InternalErrorReason, reconcile.Sentence(err)
 	case s.blocked != nil:
-		c.Reason, c.Message = s.blocked.reason, s.blocked.message
+		return s.blocked.Condition(c.Type)
 	case s.action == waitForInfrastructure:
 		c.Reason, c.Message = bootstrapv1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
 	case s.action == waitForEndpoint:
@@ -59,7 +59,7 @@ func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
 	switch {
 	case now.Status == metav1.ConditionTrue:
 		r.event(s, corev1.EventTypeNormal, "DataSecretCreated", "The bootstrap data is available")
-	case s.blocked != nil && !s.blocked.waiting, now.Reason == bootstrapv1.InternalErrorReason:
+	case s.blocked != nil && !s.blocked.Waiting, now.Reason == bootstrapv1.InternalErrorReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // readRestore reads the snapshot with which etcd starts on a machine that initializes a cluster again.
@@ -29,12 +30,7 @@ func (r *modeReader) readRestore(ctx context.Context, s *scope) error {
 	if restore.Name == "" {
 		return nil
 	}
-	waiting := &blockedError{
-		waiting:      true,
-		requeueAfter: initLockRetry,
-		reason:       bootstrapv1.WaitingForControlPlaneReason,
-		message:      fmt.Sprintf("Waiting for the snapshot of NovaEtcdRestore %s", restore.Name),
-	}
+	waiting := reconcile.Wait(bootstrapv1.WaitingForControlPlaneReason, "Waiting for the snapshot of NovaEtcdRestore %s", restore.Name).After(initLockRetry)
 	if restore.Machine != s.machine.Name {
 		return waiting
 	}

@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // A machine gets the snapshot of the restore in progress, and never an empty etcd.
@@ -70,7 +71,7 @@ func TestReadRestore(t *testing.T) {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 			}
 			err := (&modeReader{client: c, live: c}).readRestore(t.Context(), s)
-			_, waits := errors.AsType[*blockedError](err)
+			_, waits := errors.AsType[*reconcile.Outcome](err)
 			if err != nil && !waits {
 				t.Fatal(err)
 			}

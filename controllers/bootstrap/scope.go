@@ -14,6 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // scope holds the facts of one reconcile, in the order in which they are read.
@@ -47,23 +48,11 @@ type scope struct {
 	restoreExpires time.Time
 	data           []byte
 
-	// blocked is the cause that a user or another controller must remove first.
-	blocked *blockedError
+	// blocked is the known cause for which the reconcile ended early.
+	blocked *reconcile.Outcome
 	// refreshed means that the data was replaced by data with a newer certificate.
 	refreshed bool
 }
-
-// blockedError ends a reconcile until a user or another controller acts.
-type blockedError struct {
-	reason, message string
-	// waiting means that the cause is a normal part of a cluster's life.
-	waiting bool
-	// requeueAfter is the delay until the next reconcile. 0 means that a watch triggers it.
-	requeueAfter time.Duration
-}
-
-// Error implements error.
-func (o *blockedError) Error() string { return o.message }
 
 func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
 

@@ -62,15 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.APIReader == nil {
-		r.APIReader = mgr.GetAPIReader()
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("novaconfig")
-	}
+	reconcile.SetDefaults(mgr, "novaconfig", &r.Client, &r.APIReader, &r.Recorder)
 	r.facts, r.content, r.store = clusterFacts{r.Client}, contentReader{r.Client}, dataStore{r.Client}
 	r.modes = modeReader{client: r.Client, live: r.APIReader}
 	r.issuer = issuer{client: r.Client, authority: r.Authority, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}

@@ -55,11 +55,7 @@ func (r *issuer) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	}
 	config, err := workload.RESTConfig(published.Data[secret.KubeconfigDataName])
 	if err != nil {
-		return nil, &blockedError{
-			requeueAfter: time.Minute,
-			reason:       bootstrapv1.WaitingForAPIServerReason,
-			message:      "Secret " + key.Name + " cannot be used: " + err.Error(),
-		}
+		return nil, reconcile.Blocked(bootstrapv1.WaitingForAPIServerReason, "Secret %s cannot be used: %s", key.Name, err).After(time.Minute)
 	}
 	return certificates(config.CAData), nil
 }
@@ -77,12 +73,8 @@ func certificates(pem []byte) []byte {
 func (r *issuer) issueToken(ctx context.Context, s *scope, ca []byte) error {
 	workloadClient, err := r.workloadClusters.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return &blockedError{
-			waiting:      true,
-			requeueAfter: approver.ConnectRetry,
-			reason:       bootstrapv1.WaitingForAPIServerReason,
-			message:      "Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token",
-		}
+		return reconcile.Wait(bootstrapv1.WaitingForAPIServerReason,
+			"Waiting for a response of the API server: the private key of the cluster CA is not available, so the machine joins with a bootstrap token").After(approver.ConnectRetry)
 	}
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)

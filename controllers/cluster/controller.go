@@ -21,12 +21,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
@@ -132,9 +132,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 			return
 		}
 		r.announce(s, before)
-		if hypervisor.IsTerminal(reterr) && !s.deleting() {
-			reterr = reconciler.TerminalError(reterr)
-		}
+		reterr = kit.Retry(reterr, s.deleting())
 	}()
 	if s.deleting() {
 		return r.remove(ctx, s)

@@ -30,15 +30,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		return fmt.Errorf("finding kind of cluster: %w", err)
 	}
 	name := strings.ToLower(gvk.Kind)
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.APIReader == nil {
-		r.APIReader = mgr.GetAPIReader()
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder(name)
-	}
+	reconcile.SetDefaults(mgr, name, &r.Client, &r.APIReader, &r.Recorder)
 	r.kind = gvk.Kind
 	if r.clusters, err = reconcile.ListFor(mgr.GetScheme(), r.New()); err != nil {
 		return err

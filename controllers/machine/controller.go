@@ -18,12 +18,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Object is the interface that the reconciler requires of an infrastructure machine.
@@ -133,9 +133,7 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 			return
 		}
 		r.announce(s, before)
-		if hypervisor.IsTerminal(reterr) && !s.deleting() {
-			reterr = reconciler.TerminalError(reterr)
-		}
+		reterr = kit.Retry(reterr, s.deleting())
 	}()
 	return r.step(ctx, s)
 }

@@ -37,15 +37,7 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		return fmt.Errorf("finding kind of machine: %w", err)
 	}
 	name := strings.ToLower(gvk.Kind)
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.APIReader == nil {
-		r.APIReader = mgr.GetAPIReader()
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder(name)
-	}
+	reconcile.SetDefaults(mgr, name, &r.Client, &r.APIReader, &r.Recorder)
 	if r.Resolver == nil {
 		r.Resolver = net.DefaultResolver
 	}

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Object is a machine template.
@@ -99,9 +99,7 @@ func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl
 			return
 		}
 		r.announce(s, before)
-		if hypervisor.IsTerminal(reterr) {
-			reterr = reconciler.TerminalError(reterr)
-		}
+		reterr = kit.Retry(reterr, false)
 	}()
 	return ctrl.Result{}, r.size(ctx, s)
 }

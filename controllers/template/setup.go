@@ -27,12 +27,7 @@ func (r *Reconciler[T]) SetupWithManager(_ context.Context, mgr ctrl.Manager, op
 		return fmt.Errorf("finding kind of template: %w", err)
 	}
 	name := strings.ToLower(gvk.Kind)
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder(name)
-	}
+	reconcile.SetDefaults(mgr, name, &r.Client, nil, &r.Recorder)
 	list, err := reconcile.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
 		return err

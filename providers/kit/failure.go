@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -38,4 +39,13 @@ func reason(err error) string {
 		fallback = infrav1.InternalErrorReason
 	}
 	return cmp.Or(hypervisor.ReasonFor(err, fallback), fallback)
+}
+
+// Retry returns the error that a reconciler returns for err: after a terminal error there is no retry,
+// unless the object is being deleted.
+func Retry(err error, deleting bool) error {
+	if hypervisor.IsTerminal(err) && !deleting {
+		return reconciler.TerminalError(err)
+	}
+	return err
 }

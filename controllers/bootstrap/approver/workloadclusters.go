@@ -48,12 +48,7 @@ func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, userAgent stri
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("novaconfig")
-	}
+	reconcile.SetDefaults(mgr, "novaconfig", &r.Client, nil, &r.Recorder)
 	own := func(_ context.Context, o client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 	}
