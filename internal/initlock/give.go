@@ -52,11 +52,8 @@ func Observe(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (
 }
 
 func stateOf(lock *corev1.ConfigMap) State {
-	state := State{Holder: lock.Data[MachineKey], Lost: len(lock.OwnerReferences) == 0}
-	if since, err := time.Parse(time.RFC3339, lock.Data[SinceKey]); err == nil {
-		state.Since = since
-	}
-	return state
+	since, _ := time.Parse(time.RFC3339, lock.Data[SinceKey])
+	return State{Holder: lock.Data[MachineKey], Since: since, Lost: len(lock.OwnerReferences) == 0}
 }
 
 // read returns the lock unless it belongs to a deleted Cluster of the same name.
@@ -77,34 +74,15 @@ func read(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (_ *
 // cluster was initialized in the meantime. The caller must have made sure that
 // the previous holder can no longer initialize the cluster.
 func Assign(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, from, to string, now time.Time) error {
-	lock := &corev1.ConfigMap{}
-	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
+	lock, err := load(ctx, c, cluster)
 	switch {
-	case apierrors.IsNotFound(err):
-		if from != "" || lost(cluster) {
-			return ErrMoved
-		}
-		lock = newLock(cluster, map[string]string{MachineKey: to, SinceKey: now.UTC().Format(time.RFC3339)})
-		if err := c.Create(ctx, lock); err != nil {
-			return fmt.Errorf("creating init lock: %w", err)
-		}
-		return nil
 	case err != nil:
-		return fmt.Errorf("reading init lock: %w", err)
-	case former(lock, cluster):
-		return formerError(lock)
-	case lock.Data[InitializedKey] == initializedValue, lock.Data[MachineKey] != from:
+		return err
+	case !exists(lock) && lost(cluster), lock.Data[InitializedKey] == initializedValue, lock.Data[MachineKey] != from:
 		return ErrMoved
 	}
-	if lock.Data == nil {
-		lock.Data = map[string]string{}
-	}
 	lock.Data[MachineKey], lock.Data[SinceKey] = to, now.UTC().Format(time.RFC3339)
-	// Update carries the resource version, so the first writer wins.
-	if err := c.Update(ctx, lock); err != nil {
-		return fmt.Errorf("assigning init lock to %s: %w", to, err)
-	}
-	return nil
+	return save(ctx, c, lock, "assigning init lock to "+to)
 }
 
 // OrderFor returns the order for a machine that does not hold the lock yet. It

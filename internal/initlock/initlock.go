@@ -41,25 +41,15 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 		// second cluster.
 		return false, nil
 	}
-	lock := &corev1.ConfigMap{}
-	err = c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
-		return false, fmt.Errorf("reading init lock: %w", err)
-	}
-	if former(lock, cluster) {
-		return false, formerError(lock)
-	}
-	if lock.Data[InitializedKey] == initializedValue {
-		return false, nil
+	lock, err := load(ctx, c, cluster)
+	if err != nil || lock.Data[InitializedKey] == initializedValue {
+		return false, err
 	}
 	if lock.Data[MachineKey] == machine.Name {
 		return true, nil
 	}
-	if !absent {
-		if gone, err := holderGone(ctx, c, lock); err != nil || !gone {
-			return false, err
-		}
+	if gone, err := holderGone(ctx, c, lock); err != nil || !gone {
+		return false, err
 	}
 	// The lock may be outdated if the manager was down when the cluster was
 	// initialized.
@@ -67,45 +57,25 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 	if err != nil || done {
 		return false, err
 	}
-	if absent {
-		return create(ctx, c, cluster, machine.Name)
+	lock.Data[MachineKey] = machine.Name
+	err = save(ctx, c, lock, "taking init lock over")
+	if apierrors.IsAlreadyExists(err) {
+		return false, nil
 	}
-	return takeOver(ctx, c, lock, machine.Name)
+	return err == nil, err
 }
 
 // MarkInitialized records that the cluster was initialized. After that no
 // machine acquires the lock. It is idempotent.
 func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
-	lock := &corev1.ConfigMap{}
-	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
-	if apierrors.IsNotFound(err) {
-		lock = newLock(cluster, map[string]string{InitializedKey: initializedValue})
-		if err := c.Create(ctx, lock); err != nil {
-			return fmt.Errorf("creating init lock: %w", err)
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading init lock: %w", err)
-	}
-	if former(lock, cluster) {
-		return formerError(lock)
-	}
-	if initialized(lock) {
+	lock, err := load(ctx, c, cluster)
+	if err != nil || initialized(lock) {
 		// A restore implies it too, and the machine that the restore names has
 		// yet to initialize.
-		return nil
-	}
-	if lock.Data == nil {
-		lock.Data = map[string]string{}
+		return err
 	}
 	lock.Data[InitializedKey] = initializedValue
-	// Update carries the resource version, so a lock that was reassigned in the
-	// meantime is not overwritten.
-	if err := c.Update(ctx, lock); err != nil {
-		return fmt.Errorf("marking init lock: %w", err)
-	}
-	return nil
+	return save(ctx, c, lock, "marking init lock")
 }
 
 // Initialized reports whether the cluster was initialized: MarkInitialized was
@@ -168,26 +138,41 @@ func joined(ctx context.Context, c client.Reader, cluster client.ObjectKey, besi
 	}), nil
 }
 
-func create(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, machine string) (bool, error) {
-	err := c.Create(ctx, newLock(cluster, map[string]string{MachineKey: machine}))
-	if apierrors.IsAlreadyExists(err) {
-		return false, nil
+// load returns the lock, or a new one without data if there is none. It fails
+// if the lock belongs to a deleted Cluster of the same name.
+func load(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (*corev1.ConfigMap, error) {
+	lock := &corev1.ConfigMap{}
+	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
+	switch {
+	case apierrors.IsNotFound(err):
+		return newLock(cluster, map[string]string{}), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading init lock: %w", err)
+	case former(lock, cluster):
+		return nil, formerError(lock)
 	}
-	if err != nil {
-		return false, fmt.Errorf("creating init lock: %w", err)
-	}
-	return true, nil
-}
-
-func takeOver(ctx context.Context, c client.Client, lock *corev1.ConfigMap, machine string) (bool, error) {
 	if lock.Data == nil {
 		lock.Data = map[string]string{}
 	}
-	lock.Data[MachineKey] = machine
-	if err := c.Update(ctx, lock); err != nil {
-		return false, fmt.Errorf("taking init lock over: %w", err)
+	return lock, nil
+}
+
+// exists reports whether a lock was read.
+func exists(lock *corev1.ConfigMap) bool { return lock.ResourceVersion != "" }
+
+// save writes a lock of load. An update carries the resource version, so the
+// first writer wins.
+func save(ctx context.Context, c client.Client, lock *corev1.ConfigMap, doing string) error {
+	if !exists(lock) {
+		if err := c.Create(ctx, lock); err != nil {
+			return fmt.Errorf("creating init lock: %w", err)
+		}
+		return nil
 	}
-	return true, nil
+	if err := c.Update(ctx, lock); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }
 
 func holderGone(ctx context.Context, c client.Reader, lock *corev1.ConfigMap) (bool, error) {

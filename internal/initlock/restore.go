@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -28,22 +27,12 @@ type Restore struct {
 
 // ObserveRestore returns the restore that is in progress.
 func ObserveRestore(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (Restore, error) {
-	lock := &corev1.ConfigMap{}
-	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
-	if apierrors.IsNotFound(err) || err == nil && former(lock, cluster) {
-		return Restore{}, nil
+	lock, found, err := read(ctx, c, cluster)
+	if err != nil || !found || lock.Data[RestoreKey] == "" {
+		return Restore{}, err
 	}
-	if err != nil {
-		return Restore{}, fmt.Errorf("reading init lock: %w", err)
-	}
-	if lock.Data[RestoreKey] == "" {
-		return Restore{}, nil
-	}
-	since, err := time.Parse(time.RFC3339, lock.Data[SinceKey])
-	if err != nil {
-		since = time.Time{}
-	}
-	return Restore{Name: lock.Data[RestoreKey], Machine: lock.Data[MachineKey], Since: since}, nil
+	state := stateOf(lock)
+	return Restore{Name: lock.Data[RestoreKey], Machine: state.Holder, Since: state.Since}, nil
 }
 
 // BeginRestore lets a machine initialize an initialized cluster again, for a
@@ -54,25 +43,12 @@ func BeginRestore(ctx context.Context, c client.Client, cluster *clusterv1.Clust
 	if machine != "" {
 		data[MachineKey] = machine
 	}
-	lock := &corev1.ConfigMap{}
-	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
-	switch {
-	case apierrors.IsNotFound(err):
-		if err := c.Create(ctx, newLock(cluster, data)); err != nil {
-			return fmt.Errorf("creating init lock: %w", err)
-		}
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading init lock: %w", err)
-	case former(lock, cluster):
-		return formerError(lock)
+	lock, err := load(ctx, c, cluster)
+	if err != nil {
+		return err
 	}
 	lock.Data = data
-	// Update carries the resource version, so the first writer wins.
-	if err := c.Update(ctx, lock); err != nil {
-		return fmt.Errorf("assigning init lock for restore %s: %w", restore, err)
-	}
-	return nil
+	return save(ctx, c, lock, "assigning init lock for restore "+restore)
 }
 
 // EndRestore records that the cluster is initialized and that the restore has
