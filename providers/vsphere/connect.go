@@ -12,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -94,7 +95,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
 		cluster:   &cluster.Spec,
-		bounds:    bounds,
+		names:     resolve.NewResolver(s.names, &cluster.Spec, bounds),
 		endpoint:  endpoint,
 	}, err
 }
@@ -113,10 +114,10 @@ func (c *Connector) findCluster(ctx context.Context, o client.Object) (*infrav1.
 
 // open returns the session for the endpoint and credentials of cluster, and
 // the bounds that its identity sets.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, bounds, error) {
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, resolve.Bounds, error) {
 	login, err := c.login(ctx, cluster)
 	if err != nil {
-		return nil, bounds{}, err
+		return nil, resolve.Bounds{}, err
 	}
 	e := vcenter.Endpoint{
 		Server: login.Server, Username: login.Username, Password: login.Password, Identity: login.Identity != nil,
@@ -126,7 +127,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	s, err := c.pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
 		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.RequeueClusters(id) }), nil
 	})
-	return s, boundsOf(login), err
+	return s, resolve.BoundsOf(login), err
 }
 
 // login reads the endpoint and the credentials of cluster.

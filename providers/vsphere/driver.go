@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -22,8 +23,8 @@ type driver struct {
 	vCenterID string
 	clusterID string
 	cluster   *infrav1.NovaVSphereClusterSpec
-	// bounds are the objects that the cluster's identity allows.
-	bounds bounds
+	// names resolves the names of objects.
+	names *resolve.Resolver
 	// endpoint is the host of the API server of the workload cluster, which moves
 	// between machines; empty if it is not known.
 	endpoint string
@@ -52,7 +53,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		}
 	}
 	if vcenter.IsNotFound(err) {
-		d.session.resolver.dropAll()
+		d.session.names.DropAll()
 	}
 	if vcenter.IsAmbiguous(err) {
 		// The task may have started in spite of the error. The next full read of

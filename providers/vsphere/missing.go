@@ -46,18 +46,8 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.Nova
 	if d.session.inv.visibleLogin(id) == login {
 		return nil
 	}
-	placements := d.possiblePlacements(ctx, m)
-	for i := range placements {
-		err := d.checkFolderVisible(ctx, &placements[i])
-		switch e := vcenter.AsError(err); {
-		case err == nil:
-		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
-			return vcenter.Classify(d.session.Server(), err)
-		case len(placements) > 1:
-			return hypervisor.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read a folder in which it may have been created: it is not known whether the VM was deleted: %w", e.Err)
-		default:
-			return hypervisor.Failure(infrav1.VMNotVisibleReason, "VM not found, and the account cannot read the folder in which it was created: it is not known whether the VM was deleted: %w", e.Err)
-		}
+	if err := d.names.CheckVisible(ctx, m); err != nil {
+		return err
 	}
 	d.session.inv.recordVisible(id, login)
 	return nil
@@ -77,59 +67,6 @@ func (i *inventory) recordVisible(id uuid.UUID, login int) {
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
 		m.visibleLogin = login
-	}
-}
-
-// possiblePlacements returns the placements with which the VM of m may have
-// been created, at least one. The status names the failure domain, but the
-// status is lost when a machine is moved or restored, and a failure domain may
-// have been removed from the cluster. Then each failure domain is possible, and
-// none.
-func (d *driver) possiblePlacements(ctx context.Context, m *infrav1.NovaVSphereMachine) []infrav1.NovaVSpherePlacement {
-	none := m.Spec.Placement.Over(d.cluster.Placement)
-	zone := m.Status.FailureDomain
-	if zone == "" && len(m.Status.Addresses) > 0 {
-		return []infrav1.NovaVSpherePlacement{none} // both are written together
-	}
-	if domain := d.cluster.FailureDomain(zone); domain != nil {
-		return []infrav1.NovaVSpherePlacement{domain.Placement.Over(none)}
-	}
-	var out []infrav1.NovaVSpherePlacement
-	for i := range d.cluster.FailureDomains {
-		out = append(out, d.cluster.FailureDomains[i].Placement.Over(none))
-	}
-	if len(out) > 0 && none.Datacenter == "" {
-		_, err := d.session.resolver.datacenter(ctx, "")
-		if hypervisor.ReasonFor(err, "") == infrav1.PlacementNotFoundReason {
-			return out // several datacenters: each VM needs a failure domain
-		}
-	}
-	return append(out, none)
-}
-
-// checkFolderVisible verifies that the account sees the folder of a placement.
-// A folder that is created on demand may exist without being visible to the
-// account, so its properties are read too.
-func (d *driver) checkFolderVisible(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
-	for again := true; ; again = false {
-		if err := d.checkNewFolder(ctx, p); err != nil {
-			return err
-		}
-		folder, err := d.session.resolver.folder(ctx, p)
-		if err != nil {
-			return err
-		}
-		err = d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
-			var it mo.Folder
-			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
-		})
-		if !vcenter.IsNotFound(err) && !vcenter.IsNoPermission(err) {
-			return err
-		}
-		d.session.resolver.dropAll()
-		if !again {
-			return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
-		}
 	}
 }
 

@@ -101,9 +101,9 @@ func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, sta
 func (d *driver) dropStale(f *hypervisor.Error) {
 	switch f.Reason {
 	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
-		d.session.resolver.dropAll()
+		d.session.names.DropAll()
 	case infrav1.InsufficientResourcesReason:
-		d.session.resolver.dropCapacity()
+		d.session.names.DropCapacity()
 	}
 }
 
@@ -114,7 +114,7 @@ func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bo
 	if !d.session.inv.anyClones() {
 		return false, nil
 	}
-	sources, err := d.templateRefs(ctx, m)
+	sources, err := d.names.TemplateRefs(ctx, m)
 	if err != nil {
 		return false, err
 	}

@@ -1,7 +1,6 @@
 package vsphere
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -9,10 +8,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"github.com/vmware/govmomi/vim25"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -63,9 +62,7 @@ func TestStaleTemplate(t *testing.T) {
 	b.create("m")
 	d, ok := b.connect(b.machine("next")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	g, err := spec.NewEffective(d.cluster, &b.machine("next").Spec, "")
-	b.Expect(err).NotTo(HaveOccurred())
-	stale, err := d.template(b.ctx(), &g)
+	stale, err := d.names.SizeTemplate(b.ctx(), &b.machine("next").Spec, "")
 	b.Expect(err).NotTo(HaveOccurred())
 	stale.Ref.Value = "vm-9999"
 
@@ -78,21 +75,10 @@ func TestStaleTemplate(t *testing.T) {
 	b.waitForState(m, hypervisor.Running)
 }
 
-// expire makes the results about templates as old as they would be after d.
-func (r *resolver) expire(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, answer := range r.cache {
-		if t, ok := answer.(*spec.Template); ok {
-			older := *t
-			older.Read = t.Read.Add(-d)
-			r.cache[key] = &older
-		}
-		if l, ok := answer.(resolvedVM); ok {
-			l.read = l.read.Add(-d)
-			r.cache[key] = l
-		}
-	}
+// ageNames makes the names that were resolved as old as they would be after d.
+func (d *driver) ageNames(age time.Duration) {
+	now := d.session.names.Now
+	d.session.names.Now = func() time.Time { return now().Add(age) }
 }
 
 // Another template may get a template's name. vCenter does not report that the
@@ -107,11 +93,8 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.create("first")
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	paths := d.session.resolver
 	source := func(machine *infrav1.NovaVSphereMachineSpec) *spec.Template {
-		g, err := spec.NewEffective(d.cluster, machine, "")
-		b.Expect(err).NotTo(HaveOccurred())
-		found, err := d.template(b.ctx(), &g)
+		found, err := d.names.SizeTemplate(b.ctx(), machine, "")
 		b.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
@@ -122,11 +105,11 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.wait(old.Rename(b.ctx(), "last-image"))
 	b.wait(image.Rename(b.ctx(), vcenter.DefaultTemplate))
 	b.addSnapshot("last-image", "base")
-	paths.expire(maxAge / 2)
+	d.ageNames(resolve.MaxAge / 2)
 	b.vc.ResetRequests()
 	b.Expect(source(&b.machine("m").Spec).Ref).To(Equal(old.Reference()))
 	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
-	paths.expire(maxAge)
+	d.ageNames(resolve.MaxAge)
 	b.Expect(source(&b.machine("m").Spec).Ref).To(Equal(image.Reference()))
 	for _, machine := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
 		b.Expect(source(machine).Current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
@@ -147,27 +130,4 @@ func TestTemplateThatIsFixed(t *testing.T) {
 	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: spec.LabelOf(disks[1]), SizeGiB: 2}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
-}
-
-// A caller does not get an old result of type expiring. A recent result needs
-// one request only.
-func TestExpiredResultsAreReadAgain(t *testing.T) {
-	b := newBed(t)
-	d, ok := b.connect(b.machine("m")).(*driver)
-	b.Expect(ok).To(BeTrue())
-	asked := 0
-	ask := func(age time.Duration) func(context.Context, *vim25.Client) (*datastoreCandidates, error) {
-		return func(context.Context, *vim25.Client) (*datastoreCandidates, error) {
-			asked++
-			return &datastoreCandidates{read: time.Now().Add(-age)}, nil
-		}
-	}
-	for _, tt := range []struct {
-		age  time.Duration
-		want int
-	}{{2 * maxAge, 1}, {0, 2}, {0, 2}} {
-		_, err := resolve(b.ctx(), d.session.resolver, ask(tt.age), "news")
-		b.Expect(err).NotTo(HaveOccurred())
-		b.Expect(asked).To(Equal(tt.want))
-	}
 }

@@ -67,7 +67,7 @@ func TestEndedRESTLogin(t *testing.T) {
 	b.createAll(b.fromLibrary("first", "golden"))
 	s := b.connect(b.machine("any")).(*driver).session
 	b.Expect(s.CallREST(b.ctx(), func(ctx context.Context, c *rest.Client) error { return c.Logout(ctx) })).To(Succeed())
-	s.resolver.dropAll()
+	s.names.DropAll()
 	b.vc.ResetRequests()
 	next := b.fromLibrary("next", "golden")
 	b.Expect(b.connect(next).Create(b.ctx(), next, createOptions)).To(Succeed())

@@ -8,6 +8,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -16,11 +17,10 @@ import (
 type session struct {
 	*vcenter.Session
 
-	inv      *inventory
-	resolver *resolver
-	images   images
-	rules    *ruleWorker
-	tags     *tagWorker
+	inv   *inventory
+	names *resolve.Cache
+	rules *ruleWorker
+	tags  *tagWorker
 	// creations is the creation queue: it limits the clones under way at the
 	// vCenter, over all sessions.
 	creations *sessions.CreationQueue
@@ -30,7 +30,6 @@ type session struct {
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{inv: newInventory(changed), creations: t}
 	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.Lag
-	s.resolver = newResolver(s)
 	s.rules, s.tags = newRuleWorker(s, o.timeouts.BatchDelay), newTagWorker(s, o.timeouts.BatchDelay)
 	s.inv.parts = []part{&s.rules.state, &s.tags.state}
 	s.Session = vcenter.Open(e, vcenter.Options{
@@ -40,6 +39,7 @@ func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, chang
 		},
 		Requeue: changed, AvailabilityChanged: availabilityChanged, Closed: func() { live.remove(s) },
 	})
+	s.names = resolve.NewCache(s.Session, changed)
 	// A scrape reads the session as soon as it is in the list.
 	live.add(s)
 	return s

@@ -7,6 +7,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -31,13 +32,13 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	if err != nil {
 		return size, err
 	}
-	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
+	d := &driver{session: s, cluster: &cluster.Spec, names: resolve.NewResolver(s.names, &cluster.Spec, bounds)}
 	source, err := d.sizeTemplate(ctx, machine)
 	said := size.CPUs != 0 && size.MemoryBytes != 0
 	switch {
 	case source != nil:
 		return spec.AddTemplateSize(size, source), nil
-	case said && (err == nil || isUnresolved(err)):
+	case said && (err == nil || resolve.IsUnresolved(err)):
 		// The values that t leaves open are not worth blocking the autoscaling
 		// of the group.
 		return spec.AddKnownSize(size, &t.Status), nil
@@ -54,9 +55,9 @@ func (d *driver) sizeTemplate(ctx context.Context, machine *infrav1.NovaVSphereM
 	var first error
 	pending := false
 	for _, zone := range spec.Zones(d.cluster) {
-		t, err := d.sizeTemplateIn(ctx, machine, zone)
+		t, err := d.names.SizeTemplate(ctx, machine, zone)
 		switch {
-		case err != nil && !isUnresolved(err):
+		case err != nil && !resolve.IsUnresolved(err):
 			return nil, err
 		case err == nil && t != nil:
 			return t, nil
@@ -80,17 +81,4 @@ func (d *driver) templateOf(machine *infrav1.NovaVSphereMachineSpec) string {
 		return d.cluster.Template.String()
 	}
 	return machine.Template.String()
-}
-
-// sizeTemplateIn is sizeTemplate for one failure domain.
-func (d *driver) sizeTemplateIn(ctx context.Context, machine *infrav1.NovaVSphereMachineSpec, zone string) (*spec.Template, error) {
-	g, err := spec.NewEffective(d.cluster, machine, zone)
-	if err != nil {
-		return nil, err
-	}
-	at, err := d.templateRef(ctx, &g)
-	if err != nil || at == (ref{}) {
-		return nil, err
-	}
-	return d.session.resolver.templateAt(ctx, &g, at)
 }

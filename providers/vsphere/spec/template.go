@@ -2,7 +2,6 @@ package spec
 
 import (
 	"strings"
-	"time"
 
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -26,20 +25,14 @@ type Template struct {
 	// Current is its current snapshot, and snapshots are all snapshots.
 	Current   *types.ManagedObjectReference
 	snapshots []types.VirtualMachineSnapshotTree
-	// Read is when it was read. Another VM may get its name at any time, and
-	// its hardware and snapshots may change.
-	Read time.Time
 }
-
-// ReadAt returns the time at which the template was read.
-func (t *Template) ReadAt() time.Time { return t.Read }
 
 // TemplateProperties are the properties that are read of a template.
 var TemplateProperties = []string{"config.hardware", "config.guestId", "config.version", "snapshot"}
 
 // NewTemplate returns the template at a reference, from its properties.
 func NewTemplate(at types.ManagedObjectReference, vm *mo.VirtualMachine) *Template {
-	t := &Template{Ref: at, Read: time.Now()}
+	t := &Template{Ref: at}
 	if vm.Config != nil {
 		t.guest, t.Version = vm.Config.GuestId, vm.Config.Version
 		t.setHardware(&vm.Config.Hardware)

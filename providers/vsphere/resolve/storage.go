@@ -1,12 +1,10 @@
-package vsphere
+package resolve
 
 import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -15,15 +13,11 @@ import (
 	pbmtypes "github.com/vmware/govmomi/pbm/types"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25"
-	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
-	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // storage is the placement of the disks of VMs. One of datastore, pod and
@@ -41,7 +35,7 @@ type storage struct {
 }
 
 // storage resolves the storage settings of a placement.
-func (r *resolver) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) (s storage, err error) {
+func (r *Cache) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) (s storage, err error) {
 	if p.StoragePolicy != "" {
 		if s.policy, err = r.policy(ctx, p.StoragePolicy); err != nil {
 			return s, err
@@ -65,10 +59,10 @@ type named struct {
 }
 
 // datastore resolves a datastore and its name.
-func (r *resolver) datastore(ctx context.Context, dc, field, name string) (ref, string, error) {
-	found, err := resolveIn(ctx, r, dc, field, name, infrav1.PlacementNotFoundReason,
+func (r *Cache) datastore(ctx context.Context, dc, field, value string) (ref, string, error) {
+	found, err := resolveIn(ctx, r, &r.datastores, name{field: field, datacenter: dc, name: value}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (named, error) {
-			found, err := f.DatastoreOrDefault(ctx, name)
+			found, err := f.DatastoreOrDefault(ctx, value)
 			if err != nil {
 				return named{}, err
 			}
@@ -77,8 +71,8 @@ func (r *resolver) datastore(ctx context.Context, dc, field, name string) (ref, 
 	return found.ref, found.name, err
 }
 
-func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
-	return resolveIn(ctx, r, p.Datacenter, "placement.datastoreCluster", p.DatastoreCluster, infrav1.PlacementNotFoundReason,
+func (r *Cache) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+	return resolveIn(ctx, r, &r.refs, name{field: "placement.datastoreCluster", datacenter: p.Datacenter, name: p.DatastoreCluster}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 			found, err := f.DatastoreCluster(ctx, p.DatastoreCluster)
 			return refOf(found, err)
@@ -87,10 +81,10 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 
 // policyClient returns a client of the storage policy service (PBM). Its
 // requests use the same limits as all others.
-func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
+func (r *Cache) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
-	soapTransport := s.RoundTripper(sc)
+	soapTransport := r.session.RoundTripper(sc)
 	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, soapTransport, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
 	if err != nil {
 		return nil, err
@@ -99,9 +93,9 @@ func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Clien
 }
 
 // policy resolves the name of a storage policy to its ID.
-func (r *resolver) policy(ctx context.Context, name string) (string, error) {
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (string, error) {
-		pc, err := r.session.policyClient(ctx, c)
+func (r *Cache) policy(ctx context.Context, name string) (string, error) {
+	return r.policies.get(ctx, r, name, func(ctx context.Context, c *vim25.Client) (string, error) {
+		pc, err := r.policyClient(ctx, c)
 		if err != nil {
 			return "", err
 		}
@@ -121,18 +115,14 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 			}
 		}
 		return "", hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
-	}, "storagePolicy", name)
+	})
 }
 
 // datastoreCandidates is a set of datastores with their free space.
 type datastoreCandidates struct {
-	read time.Time
-
 	mu   sync.Mutex
 	free map[ref]int64
 }
-
-func (c *datastoreCandidates) ReadAt() time.Time { return c.read }
 
 // datastores returns all datastores of the set.
 func (c *datastoreCandidates) datastores() []ref {
@@ -160,19 +150,25 @@ func (c *datastoreCandidates) pick(required int64, allowed map[ref]bool) ref {
 	return best
 }
 
+// candidatesKey is a compute cluster and the ID of a storage policy.
+type candidatesKey struct {
+	cluster ref
+	policy  string
+}
+
 // datastoreCandidates finds the datastores of a compute cluster that fit a
 // policy.
-func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string, pool ref) (*datastoreCandidates, error) {
+func (r *Cache) datastoreCandidates(ctx context.Context, name, policy string, pool ref) (*datastoreCandidates, error) {
 	cluster, err := r.owner(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*datastoreCandidates, error) {
+	return r.candidates.get(ctx, r, candidatesKey{cluster, policy}, func(ctx context.Context, c *vim25.Client) (*datastoreCandidates, error) {
 		free, err := usableDatastores(ctx, c, cluster)
 		if err != nil {
 			return nil, err
 		}
-		pc, err := r.session.policyClient(ctx, c)
+		pc, err := r.policyClient(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +182,7 @@ func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string,
 		if err != nil {
 			return nil, err
 		}
-		found := &datastoreCandidates{read: time.Now(), free: map[ref]int64{}}
+		found := &datastoreCandidates{free: map[ref]int64{}}
 		for _, hub := range res.CompatibleDatastores() {
 			ds := ref{Type: hub.HubType, Value: hub.HubId}
 			if space, usable := free[ds]; usable {
@@ -197,7 +193,7 @@ func (r *resolver) datastoreCandidates(ctx context.Context, name, policy string,
 			return nil, hypervisor.Failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
 		}
 		return found, nil
-	}, datastoresKey, cluster.Value, policy)
+	})
 }
 
 // usableDatastores returns the datastores of a compute cluster on which VMs
@@ -226,83 +222,4 @@ func freeSpaceOf(ctx context.Context, c *vim25.Client, datastores []ref) (map[re
 		}
 	}
 	return free, nil
-}
-
-// recommendDatastore requests a recommendation of a datastore of a pod for a
-// clone from Storage DRS.
-func (d *driver) recommendDatastore(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
-	var res *types.RecommendDatastoresResponse
-	err := d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
-		res, err = methods.RecommendDatastores(ctx, c, &types.RecommendDatastores{
-			This: *c.ServiceContent.StorageResourceManager,
-			StorageSpec: types.StoragePlacementSpec{
-				Type: string(types.StoragePlacementSpecPlacementTypeClone),
-				Vm:   &req.This, Folder: &req.Folder, CloneName: req.Name, CloneSpec: &req.Spec,
-				PodSelectionSpec: types.StorageDrsPodSelectionSpec{StoragePod: &pod},
-			},
-		})
-		return err
-	})
-	if vcenter.IsNotFound(err) {
-		d.session.resolver.dropAll()
-	}
-	if err != nil {
-		return ref{}, vcenter.Classify(d.session.Server(), err)
-	}
-	for i := range res.Returnval.Recommendations {
-		for _, action := range res.Returnval.Recommendations[i].Action {
-			if placement, ok := action.(*types.StoragePlacementAction); ok {
-				return placement.Destination, nil
-			}
-		}
-	}
-	return ref{}, hypervisor.Failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", drsReasons(res.Returnval.DrsFault))
-}
-
-// drsReasons returns the reasons of Storage DRS, in vCenter's words.
-func drsReasons(f *types.ClusterDrsFaults) string {
-	var messages []string
-	if f != nil {
-		for _, by := range f.FaultsByVm {
-			for _, cause := range by.GetClusterDrsFaultsFaultsByVm().Fault {
-				messages = append(messages, strings.TrimRight(cause.LocalizedMessage, ". "))
-			}
-		}
-	}
-	if len(messages) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(messages, "; ")
-}
-
-// dataDiskPlacements resolves the placements of the data disks of a machine,
-// within bounds.
-func (d *driver) dataDiskPlacements(ctx context.Context, g *spec.Effective, disks *infrav1.NovaVSphereDisks, target *resolvedPlacement) ([]spec.DiskPlacement, error) {
-	r := d.session.resolver
-	out := make([]spec.DiskPlacement, len(disks.Data))
-	for i := range disks.Data {
-		disk := &disks.Data[i]
-		out[i].Policy = target.storage.policy
-		if disk.StoragePolicy != "" {
-			if err := d.checkPolicy("disks.data.storagePolicy", disk.StoragePolicy); err != nil {
-				return nil, err
-			}
-			policy, err := r.policy(ctx, disk.StoragePolicy)
-			if err != nil {
-				return nil, err
-			}
-			out[i].Policy = policy
-		}
-		if disk.Datastore != "" {
-			ds, name, err := r.datastore(ctx, g.Placement.Datacenter, "disks.data.datastore", disk.Datastore)
-			if err != nil {
-				return nil, err
-			}
-			if err := d.checkBounds(ctx, "disks.data.datastore", disk.Datastore, "datastores", d.bounds.Datastores, ds); err != nil {
-				return nil, err
-			}
-			out[i].Datastore, out[i].Name = ptr.To(ds), name
-		}
-	}
-	return out, nil
 }

@@ -1,4 +1,4 @@
-package vsphere
+package resolve
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/find"
-	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -24,72 +23,55 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
-// resolvedPlacement is the resolved placement of VMs.
-type resolvedPlacement struct {
-	pool, folder ref
+// Placement is the resolved placement of VMs.
+type Placement struct {
+	// Pool is the resource pool, and Folder the folder.
+	Pool, Folder ref
 	// hosts are the hosts of the host group; none if there is no group.
 	hosts   []ref
 	storage storage
 }
 
 // resolvePlacement resolves a placement.
-func (r *resolver) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s resolvedPlacement, err error) {
-	if s.pool, err = r.pool(ctx, p); err != nil {
+func (r *Cache) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s Placement, err error) {
+	if s.Pool, err = r.pool(ctx, p); err != nil {
 		return s, err
 	}
-	if s.folder, err = r.folder(ctx, p); err != nil {
+	if s.Folder, err = r.folder(ctx, p); err != nil {
 		return s, err
 	}
 	if p.HostGroup != "" {
-		if s.hosts, err = r.hosts(ctx, p, s.pool); err != nil {
+		if s.hosts, err = r.hosts(ctx, p, s.Pool); err != nil {
 			return s, err
 		}
 	}
-	s.storage, err = r.storage(ctx, p, s.pool)
+	s.storage, err = r.storage(ctx, p, s.Pool)
 	return s, err
 }
 
-// host returns the host on which the VM with the given instance UUID is
+// Host returns the host on which the VM with the given instance UUID is
 // created; nil for any host. After each failed creation, it returns the next
 // host.
-func (s *resolvedPlacement) host(id uuid.UUID, failures int) *ref {
+func (s *Placement) Host(id uuid.UUID, failures int) *ref {
 	return s.hostAt(int(id[15]) + failures)
 }
 
+// Policy returns the ID of the storage policy, or an empty string.
+func (s *Placement) Policy() string { return s.storage.policy }
+
 // hostAt returns the host for a number of earlier attempts; nil for any host.
-func (s *resolvedPlacement) hostAt(attempt int) *ref {
+func (s *Placement) hostAt(attempt int) *ref {
 	if len(s.hosts) == 0 {
 		return nil
 	}
 	return &s.hosts[attempt%len(s.hosts)]
 }
 
-// compute is a compute cluster, or a standalone host, with its root resource
-// pool.
-type compute struct {
-	ref, root ref
-	path      string
-}
-
-func (r *resolver) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement) (compute, error) {
-	return resolveIn(ctx, r, p.Datacenter, "placement.computeCluster", p.ComputeCluster, infrav1.PlacementNotFoundReason,
-		func(ctx context.Context, f *find.Finder, c *vim25.Client) (compute, error) {
-			found, err := f.ComputeResource(ctx, p.ComputeCluster)
-			if err != nil {
-				return compute{}, err
-			}
-			var res mo.ComputeResource
-			if err := object.NewCommon(c, found.Reference()).Properties(ctx, found.Reference(), []string{"resourcePool"}, &res); err != nil {
-				return compute{}, err
-			}
-			return compute{ref: found.Reference(), root: ptr.Deref(res.ResourcePool, ref{}), path: found.InventoryPath}, nil
-		})
-}
-
 // pool resolves the resource pool: inside the compute cluster, if one is set.
-func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+func (r *Cache) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+	key := name{field: "placement.resourcePool", datacenter: p.Datacenter, name: p.ResourcePool}
 	if p.ComputeCluster == "" {
-		return resolveIn(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+		return resolveIn(ctx, r, &r.refs, key, infrav1.PlacementNotFoundReason,
 			func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 				found, err := f.ResourcePoolOrDefault(ctx, p.ResourcePool)
 				return refOf(found, err)
@@ -99,7 +81,8 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 	if err != nil || p.ResourcePool == "" {
 		return cluster.root, err
 	}
-	return resolveIn(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+	key.variant = cluster.ref.Value
+	return resolveIn(ctx, r, &r.refs, key, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 			where := p.ResourcePool
 			if !strings.HasPrefix(where, "/") && !slices.Contains(strings.Split(where, "/"), "Resources") {
@@ -113,29 +96,20 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 				err = hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q does not exist in placement.computeCluster %q, or the account cannot see it", p.ResourcePool, p.ComputeCluster)
 			}
 			return refOf(found, err)
-		}, cluster.ref.Value)
-}
-
-// owner returns the compute cluster of a resource pool.
-func (r *resolver) owner(ctx context.Context, pool ref) (ref, error) {
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (ref, error) {
-		var p mo.ResourcePool
-		err := object.NewCommon(c, pool).Properties(ctx, pool, []string{"owner"}, &p)
-		return p.Owner, err
-	}, "owner", pool.Value)
+		})
 }
 
 // folder resolves the VM folder, and creates it if that is requested.
-func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+func (r *Cache) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
 	create := ptr.Deref(p.CreateFolder, false)
-	return resolveIn(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
+	return resolveIn(ctx, r, &r.refs, name{field: "placement.folder", datacenter: p.Datacenter, name: p.Folder, variant: strconv.FormatBool(create)}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (ref, error) {
 			found, err := f.FolderOrDefault(ctx, p.Folder)
 			if _, missing := errors.AsType[*find.NotFoundError](err); missing && create {
 				return createFolder(ctx, f, c, p.Folder)
 			}
 			return refOf(found, err)
-		}, strconv.FormatBool(create))
+		})
 }
 
 // createFolder creates the folders of a path below the datacenter's VM folder
@@ -178,14 +152,20 @@ func createFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name str
 	return at, nil
 }
 
+// hostGroup is the host group of a placement, with its group of VMs.
+type hostGroup struct {
+	cluster        ref
+	hosts, vmGroup string
+}
+
 // hosts returns the hosts of a DRS group on which a VM can be created.
-func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) ([]ref, error) {
+func (r *Cache) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) ([]ref, error) {
 	cluster, err := r.owner(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) ([]ref, error) {
-		members, err := hostGroup(ctx, c, cluster, p)
+	return r.hostGroups.get(ctx, r, hostGroup{cluster, p.HostGroup, p.VMGroup}, func(ctx context.Context, c *vim25.Client) ([]ref, error) {
+		members, err := hostGroupMembers(ctx, c, cluster, p)
 		if err != nil {
 			return nil, err
 		}
@@ -204,5 +184,5 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 		}
 		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 		return usable, nil
-	}, hostsKey, cluster.Value, p.HostGroup, p.VMGroup)
+	})
 }

@@ -1,4 +1,4 @@
-package vsphere
+package resolve
 
 import (
 	"cmp"
@@ -44,35 +44,37 @@ const (
 	imageTimeout = 2 * time.Hour
 )
 
+// libraryKey is an item of any version.
+func libraryKey(of *infrav1.NovaVSphereLibraryItem) infrav1.NovaVSphereLibraryItem {
+	return infrav1.NovaVSphereLibraryItem{Library: of.Library, Item: of.Item}
+}
+
 // libraryItem is an item of a content library.
 type libraryItem struct {
 	id, name, version string
 	// vm is the VM template of the item, if the item is one.
-	vm   ref
-	read time.Time
+	vm ref
 }
-
-func (i libraryItem) ReadAt() time.Time { return i.read }
 
 // item resolves a library item. Its content may be replaced at any time, so it
 // is read again after some time.
-func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+func (r *Cache) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
-		r.drop("library", of.Library, of.Item)
+		r.items.drop(libraryKey(of))
 		return found, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
 	}
 	return found, err
 }
 
-func (r *resolver) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
-	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
+func (r *Cache) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+	return r.items.get(ctx, r, libraryKey(of), func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
 		err = r.session.CallREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			found, err = findItem(ctx, c, of)
 			return err
 		})
 		return found, vcenter.ConvertRESTError(err)
-	}, "library", of.Library, of.Item)
+	})
 }
 
 func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
@@ -95,7 +97,7 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 	if err != nil {
 		return libraryItem{}, err
 	}
-	found := libraryItem{id: item.ID, name: item.Name, version: cmp.Or(item.ContentVersion, item.Version), read: time.Now()}
+	found := libraryItem{id: item.ID, name: item.Name, version: cmp.Or(item.ContentVersion, item.Version)}
 	switch item.Type {
 	case library.ItemTypeOVF:
 	case templateItem:
@@ -113,14 +115,14 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 // image is a template that is created from a library item.
 type image struct {
 	item   libraryItem
-	target *resolvedPlacement
+	target *Placement
 	name   string
 	// failures counts the failed creations.
 	failures int
 }
 
 // newImage names the image of an item in a placement.
-func newImage(item libraryItem, target *resolvedPlacement) image {
+func newImage(item libraryItem, target *Placement) image {
 	sum := sha256.Sum256([]byte(strings.Join([]string{item.id, item.version, target.storage.key()}, "\x00")))
 	name := item.name
 	if len(name) > 50 {
@@ -137,6 +139,12 @@ func (s *storage) key() string {
 // ownerNote is in the notes of an image, and proves that the image is ours.
 func (i *image) ownerNote() string { return "Image of Cluster API machines: " + i.name }
 
+// imageKey is the folder and the name of an image.
+type imageKey struct {
+	folder ref
+	name   string
+}
+
 // imageState is the progress of an image.
 type imageState struct {
 	vm ref
@@ -145,17 +153,17 @@ type imageState struct {
 }
 
 // image finds an image. The result is kept once the image can be cloned.
-func (r *resolver) image(ctx context.Context, i *image) (imageState, error) {
-	key := []string{"image", i.target.folder.Value, i.name}
-	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (imageState, error) { return findImage(ctx, c, i) }, key...)
+func (r *Cache) image(ctx context.Context, i *image) (imageState, error) {
+	key := imageKey{i.target.Folder, i.name}
+	found, err := r.imageStates.get(ctx, r, key, func(ctx context.Context, c *vim25.Client) (imageState, error) { return findImage(ctx, c, i) })
 	if found.template == nil {
-		r.drop(key...)
+		r.imageStates.drop(key)
 	}
 	return found, err
 }
 
 func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, error) {
-	res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: i.target.folder, Name: i.name})
+	res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: i.target.Folder, Name: i.name})
 	if err != nil || res.Returnval == nil {
 		return imageState{}, err
 	}
@@ -176,38 +184,13 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 	return state, err
 }
 
-// image resolves the template from which VMs of a library item are cloned. If
-// it does not exist, it is created; the machine waits meanwhile.
-func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *spec.Effective, target *resolvedPlacement) (*spec.Template, error) {
-	item, err := d.item(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	if item.vm != (ref{}) {
-		return d.checkedTemplate(ctx, g, item.vm)
-	}
-	i := newImage(item, target)
-	state, err := d.session.resolver.image(ctx, &i)
-	if err != nil || state.template != nil {
-		return state.template, err
-	}
-	err = d.session.images.ensure(i.target.folder.Value+"\x00"+i.name, hypervisor.KeyOf(m), d.session.inv.changed, func(failures int) error {
-		i.failures = failures
-		return d.session.createImage(&i)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nil, hypervisor.Waiting(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.Template.String())
-}
-
 // images are the images that are being created.
 type images struct {
 	mu   sync.Mutex
-	jobs map[string]*imageJob
+	jobs map[imageKey]*imageJob
 	// failures counts the failed creations of images that do not exist. It does
 	// not survive a restart.
-	failures map[string]int
+	failures map[imageKey]int
 }
 
 // imageJob is the creation of an image.
@@ -220,7 +203,7 @@ type imageJob struct {
 // ensure starts the creation of an image unless it is under way, and calls
 // notify for key once it has ended. Its error is returned once. create receives
 // the number of failures before.
-func (i *images) ensure(name string, key hypervisor.Key, notify func(hypervisor.Key), create func(failures int) error) error {
+func (i *images) ensure(name imageKey, key hypervisor.Key, notify func(hypervisor.Key), create func(failures int) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	job := i.jobs[name]
@@ -234,7 +217,7 @@ func (i *images) ensure(name string, key hypervisor.Key, notify func(hypervisor.
 	}
 	job = &imageJob{waiting: map[hypervisor.Key]struct{}{key: {}}}
 	if i.jobs == nil {
-		i.jobs, i.failures = map[string]*imageJob{}, map[string]int{}
+		i.jobs, i.failures = map[imageKey]*imageJob{}, map[imageKey]int{}
 	}
 	i.jobs[name] = job
 	failures := i.failures[name]
@@ -256,36 +239,36 @@ func (i *images) ensure(name string, key hypervisor.Key, notify func(hypervisor.
 }
 
 // createImage creates an image, and continues after an earlier attempt.
-func (s *session) createImage(i *image) error {
+func (r *Cache) createImage(i *image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), imageTimeout)
 	defer cancel()
 	go func() {
 		select {
-		case <-s.Done():
+		case <-r.session.Done():
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	for {
-		state, err := s.resolver.image(ctx, i)
+		state, err := r.image(ctx, i)
 		switch {
 		case err != nil || state.template != nil:
 			return err
 		case state.vm == (ref{}):
-			err = s.deploy(ctx, i)
+			err = r.deploy(ctx, i)
 		default:
-			err = s.convertToTemplate(ctx, state.vm)
+			err = r.convertToTemplate(ctx, state.vm)
 		}
 		if err != nil && !isInProgress(err) {
-			return vcenter.Classify(s.Server(), err)
+			return vcenter.Classify(r.session.Server(), err)
 		}
 		if err != nil {
 			// Another manager creates the image, or vCenter still does since an
 			// earlier attempt.
 			select {
-			case <-time.After(s.Timeouts.Lag / 3):
+			case <-time.After(r.retryInterval):
 			case <-ctx.Done():
-				return vcenter.Classify(s.Server(), ctx.Err())
+				return vcenter.Classify(r.session.Server(), ctx.Err())
 			}
 		}
 	}
@@ -301,8 +284,8 @@ func isInProgress(err error) bool {
 var errInProgress = errors.New("the operation is in progress in vCenter")
 
 // deploy creates the VM of an image.
-func (s *session) deploy(ctx context.Context, i *image) error {
-	datastore, err := s.imageDatastore(ctx, &i.target.storage)
+func (r *Cache) deploy(ctx context.Context, i *image) error {
+	datastore, err := r.imageDatastore(ctx, &i.target.storage)
 	if err != nil {
 		return err
 	}
@@ -311,12 +294,12 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 			Name: i.name, Annotation: i.ownerNote() + ". Do not change it; it can be deleted when no machine needs it any more.",
 			AcceptAllEULA: true, StorageProvisioning: "thin", StorageProfileID: i.target.storage.policy, DefaultDatastoreID: datastore.Value,
 		},
-		Target: vapi.Target{ResourcePoolID: i.target.pool.Value, FolderID: i.target.folder.Value},
+		Target: vapi.Target{ResourcePoolID: i.target.Pool.Value, FolderID: i.target.Folder.Value},
 	}
 	if host := i.target.hostAt(i.failures); host != nil {
 		spec.HostID = host.Value
 	}
-	err = s.CallREST(vcenter.WithRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
+	err = r.session.CallREST(vcenter.WithRequestTimeout(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
 		_, err := vapi.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
 		return err
 	})
@@ -330,7 +313,7 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 }
 
 // imageDatastore chooses the datastore of an image.
-func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) {
+func (r *Cache) imageDatastore(ctx context.Context, on *storage) (ref, error) {
 	switch {
 	case on.candidates != nil:
 		return on.candidates.pick(0, on.allowed), nil
@@ -338,7 +321,7 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 		return on.datastore, nil
 	}
 	var best ref
-	err := s.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
+	err := r.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var pod mo.StoragePod
 		if err := object.NewCommon(c, on.pod).Properties(ctx, on.pod, []string{"childEntity"}, &pod); err != nil {
 			return err
@@ -355,8 +338,8 @@ func (s *session) imageDatastore(ctx context.Context, on *storage) (ref, error) 
 
 // convertToTemplate converts a deployed VM to the template from which VMs are
 // cloned.
-func (s *session) convertToTemplate(ctx context.Context, at ref) error {
-	return s.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
+func (r *Cache) convertToTemplate(ctx context.Context, at ref) error {
+	return r.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var vm mo.VirtualMachine
 		if err := object.NewCommon(c, at).Properties(ctx, at, []string{"snapshot", "disabledMethod"}, &vm); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package vsphere
+package resolve
 
 import (
 	"context"
@@ -12,20 +12,19 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-// hostGroup returns the hosts of a placement's DRS group. The group of VMs
+// hostGroupMembers returns the hosts of a placement's DRS group. The group of VMs
 // must exist, and a rule must bind it to these hosts: without such a rule,
 // neither DRS nor vSphere HA keeps VMs there.
-func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.NovaVSpherePlacement) ([]ref, error) {
+func hostGroupMembers(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.NovaVSpherePlacement) ([]ref, error) {
 	missing := hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", p.HostGroup)
 	if cluster.Type != "ClusterComputeResource" {
 		return nil, missing
 	}
 	var res mo.ClusterComputeResource
-	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{cache.SettingsProperty}, &res); err != nil {
+	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"configurationEx"}, &res); err != nil {
 		return nil, err
 	}
 	config, ok := res.ConfigurationEx.(*types.ClusterConfigInfoEx)
