@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vim25"
+	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -52,44 +53,34 @@ func (r loginBackoff) pendingError(now time.Time) error {
 	return r.err
 }
 
-// CallREST sends requests to the REST API. It logs in before the first
-// request, and again when vCenter reports that the session is not
-// authenticated. The error is a *restError if vCenter rejected the request,
-// but not if it rejected the credentials.
-func (s *Session) CallREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
-	for again := true; ; again = false {
-		c, login, err := s.Client(ctx, hypervisor.Key{})
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		api, err := s.openREST(ctx, c)
-		if err == nil {
-			err = request(ctx, api)
-		}
-		switch {
-		case RESTStatus(err) == http.StatusUnauthorized && again:
-			s.dropREST(api)
-			continue
-		case err != nil && IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
-			s.reconnect(login)
-		}
-		return err
-	}
+// restAPI is the login at the REST API of one vCenter, if one was needed.
+type restAPI struct {
+	endpoint Endpoint
+	conn     *connection
+	// flights has one login at a time for each client.
+	flights singleflight.Group
+	login   atomic.Pointer[restLogin]
+	// backoff is the last login that was rejected.
+	backoff atomic.Pointer[loginBackoff]
 }
 
-// openREST returns the login at the REST API, and logs in if there is none.
-func (s *Session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
-	s.mu.Lock()
-	have := s.restAPI
-	s.mu.Unlock()
-	if have != nil && have.of == c {
-		return have.client, nil
+// get returns the login of a client, or nil.
+func (r *restAPI) get(c *vim25.Client) *rest.Client {
+	if have := r.login.Load(); have != nil && have.of == c {
+		return have.client
 	}
-	done := s.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.timeouts.Request)
+	return nil
+}
+
+// open returns the login of a client, and logs in if there is none.
+func (r *restAPI) open(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+	if have := r.get(c); have != nil {
+		return have, nil
+	}
+	done := r.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.conn.timeouts.Request)
 		defer cancel()
-		return s.loginREST(ctx, c)
+		return r.logIn(ctx, c)
 	})
 	select {
 	case res := <-done:
@@ -100,61 +91,54 @@ func (s *Session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 	}
 }
 
-// loginREST logs in at the REST API, unless the credentials were rejected a
-// short time ago. A caller right after another flight gets the result of that
-// flight.
-func (s *Session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
-	s.mu.Lock()
-	have, backoff := s.restAPI, s.restBackoff
-	s.mu.Unlock()
-	if have != nil && have.of == c {
-		return have.client, nil
+// logIn logs in, unless the credentials were rejected a short time ago. A
+// caller right after another flight gets the result of that flight.
+func (r *restAPI) logIn(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+	if have := r.get(c); have != nil {
+		return have, nil
 	}
+	backoff := ptr.Deref(r.backoff.Load(), loginBackoff{})
 	if err := backoff.pendingError(time.Now()); err != nil {
 		return nil, err
 	}
 	api := rest.NewClient(c)
 	var next http.RoundTripper = api.DefaultTransport()
-	if s.conn.wrap != nil {
-		next = s.conn.wrap(next)
+	if r.conn.wrap != nil {
+		next = r.conn.wrap(next)
 	}
-	api.Transport = &restTransport{next: boundedTransport{next: next}, conn: s.conn}
+	api.Transport = &restTransport{next: boundedTransport{next: next}, conn: r.conn}
 	api.CheckRedirect = rejectRedirect
-	err := api.Login(ctx, url.UserPassword(s.Endpoint.Username, s.Endpoint.Password))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	err := api.Login(ctx, url.UserPassword(r.endpoint.Username, r.endpoint.Password))
 	switch {
 	case RESTStatus(err) == http.StatusUnauthorized:
-		// This is no *restError, which means that a request was rejected.
-		e := hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", s.Endpoint.Server, RootCause(err))
-		s.restBackoff = backoff.next(e, time.Now(), s.conn.timeouts)
+		// This is no *RESTError, which means that a request was rejected.
+		e := hypervisor.Failure(infrav1.CredentialsInvalidReason, "vCenter %s rejected the credentials at its REST API: %v", r.endpoint.Server, RootCause(err))
+		backoff = backoff.next(e, time.Now(), r.conn.timeouts)
+		r.backoff.Store(&backoff)
 		return nil, e
 	case err != nil:
 		return nil, fmt.Errorf("logging in at the REST API: %w", err)
 	}
-	s.restAPI, s.restBackoff = &restLogin{client: api, of: c}, loginBackoff{}
+	r.backoff.Store(nil)
+	r.login.Store(&restLogin{client: api, of: c})
 	return api, nil
 }
 
-// dropREST drops a login that has ended.
-func (s *Session) dropREST(api *rest.Client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.restAPI != nil && s.restAPI.client == api {
-		s.restAPI = nil
+// drop drops a login that has ended.
+func (r *restAPI) drop(api *rest.Client) {
+	if have := r.login.Load(); have != nil && have.client == api {
+		r.login.CompareAndSwap(have, nil)
 	}
 }
 
-// closeREST ends the login at the REST API, if there is one.
-func (s *Session) closeREST(ctx context.Context) {
-	s.mu.Lock()
-	have := s.restAPI
-	s.restAPI = nil
-	s.mu.Unlock()
-	if have != nil {
-		_ = have.client.Logout(ctx)
-		have.client.CloseIdleConnections()
+// logOut ends the login, if there is one.
+func (r *restAPI) logOut(ctx context.Context) error {
+	have := r.login.Swap(nil)
+	if have == nil {
+		return nil
 	}
+	defer have.client.CloseIdleConnections()
+	return have.client.Logout(ctx)
 }
 
 // restTransport sends the requests of the REST API, and converts an error
@@ -203,74 +187,4 @@ func RESTMethod(req *http.Request) string {
 		name += "?" + action
 	}
 	return name
-}
-
-// RESTError is an error response of the REST API.
-type RESTError struct {
-	status int
-	// Kind is vCenter's name of the error, such as
-	// com.vmware.vapi.std.errors.not_found.
-	Kind    string
-	message string
-}
-
-func (f *RESTError) Error() string { return f.message }
-
-// newRESTError parses an error response. The two generations of the API use
-// slightly different formats.
-func newRESTError(status int, body []byte) *RESTError {
-	type text struct {
-		Default string `json:"default_message"`
-	}
-	var answer struct {
-		Type     string `json:"type"`
-		Kind     string `json:"error_type"`
-		Messages []text `json:"messages"`
-		Value    struct {
-			Messages []text `json:"messages"`
-		} `json:"value"`
-	}
-	f := &RESTError{status: status, message: fmt.Sprintf("vCenter's REST API returned %d %s", status, http.StatusText(status))}
-	if json.Unmarshal(body, &answer) != nil {
-		return f
-	}
-	f.Kind = answer.Type + answer.Kind
-	var messages []string
-	for _, m := range append(answer.Messages, answer.Value.Messages...) {
-		if m.Default != "" {
-			messages = append(messages, strings.TrimRight(m.Default, ". "))
-		}
-	}
-	if len(messages) > 0 {
-		f.message = strings.Join(messages, "; ")
-	}
-	return f
-}
-
-// RESTReason returns the condition reason for a request that the REST API
-// rejected.
-func RESTReason(err error) string {
-	if RESTStatus(err) == http.StatusForbidden {
-		return infrav1.PermissionDeniedReason
-	}
-	return infrav1.HypervisorErrorReason
-}
-
-// RESTStatus returns the HTTP status of a request that the REST API rejected,
-// or 0.
-func RESTStatus(err error) int {
-	if f, ok := errors.AsType[*RESTError](err); ok {
-		return f.status
-	}
-	return 0
-}
-
-// ConvertRESTError converts an error of the REST API to an Error with vCenter's
-// message.
-func ConvertRESTError(err error) error {
-	f, ok := errors.AsType[*RESTError](err)
-	if !ok {
-		return err
-	}
-	return &hypervisor.Error{Reason: RESTReason(f), Err: fmt.Errorf("%w", f)}
 }

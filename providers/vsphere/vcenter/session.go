@@ -3,15 +3,18 @@ package vcenter
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	vimsession "github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
-	"golang.org/x/sync/singleflight"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -56,6 +59,7 @@ type Session struct {
 
 	Endpoint Endpoint
 	conn     *connection
+	rest     restAPI
 	// opened is a login whose objects have to be read again. Only the goroutine
 	// of the session uses it.
 	opened *login
@@ -72,12 +76,6 @@ type Session struct {
 	lastResponseAt time.Time
 	// restart makes the stream report all objects again.
 	restart context.CancelFunc
-	// restAPI is the login of the current client at the REST API, if one was
-	// needed. Only one flight opens it at a time.
-	restAPI *restLogin
-	flights singleflight.Group
-	// restBackoff is the last login that the REST API rejected.
-	restBackoff loginBackoff
 }
 
 // login is a client that is logged in, and its stream.
@@ -90,6 +88,7 @@ type login struct {
 // Open opens a session in the background.
 func Open(e Endpoint, o Options) *Session {
 	s := &Session{Options: o, Endpoint: e, conn: newConnection(e.Server, o.Timeouts, o.Wrap)}
+	s.rest.endpoint, s.rest.conn = e, s.conn
 	s.Session = sessions.Open(sessions.Options{
 		Endpoint: "vCenter " + e.Server, Serve: s.serve, Logout: s.close, MaxCallers: maxCallers,
 		Requeue: o.Requeue, AvailabilityChanged: o.AvailabilityChanged, PhaseChanged: s.conn.meter.Phase,
@@ -132,6 +131,8 @@ func (s *Session) serve(ctx context.Context, up func()) error {
 			return sessions.ErrAgain
 		}
 	}
+	// Until the logout has ended, callers must not get the client.
+	s.Suspend(func() {})
 	s.end(l, err)
 	return Classify(s.Endpoint.Server, err)
 }
@@ -170,25 +171,28 @@ func (s *Session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	return ExplainLoginFailure(err)
 }
 
-// end logs out after err ended a login. If vCenter may not respond, the logout
-// runs in the background.
+// end logs out after err ended a login, and closes its connections. If vCenter
+// may not respond, both happen in the background.
 func (s *Session) end(l *login, err error) {
 	switch {
 	case IsAmbiguous(err):
-		s.logouts.Go(func() { s.logout(l.users) })
-	case !IsNotAuthenticated(err):
-		s.logout(l.users)
+		s.logouts.Go(func() { s.logout(l) })
+	case IsNotAuthenticated(err):
+		l.client.CloseIdleConnections()
+	default:
+		s.logout(l)
 	}
-	l.client.CloseIdleConnections()
 }
 
-// logout ends a login. vCenter allows a limited number of logins, and keeps a
-// login without a logout for half an hour.
-func (s *Session) logout(users *vimsession.Manager) {
+// logout ends a login and closes its connections. vCenter allows a limited
+// number of logins, and keeps a login without a logout for half an hour.
+func (s *Session) logout(l *login) {
 	ctx, cancel := context.WithTimeout(Urgent(context.Background()), s.conn.timeouts.Wait)
 	defer cancel()
-	s.closeREST(ctx)
-	_ = users.Logout(ctx)
+	defer l.client.CloseIdleConnections()
+	if err := errors.Join(s.rest.logOut(ctx), l.users.Logout(ctx)); err != nil {
+		log.Log.WithName("vcenter").Info("Cannot log out", "vCenter", s.Server(), "cause", err)
+	}
 }
 
 // close logs out after the session has been stopped.
@@ -274,6 +278,38 @@ func (s *Session) Call(ctx context.Context, request func(context.Context, *vim25
 		}
 		return err
 	}
+}
+
+// CallREST sends requests to the REST API. It logs in before the first
+// request, and again when vCenter reports that the session is not
+// authenticated. The error is a *restError if vCenter rejected the request,
+// but not if it rejected the credentials.
+func (s *Session) CallREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
+	for again := true; ; again = false {
+		c, login, err := s.Client(ctx, hypervisor.Key{})
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		api, err := s.rest.open(ctx, c)
+		if err == nil {
+			err = request(ctx, api)
+		}
+		switch {
+		case RESTStatus(err) == http.StatusUnauthorized && again:
+			s.rest.drop(api)
+			continue
+		case err != nil && IsTimeout(err) && ctx.Err() == nil && !s.conn.hasRespondedSince(began) && isHanging(ctx, c):
+			s.reconnect(login)
+		}
+		return err
+	}
+}
+
+// RoundTripper returns the transport of another service of the vCenter, with
+// the limits of the session.
+func (s *Session) RoundTripper(next soap.RoundTripper) soap.RoundTripper {
+	return &transport{next: next, conn: s.conn}
 }
 
 // isHanging reports whether vCenter does not respond to a request for its time

@@ -207,12 +207,6 @@ type transport struct {
 	conn *connection
 }
 
-// RoundTripper returns the transport of another service of the vCenter, with
-// the limits of the session.
-func (s *Session) RoundTripper(next soap.RoundTripper) soap.RoundTripper {
-	return &transport{next: next, conn: s.conn}
-}
-
 // RoundTrip sends a request. A long poll takes no slot.
 func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	method := strings.TrimSuffix(reflect.TypeOf(req).Elem().Name(), "Body")
