@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
@@ -23,16 +25,9 @@ func mergeArgs(ours []arg, users []bootstrapv1.Arg) []any {
 		}
 	}
 	for _, u := range users {
-		list = append(list, map[string]any{"name": u.Name, "value": value(u)})
+		list = append(list, map[string]any{"name": u.Name, "value": ptr.Deref(u.Value, "")})
 	}
 	return list
-}
-
-func value(a bootstrapv1.Arg) string {
-	if a.Value == nil {
-		return ""
-	}
-	return *a.Value
 }
 
 // kubeletArgs returns the kubelet's arguments. All node-labels are merged into
@@ -45,11 +40,11 @@ func kubeletArgs(spec *bootstrapv1.NodeConfigSpec) ([]any, error) {
 			users = append(users, a)
 			continue
 		}
-		if strings.Contains(value(a), rolePrefix) {
+		if strings.Contains(ptr.Deref(a.Value, ""), rolePrefix) {
 			return nil, renderErrorf("spec.kubelet.extraArgs[node-labels]",
 				"a kubelet may not set labels of %s on its own node; name the role in spec.roles, or label the Machine", strings.TrimSuffix(rolePrefix, "/"))
 		}
-		labels = append(labels, value(a))
+		labels = append(labels, ptr.Deref(a.Value, ""))
 	}
 	ours := []arg{{"node-ip", "__NOVA_NODE_IP__"}, {"provider-id", "__NOVA_PROVIDER_ID__"}}
 	if spec.Swap.SizeMiB > 0 {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
@@ -104,7 +105,7 @@ func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, 
 		content = decoded
 	}
 	if f.Encoding != bootstrapv1.ContentEncodingGzip && f.Encoding != bootstrapv1.ContentEncodingGzipBase64 {
-		return newFile(f.Path, permissions(f.Permissions), content), nil
+		return newFile(f.Path, cmp.Or(f.Permissions, defaultPermissions), content), nil
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
@@ -117,16 +118,9 @@ func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, 
 	if left.unpacked -= unpacked; left.unpacked < 0 {
 		return writeFile{}, renderErrorf(field, "the unpacked size of all compressed files is more than %d MiB; download large files with a command", maxUnpacked>>20)
 	}
-	file := newFile(f.Path, permissions(f.Permissions), nil)
+	file := newFile(f.Path, cmp.Or(f.Permissions, defaultPermissions), nil)
 	file.Encoding, file.Content = "gz+b64", base64.StdEncoding.EncodeToString(content)
 	return file, nil
-}
-
-func permissions(octal string) string {
-	if octal == "" {
-		return defaultPermissions
-	}
-	return octal
 }
 
 // execute renders a template. Unknown names are errors: a node with an

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -257,12 +258,7 @@ func bindPort(in *Input) int32 {
 	}
 }
 
-func pullPolicy(in *Input) string {
-	if in.Spec.Kubeadm.ImagePullPolicy == "" {
-		return defaultPullPolicy
-	}
-	return in.Spec.Kubeadm.ImagePullPolicy
-}
+func pullPolicy(in *Input) string { return cmp.Or(in.Spec.Kubeadm.ImagePullPolicy, defaultPullPolicy) }
 
 // skipPhases returns the phases that kubeadm's configuration skips. The script
 // repeats them on the command line, because the flag overrides the document.

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -60,15 +61,11 @@ func patchFiles(in *Input) ([]writeFile, error) {
 		files = append(files, newFile(path.Join(patchesDir, "kubeletconfiguration+merge.json"), "0600", append(content, '\n')))
 	}
 	for i, p := range in.Spec.Kubeadm.Patches {
-		kind := p.Type
-		if kind == "" {
-			kind = "strategic"
-		}
 		content, err := yaml.YAMLToJSON([]byte(p.Patch))
 		if err != nil {
 			return nil, renderErrorf(fmt.Sprintf("spec.kubeadm.patches[%d]", i), "is not YAML or JSON: %s", yamlProblem(err))
 		}
-		name := fmt.Sprintf("%s%02d+%s.json", p.Target, i, kind)
+		name := fmt.Sprintf("%s%02d+%s.json", p.Target, i, cmp.Or(p.Type, "strategic"))
 		files = append(files, newFile(path.Join(patchesDir, name), "0600", append(content, '\n')))
 	}
 	return files, nil

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/base64"
 	"encoding/pem"
@@ -125,13 +126,9 @@ func noProxy(in *Input) []string {
 	if len(services) == 0 {
 		services = []string{defaultServices}
 	}
-	domain := in.Network.DNSDomain
-	if domain == "" {
-		domain = defaultDNSDomain
-	}
 	all := slices.Concat(
 		[]string{"localhost", "127.0.0.1", "::1", "__NOVA_NODE_IP__", in.Endpoint.Host},
-		in.Network.Pods, services, []string{".svc", "." + domain}, in.Platform.Proxy.NoProxy)
+		in.Network.Pods, services, []string{".svc", "." + cmp.Or(in.Network.DNSDomain, defaultDNSDomain)}, in.Platform.Proxy.NoProxy)
 	var once []string
 	for _, entry := range all {
 		if !slices.Contains(once, entry) {

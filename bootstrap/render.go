@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
@@ -98,10 +100,6 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	var verbosity int32
-	if in.Spec.Kubeadm.Verbosity != nil {
-		verbosity = *in.Spec.Kubeadm.Verbosity
-	}
 	settings := &bytes.Buffer{}
 	for _, setting := range []struct{ name, value string }{
 		{"MODE", string(in.Mode)},
@@ -111,7 +109,7 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"ADDRESS_INTERFACE", in.Spec.NodeAddress.Interface},
 		{"ADDRESS_CIDRS", strings.Join(in.Spec.NodeAddress.CIDRs, " ")},
 		{"ENDPOINT", "https://" + in.Endpoint.String()},
-		{"VERBOSITY", strconv.Itoa(int(verbosity))},
+		{"VERBOSITY", strconv.Itoa(int(ptr.Deref(in.Spec.Kubeadm.Verbosity, 0)))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
 		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
 		{"CLUSTER_TIMEOUT", seconds(max(in.ClusterTimeout, in.Platform.GetJoinTimeout()))},

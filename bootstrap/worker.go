@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
@@ -32,13 +34,13 @@ func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
 	for _, a := range spec.Kubelet.ExtraArgs {
 		switch a.Name {
 		case nodeLabels:
-			for label := range strings.SplitSeq(value(a), ",") {
+			for label := range strings.SplitSeq(ptr.Deref(a.Value, ""), ",") {
 				if key, text, _ := strings.Cut(strings.TrimSpace(label), "="); key != "" {
 					node.Labels[key] = text
 				}
 			}
 		case maxPods: // the kubelet reads the last of several
-			node.MaxPods = value(a)
+			node.MaxPods = ptr.Deref(a.Value, "")
 		}
 	}
 	return node

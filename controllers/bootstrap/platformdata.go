@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,11 +96,5 @@ func platformConfigMaps(p *bootstrapv1.PlatformSpec) []string {
 }
 
 func notEmpty(names ...string) []string {
-	var found []string
-	for _, name := range names {
-		if name != "" {
-			found = append(found, name)
-		}
-	}
-	return found
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -20,17 +21,11 @@ func (r *Reconciler[C]) ensureClusterID(ctx context.Context, s *scope[C]) (bool,
 		return false, fmt.Errorf("copying cluster: %T is no object", s.infra)
 	}
 	recorded := r.Fence.Record(s.infra)
-	annotations := s.infra.GetAnnotations()
-	if annotations[infrav1.ClusterIDAnnotation] != "" && !recorded {
+	generated := s.infra.GetAnnotations()[infrav1.ClusterIDAnnotation] == "" &&
+		annotations.AddAnnotations(s.infra, map[string]string{infrav1.ClusterIDAnnotation: string(s.infra.GetUID())})
+	if !generated && !recorded {
 		return false, nil
 	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	if annotations[infrav1.ClusterIDAnnotation] == "" {
-		annotations[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
-	}
-	s.infra.SetAnnotations(annotations)
 	// The optimistic lock prevents a stale copy from replacing an ID that is in use.
 	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.infra, patch); err != nil {
@@ -45,8 +40,7 @@ func (r *Reconciler[C]) ensureClusterID(ctx context.Context, s *scope[C]) (bool,
 // server name is not sufficient: two names may resolve to one vCenter, and a name may resolve to
 // another vCenter after a change of DNS.
 func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
-	annotations := s.infra.GetAnnotations()
-	pinned := annotations[infrav1.HypervisorIDAnnotation]
+	pinned := s.infra.GetAnnotations()[infrav1.HypervisorIDAnnotation]
 	if id == "" || pinned == id {
 		return nil
 	}
@@ -61,7 +55,6 @@ func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
 			}
 		}
 	}
-	annotations[infrav1.HypervisorIDAnnotation] = id // the cluster has an ID, so the map exists
-	s.infra.SetAnnotations(annotations)
+	annotations.AddAnnotations(s.infra, map[string]string{infrav1.HypervisorIDAnnotation: id})
 	return nil
 }

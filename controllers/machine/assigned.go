@@ -8,6 +8,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -88,12 +89,7 @@ func (r addresser[M]) pooledAddresses(ctx context.Context, s *scope[M]) []netip.
 		}
 	}
 	if len(texts) > 0 {
-		annotations := s.infra.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[infrav1.AssignedAddressesAnnotation] = strings.Join(texts, ",")
-		s.infra.SetAnnotations(annotations)
+		annotations.AddAnnotations(s.infra, map[string]string{infrav1.AssignedAddressesAnnotation: strings.Join(texts, ",")})
 	}
 	return all
 }

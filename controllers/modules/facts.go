@@ -48,7 +48,7 @@ func (r *factsReader) read(ctx context.Context, cluster *clusterv1.Cluster) (*mo
 			ID: cmp.Or(infra.GetAnnotations()[clusterIDAnnotation], string(cluster.UID)),
 		},
 		Endpoint:   modules.EndpointFacts{Host: cluster.Spec.ControlPlaneEndpoint.Host, Port: cluster.Spec.ControlPlaneEndpoint.Port},
-		Hypervisor: modules.HypervisorFacts{Kind: hypervisorKind(cluster.Spec.InfrastructureRef.Kind), Spec: specOf(infra)},
+		Hypervisor: modules.HypervisorFacts{Kind: hypervisorKind(cluster.Spec.InfrastructureRef.Kind)},
 		Network: modules.NetworkFacts{
 			Pods: cluster.Spec.ClusterNetwork.Pods.CIDRBlocks, Services: cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
 			Domain: cmp.Or(cluster.Spec.ClusterNetwork.ServiceDomain, modules.DefaultDomain),
@@ -57,6 +57,7 @@ func (r *factsReader) read(ctx context.Context, cluster *clusterv1.Cluster) (*mo
 	if f.Hypervisor.Server, f.Hypervisor.CABundle, err = serverOf(infra); err != nil {
 		return nil, err
 	}
+	f.Hypervisor.Spec, _, _ = unstructured.NestedMap(infra.Object, "spec")
 	f.Kubernetes.Version = version(controlPlane, cluster)
 	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
 	f.ControlPlane.Replicas = int32(max(replicas, 1))
@@ -89,11 +90,6 @@ func (r *factsReader) referenced(ctx context.Context, cluster *clusterv1.Cluster
 		return none, nil
 	}
 	return found, err
-}
-
-func specOf(o *unstructured.Unstructured) map[string]any {
-	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
-	return spec
 }
 
 // serverOf returns the server of an infrastructure cluster's hypervisor and the CA certificates that

@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,21 +82,11 @@ func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*flux.
 			removed = append(removed, p)
 			delete(remaining, p.Module)
 			for name, needs := range remaining {
-				remaining[name] = without(needs, p.Module)
+				remaining[name] = slices.DeleteFunc(slices.Clone(needs), func(n string) bool { return n == p.Module })
 			}
 		}
 	}
 	return removed, remaining
-}
-
-func without(names []string, name string) []string {
-	var out []string
-	for _, n := range names {
-		if n != name {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // removeObjects performs the due action for each object that must be deleted.

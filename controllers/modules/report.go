@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func (r *ClusterReconciler) reportCondition(d *rolloutTarget, failure error) {
 		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(d.scope.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))
+		r.Recorder.Eventf(d.scope.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, cmp.Or(c.Message, "All modules are ready"))
 	}
 	if r.rollouts.setReport(d.key, d.scope.key, d.clusterReport(c.Status == metav1.ConditionTrue)) {
 		r.enqueueSet(d.key)
@@ -55,13 +56,6 @@ func (d *rolloutTarget) clusterReport(healthy bool) clusterReport {
 		now.revision, now.ready = current, true
 	}
 	return now
-}
-
-func message(c metav1.Condition) string {
-	if c.Message == "" {
-		return "All modules are ready"
-	}
-	return c.Message
 }
 
 // condition returns one condition for the state of the modules.

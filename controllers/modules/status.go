@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -28,7 +29,7 @@ func (r *SetReconciler) report(f *setScope, failure error) {
 	for _, c := range now {
 		conditions.Set(f.set, c)
 		if was := before[c.Type]; was.Reason != c.Reason && (was.Reason != "" || c.Reason == addonsv1.InvalidReason) {
-			r.Recorder.Eventf(f.set, nil, eventType(c.Reason), c.Reason, c.Type, "%s", eventNote(c))
+			r.Recorder.Eventf(f.set, nil, eventType(c.Reason), c.Reason, c.Type, "%s", cmp.Or(c.Message, defaultNotes[c.Reason]))
 		}
 	}
 }
@@ -47,13 +48,6 @@ var defaultNotes = map[string]string{
 	addonsv1.ReadyReason:         "All modules are ready on all Clusters",
 	addonsv1.NotRollingOutReason: "No rollout is in progress",
 	addonsv1.ValidReason:         "The set is valid",
-}
-
-func eventNote(c metav1.Condition) string {
-	if c.Message == "" {
-		return defaultNotes[c.Reason]
-	}
-	return c.Message
 }
 
 // counts sets the numbers in the status. While reports of some Clusters are missing, the last numbers

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/cluster-api/util/certs"
@@ -48,16 +49,7 @@ func generate(mat material, now time.Time, validity time.Duration) (KeyPair, err
 		}
 		return KeyPair{Certificate: public, Key: certs.EncodePrivateKeyPEM(key)}, nil
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return KeyPair{}, fmt.Errorf("generating key: %w", err)
-	}
-	serial, err := newSerial()
-	if err != nil {
-		return KeyPair{}, err
-	}
 	template := &x509.Certificate{
-		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: mat.commonName},
 		DNSNames:              []string{mat.commonName},
 		NotBefore:             now.Add(-clockSkew).UTC(),
@@ -66,11 +58,7 @@ func generate(mat material, now time.Time, validity time.Duration) (KeyPair, err
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return KeyPair{}, fmt.Errorf("signing certificate: %w", err)
-	}
-	return encode(der, key)
+	return issue(template, nil, nil)
 }
 
 // sign issues a client certificate.
@@ -78,27 +66,14 @@ func (l *loaded) sign(request ClientRequest, now time.Time) (KeyPair, error) {
 	if request.CommonName == "" || request.TTL <= 0 {
 		return KeyPair{}, errors.New("issuing client certificate: a common name and a lifetime are needed")
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return KeyPair{}, fmt.Errorf("generating key: %w", err)
-	}
-	serial, err := newSerial()
-	if err != nil {
-		return KeyPair{}, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: request.CommonName, Organization: request.Organizations},
-		NotBefore:    later(now.Add(-clockSkew), l.certificate.NotBefore).UTC(),
-		NotAfter:     earlier(now.Add(request.TTL), l.certificate.NotAfter).UTC(),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Subject:     pkix.Name{CommonName: request.CommonName, Organization: request.Organizations},
+		NotBefore:   slices.MaxFunc([]time.Time{now.Add(-clockSkew), l.certificate.NotBefore}, time.Time.Compare).UTC(),
+		NotAfter:    slices.MinFunc([]time.Time{now.Add(request.TTL), l.certificate.NotAfter}, time.Time.Compare).UTC(),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, l.certificate, key.Public(), l.key)
-	if err != nil {
-		return KeyPair{}, fmt.Errorf("signing client certificate: %w", err)
-	}
-	return encode(der, key)
+	return issue(template, l.certificate, l.key)
 }
 
 // parse checks the content of a Secret and describes its problem.
@@ -154,13 +129,32 @@ func parseAuthority(data []byte, now time.Time) (certificate *x509.Certificate, 
 	return certificate, ""
 }
 
+// issue generates a key and signs its certificate with the key of the parent,
+// or with itself if there is no parent.
+func issue(template, parent *x509.Certificate, by signer) (KeyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("generating key: %w", err)
+	}
+	if parent == nil {
+		parent, by = template, key
+	}
+	if template.SerialNumber, err = newSerial(); err != nil {
+		return KeyPair{}, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("signing certificate: %w", err)
+	}
+	return encode(der, key)
+}
+
 func encode(der []byte, key crypto.Signer) (KeyPair, error) {
 	keyPEM, err := certs.EncodePrivateKeyPEMFromSigner(key)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("encoding key: %w", err)
 	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return KeyPair{Certificate: certificate, Key: keyPEM}, nil
+	return KeyPair{Certificate: certs.EncodeCertPEM(&x509.Certificate{Raw: der}), Key: keyPEM}, nil
 }
 
 func decodePublicKey(data []byte) (crypto.PublicKey, error) {
@@ -185,18 +179,4 @@ func newSerial() (*big.Int, error) {
 		return nil, fmt.Errorf("generating serial number: %w", err)
 	}
 	return serial, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

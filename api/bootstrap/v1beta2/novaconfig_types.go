@@ -1,6 +1,7 @@
 package v1beta2
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -289,10 +290,7 @@ type NodeConfigSpec struct {
 
 // GetFormat returns the format or its default.
 func (s *NodeConfigSpec) GetFormat() Format {
-	if s.Format == "" {
-		return FormatCloudConfig
-	}
-	return s.Format
+	return cmp.Or(s.Format, FormatCloudConfig)
 }
 
 // KubeletSpec configures the kubelet.

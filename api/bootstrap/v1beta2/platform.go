@@ -206,10 +206,7 @@ func (p *PlatformSpec) GetImageRepository() string {
 
 // GetKubeProxyMode returns kube-proxy's mode or its default.
 func (p *PlatformSpec) GetKubeProxyMode() KubeProxyMode {
-	if p.KubeProxy.Mode == "" {
-		return DefaultKubeProxyMode
-	}
-	return p.KubeProxy.Mode
+	return cmp.Or(p.KubeProxy.Mode, DefaultKubeProxyMode)
 }
 
 // GetScheduler returns IPVS' scheduler or its default.

@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -443,10 +445,7 @@ type MachineNamingSpec struct {
 
 // GetTemplate returns the template or its default.
 func (m *MachineNamingSpec) GetTemplate() string {
-	if m.Template == "" {
-		return DefaultMachineNaming
-	}
-	return m.Template
+	return cmp.Or(m.Template, DefaultMachineNaming)
 }
 
 // EndpointSpec configures the provider of the API server's address.
@@ -683,18 +682,12 @@ func (c *NovaControlPlane) GetReplicas() int32 {
 
 // GetProvider returns the provider of the address or its default.
 func (e *EndpointSpec) GetProvider() EndpointProvider {
-	if e.Provider == "" {
-		return EndpointProviderKubeVIP
-	}
-	return e.Provider
+	return cmp.Or(e.Provider, EndpointProviderKubeVIP)
 }
 
 // GetImage returns the image of kube-vip or its default.
 func (k *KubeVIPSpec) GetImage() string {
-	if k.Image == "" {
-		return DefaultKubeVIPImage
-	}
-	return k.Image
+	return cmp.Or(k.Image, DefaultKubeVIPImage)
 }
 
 // +kubebuilder:object:root=true

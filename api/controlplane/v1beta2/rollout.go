@@ -1,6 +1,7 @@
 package v1beta2
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,10 +82,7 @@ type NovaControlPlaneRollingUpdate struct {
 
 // GetType returns the strategy or its default.
 func (s *NovaControlPlaneRolloutStrategy) GetType() RolloutStrategyType {
-	if s.Type == "" {
-		return RollingUpdateStrategy
-	}
-	return s.Type
+	return cmp.Or(s.Type, RollingUpdateStrategy)
 }
 
 // GetAfter returns the time before which machines must have been created to be

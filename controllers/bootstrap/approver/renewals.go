@@ -1,6 +1,7 @@
 package approver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,10 +60,7 @@ func renewable(machines []*clusterv1.Machine, pools []clusterv1.MachinePool) []s
 
 // nodeNameOf returns the name of a machine's node, also before it has joined.
 func nodeNameOf(m *clusterv1.Machine) string {
-	if m.Status.NodeRef.IsDefined() {
-		return m.Status.NodeRef.Name
-	}
-	return m.Name
+	return cmp.Or(m.Status.NodeRef.Name, m.Name)
 }
 
 // bindRenewals allows exactly the nodes of the cluster's Machines to renew their certificates.
