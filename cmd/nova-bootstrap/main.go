@@ -30,11 +30,8 @@ var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 
 func main() {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
-	}
+	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme)
+	utilruntime.Must(types.AddToScheme(scheme))
 	manager.Main(name, scheme, setup)
 }
 

@@ -41,11 +41,8 @@ var (
 
 func main() {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
-	}
+	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme)
+	utilruntime.Must(types.AddToScheme(scheme))
 	manager.Main(name, scheme, setup)
 }
 

@@ -44,11 +44,8 @@ func Main[C Cluster, M machine.Object, T template.Object](p *provider.Provider[C
 // Scheme returns the types of the controllers.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme,
-	} {
-		utilruntime.Must(add(s))
-	}
+	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme)
+	utilruntime.Must(types.AddToScheme(s))
 	return s
 }
 
