@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -53,7 +54,7 @@ type ClusterReconciler struct {
 	readyObjects flux.ReadyObjects
 	outages      flux.Outages
 	flux         *flux.Writer
-	facts        factsReader
+	facts        facts.Reader
 	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }

@@ -40,7 +40,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		r.recordNotReady(d)
 		return err
 	}
-	facts, err := r.facts.read(ctx, s.cluster)
+	facts, err := r.facts.Read(ctx, s.cluster)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -76,7 +77,7 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEven
 func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.flux = flux.NewWriter(r.Client, r.now)
-	r.facts = factsReader{client: r.Client, objects: r.Objects}
+	r.facts = facts.Reader{Client: r.Client, Objects: r.Objects}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
@@ -122,7 +123,7 @@ var machineChanged = predicate.Funcs{
 		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
 		return isMachine && isMachineToo && (was.Status.NodeRef.IsDefined() != is.Status.NodeRef.IsDefined() ||
 			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-			!slices.Equal(internalAddresses(was.Status.Addresses), internalAddresses(is.Status.Addresses)))
+			!slices.Equal(facts.InternalAddresses(was.Status.Addresses), facts.InternalAddresses(is.Status.Addresses)))
 	},
 }
 

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -205,7 +206,7 @@ func (r *fleetRig) workers(ctx context.Context, cluster, role string, replicas i
 			ClusterName: cluster, Replicas: ptr.To(replicas), Selector: metav1.LabelSelector{MatchLabels: labels},
 			Template: clusterv1.MachineTemplateSpec{
 				ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{
-					clusterv1.ClusterNameLabel: cluster, "role": role, rolePrefix + role: "",
+					clusterv1.ClusterNameLabel: cluster, "role": role, facts.RolePrefix + role: "",
 				}},
 				Spec: clusterv1.MachineSpec{
 					ClusterName: cluster, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},

@@ -1,4 +1,4 @@
-package modules
+package facts
 
 import (
 	"cmp"
@@ -21,19 +21,19 @@ import (
 // clusterIDAnnotation is set on infrastructure clusters of this project. clusterctl move keeps it.
 const clusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 
-// rolePrefix is the prefix of the labels that name the roles of nodes.
-const rolePrefix = "node-role.kubernetes.io/"
+// RolePrefix is the prefix of the labels that name the roles of nodes.
+const RolePrefix = "node-role.kubernetes.io/"
 
-// factsReader reads the facts about Clusters from the management cluster.
-type factsReader struct {
-	// client reads through the cache.
-	client client.Reader
-	// objects reads control planes, infrastructure clusters and bootstrap templates of any kind.
-	objects client.Reader
+// Reader reads the facts about Clusters from the management cluster.
+type Reader struct {
+	// Client reads through the cache.
+	Client client.Reader
+	// Objects reads control planes, infrastructure clusters and bootstrap templates of any kind.
+	Objects client.Reader
 }
 
-// read returns the facts about a Cluster.
-func (r *factsReader) read(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
+// Read returns the facts about a Cluster.
+func (r *Reader) Read(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
 	controlPlane, err := r.referenced(ctx, cluster, cluster.Spec.ControlPlaneRef)
 	if err != nil {
 		return nil, fmt.Errorf("reading control plane: %w", err)
@@ -76,7 +76,7 @@ var readable = []string{"bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8
 
 // referenced reads an object that a Cluster references. It returns an object without fields if there
 // is no reference, or the object does not exist yet.
-func (r *factsReader) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
+func (r *Reader) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	none := &unstructured.Unstructured{Object: map[string]any{}}
 	if !ref.IsDefined() {
 		return none, nil
@@ -85,7 +85,7 @@ func (r *factsReader) referenced(ctx context.Context, cluster *clusterv1.Cluster
 	if !slices.Contains(readable, ref.APIGroup) {
 		return nil, fmt.Errorf("the group %s of %s %s is not one of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
 	}
-	found, err := external.GetObjectFromContractVersionedRef(ctx, r.objects, ref, cluster.Namespace)
+	found, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, cluster.Namespace)
 	if apierrors.IsNotFound(err) {
 		return none, nil
 	}
@@ -124,11 +124,11 @@ func hypervisorKind(kind string) string {
 }
 
 // nodes counts the desired nodes.
-func (r *factsReader) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
+func (r *Reader) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
 	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
 	pools := map[string][]string{}
 	list := &clusterv1.MachineDeploymentList{}
-	if err := r.client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return n, fmt.Errorf("listing MachineDeployments: %w", err)
 	}
 	for i := range list.Items {
@@ -161,9 +161,9 @@ func (r *factsReader) nodes(ctx context.Context, cluster *clusterv1.Cluster, con
 
 // addresses collects the addresses of existing nodes by role. pools are the roles of each
 // MachineDeployment.
-func (r *factsReader) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
+func (r *Reader) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
 	list := &clusterv1.MachineList{}
-	if err := r.client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return modules.AddressFacts{}, fmt.Errorf("listing Machines: %w", err)
 	}
 	byRole := map[string][]string{}
@@ -177,7 +177,7 @@ func (r *factsReader) addresses(ctx context.Context, cluster *clusterv1.Cluster,
 			roles = []string{controlPlaneRole}
 		}
 		for _, role := range roles {
-			byRole[role] = append(byRole[role], internalAddresses(m.Status.Addresses)...)
+			byRole[role] = append(byRole[role], InternalAddresses(m.Status.Addresses)...)
 		}
 	}
 	inOrder := func(role string) []string {
@@ -191,9 +191,9 @@ func (r *factsReader) addresses(ctx context.Context, cluster *clusterv1.Cluster,
 
 const controlPlaneRole = "control-plane"
 
-// internalAddresses picks the addresses by which a node is reached: the first internal
+// InternalAddresses picks the addresses by which a node is reached: the first internal
 // one of each family.
-func internalAddresses(all []clusterv1.MachineAddress) []string {
+func InternalAddresses(all []clusterv1.MachineAddress) []string {
 	var out []string
 	seen := map[bool]bool{}
 	for _, a := range all {
@@ -209,10 +209,10 @@ func internalAddresses(all []clusterv1.MachineAddress) []string {
 
 // roles returns the roles of a MachineDeployment's nodes: from the labels of its machines, or else
 // from its bootstrap template, or else worker.
-func (r *factsReader) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
+func (r *Reader) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
 	var roles []string
 	for label := range md.Spec.Template.Labels {
-		if role, ok := strings.CutPrefix(label, rolePrefix); ok {
+		if role, ok := strings.CutPrefix(label, RolePrefix); ok {
 			roles = append(roles, role)
 		}
 	}
@@ -221,7 +221,7 @@ func (r *factsReader) roles(ctx context.Context, md *clusterv1.MachineDeployment
 	}
 	ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
 	if ref.Kind == "NovaConfigTemplate" && slices.Contains(readable, ref.APIGroup) {
-		template, err := external.GetObjectFromContractVersionedRef(ctx, r.objects, ref, md.Namespace)
+		template, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, md.Namespace)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
