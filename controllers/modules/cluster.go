@@ -45,8 +45,6 @@ type ClusterReconciler struct {
 	// ManagementImages is the registry from which the images of these modules are pulled. If not set,
 	// each image is pulled from its own registry.
 	ManagementImages string
-	// Now returns the time. Defaults to time.Now.
-	Now func() time.Time
 
 	// apiReader reads from the API server.
 	apiReader    client.Reader
@@ -131,7 +129,7 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 	}
 	if !s.isDeleted() {
 		s.unreachable = r.WorkloadClusters.Reachable(ctx, s.key)
-		s.outage = r.outages.Update(s.key, s.unreachable != nil, r.now())
+		s.outage = r.outages.Update(s.key, s.unreachable != nil, time.Now())
 		return nil
 	}
 	if s.cluster == nil {
@@ -228,11 +226,4 @@ func (r *ClusterReconciler) removeReport(d *rolloutTarget) {
 	if r.rollouts.removeCluster(d.key, d.scope.key) || len(d.objects) > 0 {
 		r.enqueueSet(d.key)
 	}
-}
-
-func (r *ClusterReconciler) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
 }

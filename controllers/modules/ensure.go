@@ -148,7 +148,7 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 		d.scope.requeueSoon()
 		return "Being removed before it is written again", nil
 	}
-	since := r.now().UTC().Format(time.RFC3339)
+	since := time.Now().UTC().Format(time.RFC3339)
 	if existing == nil || existing.Revision != revision {
 		for _, name := range m.Needs {
 			if d.nameConflicts[name] || slices.Contains(m.After, name) && !ready[name] {

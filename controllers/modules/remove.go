@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,7 +16,7 @@ import (
 // remove removes all modules of a set from a Cluster.
 func (r *ClusterReconciler) remove(ctx context.Context, d *rolloutTarget, how mode) error {
 	removal := modules.RemovalState{
-		SkipCleanup: how == releaseModules, Draining: d.scope.draining, Reachable: d.scope.unreachable == nil, Now: r.now(),
+		SkipCleanup: how == releaseModules, Draining: d.scope.draining, Reachable: d.scope.unreachable == nil, Now: time.Now(),
 		Timeout: addonsv1.DefaultRemovalTimeout,
 	}
 	keep := false
@@ -54,7 +55,7 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *rolloutTarget, renderi
 	}
 	removed, remaining := d.outdated(rendering)
 	return r.removeObjects(ctx, d, removed, remaining, false, modules.RemovalState{
-		Reachable: d.scope.unreachable == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
+		Reachable: d.scope.unreachable == nil, Now: time.Now(), Timeout: d.set.Spec.Removal.Timeout(),
 	})
 }
 

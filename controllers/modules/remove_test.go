@@ -3,7 +3,6 @@ package modules
 import (
 	"context"
 	"testing"
-	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -59,7 +58,7 @@ func TestRemovalWithOldCache(t *testing.T) {
 			objects, err := flux.List(t.Context(), old, cluster)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(objects[set]).To(HaveLen(1))
-			r := &ClusterReconciler{apiReader: live, flux: flux.NewWriter(old, time.Now)}
+			r := &ClusterReconciler{apiReader: live, flux: flux.NewWriter(old)}
 			d := &rolloutTarget{scope: &clusterScope{key: cluster}, key: set, objects: objects[set]}
 
 			g.Expect(remove(r, d)).To(Succeed())

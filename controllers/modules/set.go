@@ -42,8 +42,6 @@ type SetReconciler struct {
 	// ManagementFrom lists the namespaces whose sets may have modules of the management cluster. If
 	// not set, no set may have them.
 	ManagementFrom []string
-	// Now returns the time. Defaults to time.Now.
-	Now func() time.Time
 
 	rollouts *rolloutState
 	// clusters receives the Clusters that may continue.
@@ -112,7 +110,7 @@ func (r *SetReconciler) rollOut(ctx context.Context, f *setScope) error {
 	if err := r.saveRevision(ctx, f); err != nil {
 		return err
 	}
-	now := r.now()
+	now := time.Now()
 	f.plan = modules.PlanRollout(f.members, f.content.Revision(), f.set.Spec.Rollout, now)
 	if f.withoutReport > 0 {
 		// The choice depends on the state of the other Clusters. They report within moments.
@@ -228,7 +226,7 @@ func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
 	}
-	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), false, r.now())
+	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), false, time.Now())
 	if kept {
 		f.requeueWithin(flux.SourceGracePeriod)
 	}
@@ -248,7 +246,7 @@ func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error 
 	if f.remaining > 0 {
 		return nil
 	}
-	if _, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), true, r.now()); err != nil {
+	if _, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), true, time.Now()); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(f.set, addonsv1.Finalizer)
@@ -260,11 +258,4 @@ func (r *SetReconciler) enqueueCluster(cluster key) {
 	o := &addonsv1.NovaModuleSet{} // only its name is used
 	o.Namespace, o.Name = cluster.Namespace, cluster.Name
 	r.clusters <- event.GenericEvent{Object: o}
-}
-
-func (r *SetReconciler) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
 }

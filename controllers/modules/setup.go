@@ -76,7 +76,7 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEven
 
 func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <-chan event.GenericEvent, options controller.Options) error {
 	r.apiReader = mgr.GetAPIReader()
-	r.flux = flux.NewWriter(r.Client, r.now)
+	r.flux = flux.NewWriter(r.Client)
 	r.facts = facts.Reader{Client: r.Client, Objects: r.Objects}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(clusterController).

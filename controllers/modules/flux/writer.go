@@ -21,14 +21,13 @@ const FieldManager = "nova-modules"
 // Writer writes the Flux objects of Clusters.
 type Writer struct {
 	client  client.Client
-	now     func() time.Time
 	applied apply.Memory
 	names   nameReservations
 }
 
 // NewWriter returns a writer that has not written anything yet.
-func NewWriter(c client.Client, now func() time.Time) *Writer {
-	return &Writer{client: c, now: now}
+func NewWriter(c client.Client) *Writer {
+	return &Writer{client: c}
 }
 
 // observed reads the current state of an object. It returns nil when the object does not exist.
@@ -82,7 +81,7 @@ func (w *Writer) Create(ctx context.Context, o client.Object) (by string, err er
 		return by, nil
 	}
 	us := ownerOf(o)
-	if first := w.names.reserve(objectNameOf(o), us, w.now()); first != us {
+	if first := w.names.reserve(objectNameOf(o), us, time.Now()); first != us {
 		return first.String(), nil
 	}
 	return "", w.Apply(ctx, o, nil)
@@ -104,7 +103,7 @@ func (w *Writer) ReleaseHolder(all map[client.ObjectKey][]*Object, cluster clien
 			}
 		}
 	}
-	if first := w.names.reserve(releaseName(cluster, release), us, w.now()); first != us {
+	if first := w.names.reserve(releaseName(cluster, release), us, time.Now()); first != us {
 		return first.String()
 	}
 	return ""
