@@ -149,7 +149,7 @@ func (r *Reconciler) network(ctx context.Context, f *clusterFacts) (network, err
 		n.observedAddresses = known.observedAddresses
 		return n, nil
 	}
-	n.endpoints, n.unresolved = r.resolve(ctx, n.endpoint)
+	n.endpoints, n.unresolved = resolve(ctx, n.endpoint)
 	kubernetes := &corev1.Service{}
 	err := f.workload.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, kubernetes)
 	if client.IgnoreNotFound(err) != nil {
@@ -168,19 +168,13 @@ func (r *Reconciler) network(ctx context.Context, f *clusterFacts) (network, err
 }
 
 // resolve returns the addresses of the endpoint, or why they are not known.
-func (r *Reconciler) resolve(ctx context.Context, host string) (found []netip.Addr, unresolved string) {
+func resolve(ctx context.Context, host string) (found []netip.Addr, unresolved string) {
 	if a, ok := address(host); ok || host == "" {
 		return []netip.Addr{a}, ""
 	}
-	lookup := r.Resolve
-	if lookup == nil {
-		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	all, err := lookup(ctx, host)
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil, fmt.Sprintf("The control plane endpoint %s cannot be resolved, so its addresses are not known", host)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -60,9 +59,6 @@ type Reconciler struct {
 	// WatchFilterValue limits the Clusters to those with this watch label. If not set, all Clusters
 	// are reconciled.
 	WatchFilterValue string
-	// Resolve looks up the addresses of a control plane endpoint that is a DNS name. If nil, the
-	// system's resolver is used.
-	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	watcher clustercache.SourceWatcher[ctrl.Request]
 	// pausedUntil holds the end of each cluster's pause. continueAfter is the user after which the
