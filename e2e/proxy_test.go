@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -25,7 +26,8 @@ func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	framework.TryAddDefaultSchemes(s)
 	Expect(controlplanev1.AddToScheme(s)).To(Succeed())
-	Expect(infrav1.AddToScheme(s)).To(Succeed())
+	Expect(vspherev1.AddToScheme(s)).To(Succeed())
+	Expect(zvirtv1.AddToScheme(s)).To(Succeed())
 	return s
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -113,7 +114,7 @@ func (s *scene) createCluster() {
 	infra := s.rig.InfraCluster()
 	infra.Spec.Server = s.vc.Address
 	infra.Spec.TLS.CABundle = string(s.vc.CABundle)
-	infra.Spec.Placement = infrav1.NovaVSpherePlacement{
+	infra.Spec.Placement = vspherev1.NovaVSpherePlacement{
 		Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 	}
 	s.Expect(s.rig.CreateCluster(s.t.Context(), s.rig.Cluster(), infra)).To(Succeed())
@@ -121,7 +122,7 @@ func (s *scene) createCluster() {
 }
 
 // createMachine creates a machine with another name than the rig's.
-func (s *scene) createMachine(name string) *infrav1.NovaVSphereMachine {
+func (s *scene) createMachine(name string) *vspherev1.NovaVSphereMachine {
 	s.t.Helper()
 	machine, infra := s.rig.Machine(), s.rig.InfraMachine()
 	machine.Name, infra.Name = name, name
@@ -136,7 +137,7 @@ func (s *scene) createMachine(name string) *infrav1.NovaVSphereMachine {
 }
 
 // vmOf waits until a machine's VM is powered on.
-func (s *scene) vmOf(m *infrav1.NovaVSphereMachine) (found vcenter.VM) {
+func (s *scene) vmOf(m *vspherev1.NovaVSphereMachine) (found vcenter.VM) {
 	s.t.Helper()
 	s.Eventually(func() bool {
 		for _, vm := range s.vc.VMs() {
@@ -150,7 +151,7 @@ func (s *scene) vmOf(m *infrav1.NovaVSphereMachine) (found vcenter.VM) {
 }
 
 // boot reports an address, as VMware Tools in a guest do.
-func (s *scene) boot(m *infrav1.NovaVSphereMachine, address string) vcenter.VM {
+func (s *scene) boot(m *vspherev1.NovaVSphereMachine, address string) vcenter.VM {
 	s.t.Helper()
 	vm := s.vmOf(m)
 	s.Expect(s.vc.SetGuestAddresses(vm.Ref, []vcenter.GuestNIC{
@@ -170,12 +171,12 @@ func (s *scene) reason(o interface {
 	}
 }
 
-func (s *scene) becomes(m *infrav1.NovaVSphereMachine, reason string) {
+func (s *scene) becomes(m *vspherev1.NovaVSphereMachine, reason string) {
 	s.t.Helper()
 	s.Eventually(s.reason(m, infrav1.VirtualMachineProvisionedCondition)).Should(Equal(reason))
 }
 
-func (s *scene) delete(m *infrav1.NovaVSphereMachine) {
+func (s *scene) delete(m *vspherev1.NovaVSphereMachine) {
 	s.t.Helper()
 	s.Expect(s.rig.Client.Delete(s.t.Context(), m)).To(Succeed())
 	s.Eventually(func() bool {

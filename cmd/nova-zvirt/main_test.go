@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
@@ -120,9 +121,9 @@ func (s *scene) meta(name string) metav1.ObjectMeta {
 }
 
 // createCluster creates a cluster with the credentials of an identity.
-func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
+func (s *scene) createCluster() *zvirtv1.NovaZVirtCluster {
 	s.t.Helper()
-	identity := &infrav1.NovaZVirtIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace}}
+	identity := &zvirtv1.NovaZVirtIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace}}
 	address, err := url.Parse(s.engine.URL)
 	s.Expect(err).NotTo(HaveOccurred())
 	identity.Spec.Server, identity.Spec.TLS.CABundle = address.Host, s.engine.CABundle
@@ -133,9 +134,9 @@ func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 	s.create(identity, cluster, s.rig.Secret("account", map[string]string{
 		"username": ovirtsim.DefaultUsername, "password": ovirtsim.DefaultPassword,
 	}))
-	infra := &infrav1.NovaZVirtCluster{ObjectMeta: s.meta(infratest.ClusterName), Spec: infrav1.NovaZVirtClusterSpec{
-		ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}, IdentityRef: infrav1.IdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: identity.Name}},
-		Placement:   infrav1.NovaZVirtPlacement{ComputeCluster: "Default"},
+	infra := &zvirtv1.NovaZVirtCluster{ObjectMeta: s.meta(infratest.ClusterName), Spec: zvirtv1.NovaZVirtClusterSpec{
+		ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}, IdentityRef: infrav1.IdentityReference{Kind: zvirtv1.NovaZVirtIdentityKind, Name: identity.Name}},
+		Placement:   zvirtv1.NovaZVirtPlacement{ComputeCluster: "Default"},
 	}}
 	infra.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}
 	s.create(infra)
@@ -144,30 +145,30 @@ func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 }
 
 // createMachine creates a machine.
-func (s *scene) createMachine(name string) *infrav1.NovaZVirtMachine {
+func (s *scene) createMachine(name string) *zvirtv1.NovaZVirtMachine {
 	s.t.Helper()
 	machine := s.rig.Machine()
 	machine.Name = name
 	machine.Spec.InfrastructureRef.Kind, machine.Spec.InfrastructureRef.Name = "NovaZVirtMachine", name
 	machine.Spec.Bootstrap.DataSecretName = ptr.To(name)
 	s.create(s.rig.Secret(name, map[string]string{"value": "#cloud-config\n"}), machine)
-	infra := &infrav1.NovaZVirtMachine{ObjectMeta: s.meta(name), Spec: machineSpec()}
+	infra := &zvirtv1.NovaZVirtMachine{ObjectMeta: s.meta(name), Spec: machineSpec()}
 	infra.OwnerReferences = []metav1.OwnerReference{infratest.Owner(machine, "Machine")}
 	s.create(infra)
 	return infra
 }
 
-func machineSpec() infrav1.NovaZVirtMachineSpec {
-	return infrav1.NovaZVirtMachineSpec{
-		Template: infrav1.NovaZVirtTemplate{Name: "node"},
-		Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
-		Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}},
+func machineSpec() zvirtv1.NovaZVirtMachineSpec {
+	return zvirtv1.NovaZVirtMachineSpec{
+		Template: zvirtv1.NovaZVirtTemplate{Name: "node"},
+		Hardware: zvirtv1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
+		Network:  zvirtv1.NovaZVirtNetwork{Interfaces: []zvirtv1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}},
 	}
 }
 
 // boot waits until a machine's VM is up and reports an address, as the agent in
 // a guest does.
-func (s *scene) boot(m *infrav1.NovaZVirtMachine, address string) (up ovirtsim.VM) {
+func (s *scene) boot(m *zvirtv1.NovaZVirtMachine, address string) (up ovirtsim.VM) {
 	s.t.Helper()
 	s.Eventually(func() string {
 		for _, vm := range s.engine.VMs() {
@@ -207,7 +208,7 @@ func TestProvider(t *testing.T) {
 	s.run()
 	cluster := s.createCluster()
 	s.becomes(cluster, infrav1.HypervisorAvailableCondition, infrav1.HypervisorAvailableReason)
-	template := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: s.meta("workers")}
+	template := &zvirtv1.NovaZVirtMachineTemplate{ObjectMeta: s.meta("workers")}
 	template.Spec.Template.Spec = machineSpec()
 	s.create(template)
 	s.becomes(template, infrav1.CapacityKnownCondition, infrav1.CapacityKnownReason)

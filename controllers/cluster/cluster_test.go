@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -242,7 +243,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.CreateCluster(ctx, cluster, infra)).To(Succeed())
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
 
-		patch := func(change func(*infrav1.NovaVSphereCluster)) {
+		patch := func(change func(*vspherev1.NovaVSphereCluster)) {
 			GinkgoHelper()
 			c, err := clusterOf(ctx, rig)()
 			Expect(err).NotTo(HaveOccurred())
@@ -251,12 +252,12 @@ var _ = Describe("An infrastructure cluster", func() {
 			Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 		}
 		By("labeling it")
-		patch(func(c *infrav1.NovaVSphereCluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
+		patch(func(c *vspherev1.NovaVSphereCluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
 		Expect(clusterOf(ctx, rig)()).To(HaveField("Annotations", Not(HaveKey(infrav1.ClusterIDAnnotation))), "it is paused")
 		By("taking it over, which the pause holds back")
-		patch(func(c *infrav1.NovaVSphereCluster) { delete(c.Annotations, clusterv1.ManagedByAnnotation) })
-		Eventually(clusterOf(ctx, rig)).Should(Satisfy(func(c *infrav1.NovaVSphereCluster) bool {
+		patch(func(c *vspherev1.NovaVSphereCluster) { delete(c.Annotations, clusterv1.ManagedByAnnotation) })
+		Eventually(clusterOf(ctx, rig)).Should(Satisfy(func(c *vspherev1.NovaVSphereCluster) bool {
 			return conditions.IsTrue(c, clusterv1.PausedCondition)
 		}))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeZero())

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
@@ -20,7 +21,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 	type scene struct {
 		rig      *infratest.Rig
 		managers string
-		identity *infrav1.NovaVSphereIdentity
+		identity *vspherev1.NovaVSphereIdentity
 		secret   *corev1.Secret
 	}
 	borrowing := func(ctx context.Context) scene {
@@ -31,9 +32,9 @@ var _ = Describe("A cluster that borrows its account", func() {
 		s.managers = pinned.Name
 		s.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: pinned.Name, Name: "account"}}
 		Expect(server.Client.Create(ctx, s.secret)).To(Succeed())
-		s.identity = &infrav1.NovaVSphereIdentity{
+		s.identity = &vspherev1.NovaVSphereIdentity{
 			ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace},
-			Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+			Spec: vspherev1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 				Server: "vcenter.example.test", CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"},
 			}},
 		}
@@ -41,7 +42,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		s.rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "not yet"))
 		Expect(s.rig.Run(infratest.Options{NoRetry: true, ManagerNamespace: s.managers})).To(Succeed())
 		infra := s.rig.InfraCluster()
-		infra.Spec.IdentityRef.Kind, infra.Spec.IdentityRef.Name = infrav1.NovaVSphereIdentityKind, s.identity.Name
+		infra.Spec.IdentityRef.Kind, infra.Spec.IdentityRef.Name = vspherev1.NovaVSphereIdentityKind, s.identity.Name
 		infra.Spec.Server = ""
 		Expect(s.rig.CreateCluster(ctx, s.rig.Cluster(), infra)).To(Succeed())
 		Eventually(clusterOf(ctx, s.rig)).Should(have(
@@ -65,7 +66,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		s := borrowing(ctx)
 		By("changing unrelated fields")
 		Expect(server.Client.Create(ctx, s.rig.Secret("account", nil))).To(Succeed(), "of the same name in its own namespace")
-		other := &infrav1.NovaVSphereIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.managers}, Spec: s.identity.Spec}
+		other := &vspherev1.NovaVSphereIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.managers}, Spec: s.identity.Spec}
 		other.Spec.CredentialsSecretRef.Name = "another"
 		Expect(server.Client.Create(ctx, other)).To(Succeed())
 		Consistently(clusterOf(ctx, s.rig)).ShouldNot(beReady())

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
@@ -30,7 +31,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 	}
 	beHeld := HaveField("Finalizers", ConsistOf(hasFinalizer))
 	beFree := HaveField("Finalizers", BeEmpty())
-	change := func(ctx context.Context, rig *infratest.Rig, c *infrav1.NovaVSphereCluster, edit func()) {
+	change := func(ctx context.Context, rig *infratest.Rig, c *vspherev1.NovaVSphereCluster, edit func()) {
 		GinkgoHelper()
 		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 		before := c.DeepCopy()
@@ -38,7 +39,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 	}
 	// second is another cluster that references the same Secret.
-	second := func(rig *infratest.Rig) *infrav1.NovaVSphereCluster {
+	second := func(rig *infratest.Rig) *vspherev1.NovaVSphereCluster {
 		c := rig.InfraCluster()
 		c.Name, c.Labels = "second", nil
 		return c
@@ -74,7 +75,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 
 		By("naming an identity instead, whose Secret lies elsewhere")
 		change(ctx, rig, one, func() {
-			one.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: infratest.CredentialsName}
+			one.Spec.IdentityRef = infrav1.IdentityReference{Kind: vspherev1.NovaVSphereIdentityKind, Name: infratest.CredentialsName}
 			one.Spec.Server = ""
 		})
 		Consistently(secretOf(ctx, rig)).Should(beHeld)
@@ -209,11 +210,11 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 			rig := newRig(ctx)
 			managers := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "managers-"}}
 			Expect(rig.Client.Create(ctx, managers)).To(Succeed())
-			identity := func(name string) *infrav1.NovaVSphereIdentity {
+			identity := func(name string) *vspherev1.NovaVSphereIdentity {
 				GinkgoHelper()
-				i := &infrav1.NovaVSphereIdentity{
+				i := &vspherev1.NovaVSphereIdentity{
 					ObjectMeta: metav1.ObjectMeta{Name: managers.Name + name},
-					Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+					Spec: vspherev1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 						Server: "vcenter.example.test", CredentialsSecretRef: infrav1.IdentitySecretReference{Name: managers.Name},
 					}},
 				}
@@ -231,11 +232,11 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 					return s, err
 				}
 			}
-			ownedBy := func(owners ...*infrav1.NovaVSphereIdentity) gomegatypes.GomegaMatcher {
+			ownedBy := func(owners ...*vspherev1.NovaVSphereIdentity) gomegatypes.GomegaMatcher {
 				var refs []any
 				for _, o := range owners {
 					refs = append(refs, Equal(metav1.OwnerReference{
-						APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.NovaVSphereIdentityKind, Name: o.Name, UID: o.UID,
+						APIVersion: infrav1.GroupVersion.String(), Kind: vspherev1.NovaVSphereIdentityKind, Name: o.Name, UID: o.UID,
 					}))
 				}
 				return And(HaveField("OwnerReferences", ConsistOf(refs...)), unlabeled, beFree)

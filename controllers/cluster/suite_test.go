@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -52,8 +53,8 @@ func newRig(ctx context.Context) *infratest.Rig {
 }
 
 // clusterOf polls the infrastructure cluster.
-func clusterOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVSphereCluster, error) {
-	return func() (*infrav1.NovaVSphereCluster, error) {
+func clusterOf(ctx context.Context, rig *infratest.Rig) func() (*vspherev1.NovaVSphereCluster, error) {
+	return func() (*vspherev1.NovaVSphereCluster, error) {
 		c := rig.InfraCluster()
 		err := rig.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
 		return c, err
@@ -80,7 +81,7 @@ func event(kind, reason string) gomegatypes.GomegaMatcher {
 
 // have matches a cluster by a condition.
 func have(conditionType string, status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
-	return WithTransform(func(c *infrav1.NovaVSphereCluster) metav1.Condition {
+	return WithTransform(func(c *vspherev1.NovaVSphereCluster) metav1.Condition {
 		if found := conditions.Get(c, conditionType); found != nil {
 			return *found
 		}
@@ -97,7 +98,9 @@ func beReady() gomegatypes.GomegaMatcher {
 }
 
 func beProvisioned() gomegatypes.GomegaMatcher {
-	return Satisfy(func(c *infrav1.NovaVSphereCluster) bool { return ptr.Deref(c.Status.Initialization.Provisioned, false) })
+	return Satisfy(func(c *vspherev1.NovaVSphereCluster) bool {
+		return ptr.Deref(c.Status.Initialization.Provisioned, false)
+	})
 }
 
 // broken returns a failure with a reason, as drivers return them.

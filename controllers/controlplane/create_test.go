@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -56,7 +57,7 @@ var _ = Describe("Creating machines", func() {
 				}),
 				HaveField("MinReadySeconds", HaveValue(BeEquivalentTo(0))),
 				HaveField("Deletion.NodeDrainTimeoutSeconds", HaveValue(BeEquivalentTo(60)))))
-			infra := &infrav1.NovaVSphereMachine{}
+			infra := &vspherev1.NovaVSphereMachine{}
 			Expect(testEnv.Client.Get(ctx, r.key(m.Name), infra)).To(Succeed())
 			Expect(infra.Spec.Template.Name).To(Equal("debian"))
 			Expect(infra.Labels).To(HaveKeyWithValue("team", "a"))
@@ -105,7 +106,7 @@ var _ = Describe("Creating machines", func() {
 			HaveField("Message", ContainSubstring("NovaVSphereMachineTemplate")))
 		Eventually(r.condition(ctx, controlplanev1.ScalingUpCondition)).Should(HaveField("Message",
 			"Scaling up from 0 to 3 replicas is blocked: NovaVSphereMachineTemplate later does not exist"))
-		template := &infrav1.NovaVSphereMachineTemplate{}
+		template := &vspherev1.NovaVSphereMachineTemplate{}
 		Expect(testEnv.Client.Get(ctx, r.key("template"), template)).To(Succeed())
 		template.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: "later"}
 		Expect(testEnv.Client.Create(ctx, template)).To(Succeed())

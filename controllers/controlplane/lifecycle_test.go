@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
@@ -385,7 +385,7 @@ var _ = Describe("The life of a control plane", func() {
 		for _, m := range r.expectMachines(ctx, 3) {
 			Expect(m.Spec.ReadinessGates).To(And(HaveLen(6), ContainElement(HaveField("ConditionType", "Own")),
 				ContainElement(HaveField("ConditionType", controlplanev1.MachineAPIServerPodHealthyCondition))))
-			infra := &infrav1.NovaVSphereMachine{}
+			infra := &vspherev1.NovaVSphereMachine{}
 			Expect(testEnv.Client.Get(ctx, r.key(m.Name), infra)).To(Succeed())
 			for _, o := range []client.Object{&m, infra} {
 				Expect(o.GetLabels()).To(And(HaveKey("new"), HaveKey("kept"), Not(HaveKey("old")), HaveKey(clusterv1.MachineControlPlaneLabel)))

@@ -29,6 +29,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
@@ -135,11 +136,11 @@ func newRig(ctx context.Context, filter string, change func(*controlplanev1.Nova
 	Expect(testEnv.Client.Create(ctx, cluster)).To(Succeed())
 	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
-	Expect(testEnv.Client.Create(ctx, &infrav1.NovaVSphereMachineTemplate{
+	Expect(testEnv.Client.Create(ctx, &vspherev1.NovaVSphereMachineTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "template"},
-		Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
-			Spec: infrav1.NovaVSphereMachineSpec{
-				Template: infrav1.NovaVSphereTemplate{Name: "debian"}, Network: infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
+		Spec: vspherev1.NovaVSphereMachineTemplateSpec{Template: vspherev1.NovaVSphereMachineTemplateResource{
+			Spec: vspherev1.NovaVSphereMachineSpec{
+				Template: vspherev1.NovaVSphereTemplate{Name: "debian"}, Network: vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "VM Network"}}},
 			},
 		}},
 	})).To(Succeed())
@@ -224,7 +225,7 @@ func (r *rig) names(ctx context.Context) (machines, infra, configs []string, err
 	for i := range list {
 		machines = append(machines, list[i].Name)
 	}
-	infraList := &infrav1.NovaVSphereMachineList{}
+	infraList := &vspherev1.NovaVSphereMachineList{}
 	err = errors.Join(err, testEnv.Client.List(ctx, infraList, client.InNamespace(r.namespace)))
 	for i := range infraList.Items {
 		infra = append(infra, infraList.Items[i].Name)
@@ -258,7 +259,7 @@ func (r *rig) expectMachines(ctx context.Context, n int) []clusterv1.Machine {
 func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	owner := *metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))
-	for _, o := range []client.Object{&infrav1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}} {
+	for _, o := range []client.Object{&vspherev1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}} {
 		Eventually(func() error {
 			if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(machine), o); err != nil {
 				return err

@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 var _ = Describe("The machine template", func() {
@@ -17,7 +17,7 @@ var _ = Describe("The machine template", func() {
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		own := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: clusterName, UID: cluster.UID}
 		other := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "other", UID: "u"}
-		template := &infrav1.NovaVSphereMachineTemplate{}
+		template := &vspherev1.NovaVSphereMachineTemplate{}
 		Expect(testEnv.Client.Get(ctx, r.key("template"), template)).To(Succeed())
 		template.OwnerReferences = []metav1.OwnerReference{other}
 		Expect(testEnv.Client.Update(ctx, template)).To(Succeed())
@@ -32,7 +32,7 @@ var _ = Describe("The machine template", func() {
 		Expect(template.ResourceVersion).To(Equal(written), "it is written once")
 
 		By("going over to another one")
-		next := &infrav1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "next"}, Spec: template.Spec}
+		next := &vspherev1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "next"}, Spec: template.Spec}
 		Expect(testEnv.Client.Create(ctx, next)).To(Succeed())
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "next" })
 		r.reconcileUntilIdle(ctx, reconciler)

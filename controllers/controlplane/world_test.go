@@ -26,7 +26,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
@@ -396,7 +396,7 @@ func (w *world) die(ctx context.Context, machine *clusterv1.Machine) {
 	if w.rigLives(ctx) && len(w.hosts) == 0 {
 		w.members = nil
 	}
-	for _, o := range []client.Object{&infrav1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}, &corev1.Secret{}} {
+	for _, o := range []client.Object{&vspherev1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}, &corev1.Secret{}} {
 		o.SetNamespace(machine.Namespace)
 		o.SetName(machine.Name)
 		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, o))).To(Succeed())

@@ -36,15 +36,15 @@ func Main[C Cluster, M machine.Object, T template.Object](p *provider.Provider[C
 	creations := flag.Int("max-creations", p.MaxCreations, fmt.Sprintf(
 		"Maximum number of VMs to create simultaneously in one %s; further creations wait in a queue. 0 means no limit. "+
 			"Lower it if %s overload the storage.", p.Server, p.Copies))
-	manager.Main(p.Manager(), Scheme(), func(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	manager.Main(p.Manager(), Scheme(&p.Info), func(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return Setup(ctx, mgr, o, p, *creations)
 	})
 }
 
-// Scheme returns the types of the controllers.
-func Scheme() *runtime.Scheme {
+// Scheme returns the types of the controllers of a provider.
+func Scheme(p *provider.Info) *runtime.Scheme {
 	s := runtime.NewScheme()
-	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme)
+	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, p.AddToScheme)
 	utilruntime.Must(types.AddToScheme(s))
 	return s
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -17,16 +17,16 @@ import (
 // is accepted.
 func TestActReportsOnlyFirstAttempts(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := infrav1.AddToScheme(scheme); err != nil {
+	if err := vspherev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler[*infrav1.NovaVSphereMachine]{
+	r := &Reconciler[*vspherev1.NovaVSphereMachine]{
 		Client: clientfake.NewClientBuilder().WithScheme(scheme).Build(), Recorder: recorder,
 	}
 	accept := func(context.Context) error { return nil }
 	for _, failure := range []error{nil, errors.New("creating VM: full"), errors.New("creating VM: full")} {
-		s := &scope[*infrav1.NovaVSphereMachine]{infra: &infrav1.NovaVSphereMachine{}, action: create, failure: failure}
+		s := &scope[*vspherev1.NovaVSphereMachine]{infra: &vspherev1.NovaVSphereMachine{}, action: create, failure: failure}
 		if _, err := r.act(t.Context(), s, accept); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestActReportsOnlyFirstAttempts(t *testing.T) {
 // The event of a step before the creation does not report that the VM is created.
 func TestEventsOfCreation(t *testing.T) {
 	for message, want := range map[string]string{"": "Created", "Deleting the VM vm-7": "Deleting"} {
-		s := &scope[*infrav1.NovaVSphereMachine]{action: create, vm: hypervisor.VM{State: hypervisor.Absent, Message: message}}
+		s := &scope[*vspherev1.NovaVSphereMachine]{action: create, vm: hypervisor.VM{State: hypervisor.Absent, Message: message}}
 		if reason, note := s.acceptedEvent(); reason != want || message != "" && note != message {
 			t.Errorf("%q becomes the event %s %q, want %s", message, reason, note, want)
 		}

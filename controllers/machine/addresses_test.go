@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -46,9 +47,9 @@ func open(pools ...*infratest.Pool) {
 
 // pooled returns a machine with four interfaces: one with both pools, one with none, one with the
 // second pool, and one more with none.
-func pooled(rig *infratest.Rig, v4, v6 *infratest.Pool) *infrav1.NovaVSphereMachine {
+func pooled(rig *infratest.Rig, v4, v6 *infratest.Pool) *vspherev1.NovaVSphereMachine {
 	m := rig.InfraMachine()
-	m.Spec.Network.Interfaces = make([]infrav1.NovaVSphereInterface, 4)
+	m.Spec.Network.Interfaces = make([]vspherev1.NovaVSphereInterface, 4)
 	for i := range m.Spec.Network.Interfaces {
 		m.Spec.Network.Interfaces[i].Network = fmt.Sprintf("network-%d", i)
 	}
@@ -84,8 +85,8 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
 		m, machine := rig.InfraMachine(), rig.Machine()
 		machine.Spec.FailureDomain = "zone-a"
-		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
-		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{
+		m.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{{Network: "network-0"}}
+		m.Spec.Network.Interfaces[0].FailureDomains = []vspherev1.NovaVSphereInterfaceFailureDomain{
 			{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "zone-b", AddressesFromPools: []ipamv1.IPPoolReference{v4.Ref()}}},
 			// The VM reports an IPv4 address that no pool has given to it.
 			{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "zone-a", DHCP4: ptr.To(true), AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}}},
@@ -101,8 +102,8 @@ var _ = Describe("An address from a pool", func() {
 	It("of an interface has to be an address in its failure domains, too", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		m := rig.InfraMachine()
-		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
-		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
+		m.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{{Network: "network-0"}}
+		m.Spec.Network.Interfaces[0].FailureDomains = []vspherev1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
 			Name: "site-a", AddressesFromPools: []ipamv1.IPPoolReference{{APIGroup: "ipam.example.test", Kind: "Pool", Name: "p"}}, Gateway4: "no address",
 		}}}
 		Expect(rig.Client.Create(ctx, m)).To(MatchError(ContainSubstring("gateway4")))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -104,7 +105,7 @@ var _ = Describe("A reconcile", func() {
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: reconcile.PollInterval}), "once it is lost")
 	})
 
-	DescribeTable("does not use an outdated copy to create a VM", func(ctx SpecContext, change func(context.Context, *infratest.Rig, *infrav1.NovaVSphereMachine) error) {
+	DescribeTable("does not use an outdated copy to create a VM", func(ctx SpecContext, change func(context.Context, *infratest.Rig, *vspherev1.NovaVSphereMachine) error) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		r := reconcilerOf(rig, nil)
@@ -117,7 +118,7 @@ var _ = Describe("A reconcile", func() {
 		stale := reconcilerOf(rig, nil)
 		stale.Client = interceptor.NewClient(watching(), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if m, ok := o.(*infrav1.NovaVSphereMachine); ok {
+				if m, ok := o.(*vspherev1.NovaVSphereMachine); ok {
 					old.DeepCopyInto(m)
 					return nil
 				}
@@ -130,11 +131,11 @@ var _ = Describe("A reconcile", func() {
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
 		Expect(rig.Hypervisor.Created(rig.Key())).To(BeZero())
 	},
-		Entry("of a machine that was up", func(ctx context.Context, rig *infratest.Rig, m *infrav1.NovaVSphereMachine) error {
+		Entry("of a machine that was up", func(ctx context.Context, rig *infratest.Rig, m *vspherev1.NovaVSphereMachine) error {
 			m.Spec.ProviderID = "fake://known"
 			return rig.Client.Update(ctx, m)
 		}),
-		Entry("of a machine that is being deleted", func(ctx context.Context, rig *infratest.Rig, m *infrav1.NovaVSphereMachine) error {
+		Entry("of a machine that is being deleted", func(ctx context.Context, rig *infratest.Rig, m *vspherev1.NovaVSphereMachine) error {
 			return rig.Client.Delete(ctx, m)
 		}),
 	)
@@ -210,7 +211,7 @@ func (f *fuse) through(call func() error) error {
 }
 
 // reconcilerOf returns a reconciler of a process that has just started.
-func reconcilerOf(rig *infratest.Rig, f *fuse) *machine.Reconciler[*infrav1.NovaVSphereMachine] {
+func reconcilerOf(rig *infratest.Rig, f *fuse) *machine.Reconciler[*vspherev1.NovaVSphereMachine] {
 	r := infratest.Machines(rig.Hypervisor)
 	r.Client, r.APIReader = fused(f), fused(f)
 	r.Recorder = &events.FakeRecorder{}
@@ -250,21 +251,21 @@ func fused(f *fuse) client.Client {
 
 // fusedConnector passes the calls of the driver contract through a fuse.
 type fusedConnector struct {
-	hypervisor.Connector[*infrav1.NovaVSphereMachine]
+	hypervisor.Connector[*vspherev1.NovaVSphereMachine]
 	fuse *fuse
 }
 
-func (c fusedConnector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (d hypervisor.Driver[*infrav1.NovaVSphereMachine], err error) {
+func (c fusedConnector) Connect(ctx context.Context, m *vspherev1.NovaVSphereMachine) (d hypervisor.Driver[*vspherev1.NovaVSphereMachine], err error) {
 	err = c.fuse.read(func() error { d, err = c.Connector.Connect(ctx, m); return err })
 	return fusedDriver{Driver: d, fuse: c.fuse}, err
 }
 
 type fusedDriver struct {
-	hypervisor.Driver[*infrav1.NovaVSphereMachine]
+	hypervisor.Driver[*vspherev1.NovaVSphereMachine]
 	fuse *fuse
 }
 
-func (d fusedDriver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (vm hypervisor.VM, err error) {
+func (d fusedDriver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (vm hypervisor.VM, err error) {
 	err = d.fuse.read(func() error { vm, err = d.Driver.Observe(ctx, m); return err })
 	if errors.Is(err, errCrash) {
 		return hypervisor.VM{}, err
@@ -272,29 +273,29 @@ func (d fusedDriver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine)
 	return vm, err
 }
 
-func (d fusedDriver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
+func (d fusedDriver) Create(ctx context.Context, m *vspherev1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
 	return d.fuse.through(func() error { return d.Driver.Create(ctx, m, l) })
 }
 
-func (d fusedDriver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d fusedDriver) Start(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	return d.fuse.through(func() error { return d.Driver.Start(ctx, m) })
 }
 
-func (d fusedDriver) Syncers() []hypervisor.Syncer[*infrav1.NovaVSphereMachine] {
+func (d fusedDriver) Syncers() []hypervisor.Syncer[*vspherev1.NovaVSphereMachine] {
 	syncers := d.Driver.Syncers()
 	for i, s := range syncers {
-		syncers[i].Apply = func(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+		syncers[i].Apply = func(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 			return d.fuse.through(func() error { return s.Apply(ctx, m) })
 		}
 	}
 	return syncers
 }
 
-func (d fusedDriver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d fusedDriver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	return d.fuse.through(func() error { return d.Driver.Shutdown(ctx, m) })
 }
 
-func (d fusedDriver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d fusedDriver) Delete(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	return d.fuse.through(func() error { return d.Driver.Delete(ctx, m) })
 }
 

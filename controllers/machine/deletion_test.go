@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -64,7 +65,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForInfrastructureReason, Not(BeEmpty())))
 
 		By("finding one that a crash left behind")
-		driver, err := fake.Connector[*infrav1.NovaVSphereMachine]{Hypervisor: rig.Hypervisor}.Connect(ctx, rig.InfraMachine())
+		driver, err := fake.Connector[*vspherev1.NovaVSphereMachine]{Hypervisor: rig.Hypervisor}.Connect(ctx, rig.InfraMachine())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(driver.Create(ctx, rig.InfraMachine(), hypervisor.CreateOptions{})).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -68,17 +69,17 @@ func TestEndpointByName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resolver := &names{has: dns}
-			r := &Reconciler[*infrav1.NovaVSphereMachine]{Resolver: resolver}
-			infra := &infrav1.NovaVSphereMachine{}
+			r := &Reconciler[*vspherev1.NovaVSphereMachine]{Resolver: resolver}
+			infra := &vspherev1.NovaVSphereMachine{}
 			on, off := true, false
 			for i := range tc.nics {
 				addressing := infrav1.InterfaceAddressing{DHCP4: &on, DHCP6: &on}
 				if i == 0 && tc.static != nil {
 					addressing = infrav1.InterfaceAddressing{DHCP4: &off, Addresses: tc.static}
 				}
-				infra.Spec.Network.Interfaces = append(infra.Spec.Network.Interfaces, infrav1.NovaVSphereInterface{InterfaceAddressing: addressing})
+				infra.Spec.Network.Interfaces = append(infra.Spec.Network.Interfaces, vspherev1.NovaVSphereInterface{InterfaceAddressing: addressing})
 			}
-			s := &scope[*infrav1.NovaVSphereMachine]{infra: infra, cluster: &clusterv1.Cluster{}}
+			s := &scope[*vspherev1.NovaVSphereMachine]{infra: infra, cluster: &clusterv1.Cluster{}}
 			s.cluster.Spec.ControlPlaneEndpoint.Host = tc.endpoint
 			vm := &hypervisor.VM{}
 			for _, texts := range tc.nics {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -177,7 +178,7 @@ var _ = Describe("The life of a machine", func() {
 		Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
 		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
-		isPaused := func(m *infrav1.NovaVSphereMachine) bool { return conditions.IsTrue(m, clusterv1.PausedCondition) }
+		isPaused := func(m *vspherev1.NovaVSphereMachine) bool { return conditions.IsTrue(m, clusterv1.PausedCondition) }
 		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeZero())
 

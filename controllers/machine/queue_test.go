@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
@@ -39,7 +40,7 @@ var _ = Describe("A queued creation", func() {
 	}
 	reasons := func(ctx context.Context, rig *infratest.Rig) func() (map[string]int, error) {
 		return func() (map[string]int, error) {
-			list := &infrav1.NovaVSphereMachineList{}
+			list := &vspherev1.NovaVSphereMachineList{}
 			err := rig.Client.List(ctx, list, client.InNamespace(rig.Namespace))
 			found := map[string]int{}
 			for i := range list.Items {
@@ -59,10 +60,10 @@ var _ = Describe("A queued creation", func() {
 		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{
 			infrav1.ProvisionedReason: 1, infrav1.CreatingReason: 2, infrav1.RequestQueuedReason: many - 2,
 		}))
-		queued := added[many-1].DeepCopyObject().(*infrav1.NovaVSphereMachine)
+		queued := added[many-1].DeepCopyObject().(*vspherev1.NovaVSphereMachine)
 		for _, o := range added {
 			Expect(get(ctx, rig, o)()).To(Succeed())
-			if m := o.(*infrav1.NovaVSphereMachine); condition(infrav1.VirtualMachineProvisionedCondition)(m).Reason == infrav1.RequestQueuedReason {
+			if m := o.(*vspherev1.NovaVSphereMachine); condition(infrav1.VirtualMachineProvisionedCondition)(m).Reason == infrav1.RequestQueuedReason {
 				queued = m
 			}
 		}

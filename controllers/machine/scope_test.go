@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -31,8 +31,8 @@ func TestRetryResult(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}}
-			s := scope[*infrav1.NovaVSphereMachine]{infra: m, failure: tc.failure, failedBefore: tc.failedBefore, shutdownTimeLeft: tc.timeLeft}
+			m := &vspherev1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}}
+			s := scope[*vspherev1.NovaVSphereMachine]{infra: m, failure: tc.failure, failedBefore: tc.failedBefore, shutdownTimeLeft: tc.timeLeft}
 			if got := s.retryResult(time.Minute).RequeueAfter; got != tc.want {
 				t.Errorf("again() = %s, want %s", got, tc.want)
 			}

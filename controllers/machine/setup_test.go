@@ -8,26 +8,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 func TestPredicates(t *testing.T) {
 	machine := map[string]struct {
-		change func(*infrav1.NovaVSphereMachine)
+		change func(*vspherev1.NovaVSphereMachine)
 		want   bool
 	}{
-		"Nothing": {func(*infrav1.NovaVSphereMachine) {}, false},
-		"Words": {func(m *infrav1.NovaVSphereMachine) {
+		"Nothing": {func(*vspherev1.NovaVSphereMachine) {}, false},
+		"Words": {func(m *vspherev1.NovaVSphereMachine) {
 			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.ReadyCondition, Message: "other words"}}
 		}, false},
-		"Host":   {func(m *infrav1.NovaVSphereMachine) { m.Status.Host = "b" }, true},
-		"Domain": {func(m *infrav1.NovaVSphereMachine) { m.Status.FailureDomain = "b" }, true},
-		"Addresses": {func(m *infrav1.NovaVSphereMachine) {
+		"Host":   {func(m *vspherev1.NovaVSphereMachine) { m.Status.Host = "b" }, true},
+		"Domain": {func(m *vspherev1.NovaVSphereMachine) { m.Status.FailureDomain = "b" }, true},
+		"Addresses": {func(m *vspherev1.NovaVSphereMachine) {
 			m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.2"}}
 		}, true},
 	}
 	for name, tc := range machine {
 		t.Run(name, func(t *testing.T) {
-			was := &infrav1.NovaVSphereMachine{Status: infrav1.MachineStatus{
+			was := &vspherev1.NovaVSphereMachine{Status: infrav1.MachineStatus{
 				Host: "a", FailureDomain: "a",
 				Addresses: []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.1"}},
 			}}
@@ -58,7 +59,7 @@ func TestPredicates(t *testing.T) {
 		})
 	}
 	t.Run("InfraClusterPinned", func(t *testing.T) {
-		was := &infrav1.NovaVSphereCluster{}
+		was := &vspherev1.NovaVSphereCluster{}
 		is := was.DeepCopy()
 		is.Annotations = map[string]string{infrav1.HypervisorIDAnnotation: "a"}
 		if !infraClusterRecovered.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -70,8 +71,8 @@ func up(ctx context.Context) *infratest.Rig {
 }
 
 // machineOf polls the machine.
-func machineOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVSphereMachine, error) {
-	return func() (*infrav1.NovaVSphereMachine, error) {
+func machineOf(ctx context.Context, rig *infratest.Rig) func() (*vspherev1.NovaVSphereMachine, error) {
+	return func() (*vspherev1.NovaVSphereMachine, error) {
 		m := rig.InfraMachine()
 		err := rig.Client.Get(ctx, client.ObjectKeyFromObject(m), m)
 		return m, err
@@ -96,8 +97,8 @@ func haveState(status metav1.ConditionStatus, reason string, message gomegatypes
 	)
 }
 
-func condition(conditionType string) func(*infrav1.NovaVSphereMachine) metav1.Condition {
-	return func(m *infrav1.NovaVSphereMachine) metav1.Condition {
+func condition(conditionType string) func(*vspherev1.NovaVSphereMachine) metav1.Condition {
+	return func(m *vspherev1.NovaVSphereMachine) metav1.Condition {
 		if c := conditions.Get(m, conditionType); c != nil {
 			return *c
 		}
@@ -116,7 +117,9 @@ func beProvisioned() gomegatypes.GomegaMatcher {
 
 // haveBeenProvisioned matches a machine that Cluster API knows to be provisioned.
 func haveBeenProvisioned() gomegatypes.GomegaMatcher {
-	return Satisfy(func(m *infrav1.NovaVSphereMachine) bool { return ptr.Deref(m.Status.Initialization.Provisioned, false) })
+	return Satisfy(func(m *vspherev1.NovaVSphereMachine) bool {
+		return ptr.Deref(m.Status.Initialization.Provisioned, false)
+	})
 }
 
 // beGone matches the error of reading an object that does not exist.

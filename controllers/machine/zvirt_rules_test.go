@@ -13,60 +13,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 )
 
 // zvirtMachine returns a valid machine.
-func zvirtMachine(namespace string) *infrav1.NovaZVirtMachine {
-	return &infrav1.NovaZVirtMachine{
+func zvirtMachine(namespace string) *zvirtv1.NovaZVirtMachine {
+	return &zvirtv1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"},
-		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplate{Name: "node"},
-			Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{}}},
+		Spec: zvirtv1.NovaZVirtMachineSpec{
+			Template: zvirtv1.NovaZVirtTemplate{Name: "node"},
+			Network:  zvirtv1.NovaZVirtNetwork{Interfaces: []zvirtv1.NovaZVirtInterface{{}}},
 		},
 	}
 }
 
 // zvirtCluster returns a valid cluster.
-func zvirtCluster(namespace string) *infrav1.NovaZVirtCluster {
-	return &infrav1.NovaZVirtCluster{
+func zvirtCluster(namespace string) *zvirtv1.NovaZVirtCluster {
+	return &zvirtv1.NovaZVirtCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
-		Spec: infrav1.NovaZVirtClusterSpec{
+		Spec: zvirtv1.NovaZVirtClusterSpec{
 			ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.test", IdentityRef: infrav1.IdentityReference{Name: "engine"}},
 		},
 	}
 }
 
 var _ = Describe("The rules of a NovaZVirtMachine", func() {
-	type spec = infrav1.NovaZVirtMachineSpec
+	type spec = zvirtv1.NovaZVirtMachineSpec
 
 	It("accept all fields", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		m := zvirtMachine(rig.Namespace)
 		m.Spec = spec{
-			Template:      infrav1.NovaZVirtTemplate{Name: "node", Version: 3},
-			Placement:     infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
+			Template:      zvirtv1.NovaZVirtTemplate{Name: "node", Version: 3},
+			Placement:     zvirtv1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
 			CloneMode:     infrav1.CloneFull,
-			MigrationMode: infrav1.MigrationMigratable,
-			Hardware: infrav1.NovaZVirtHardware{
-				CPUs: 4, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2},
-				CPUType: "x", CPUMode: infrav1.CPUModeHostPassthrough, CPUPinningPolicy: infrav1.CPUPinningResizeAndPinNUMA,
+			MigrationMode: zvirtv1.MigrationMigratable,
+			Hardware: zvirtv1.NovaZVirtHardware{
+				CPUs: 4, CPUTopology: zvirtv1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2},
+				CPUType: "x", CPUMode: zvirtv1.CPUModeHostPassthrough, CPUPinningPolicy: zvirtv1.CPUPinningResizeAndPinNUMA,
 				MemoryMiB: 4096, MemoryReservationMiB: 1024, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 2048,
-				VMType: infrav1.VMTypeHighPerformance, OSType: "rhel_9x64", Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true), Headless: ptr.To(true), SerialConsole: ptr.To(true),
-				CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "a", Value: "b"}},
+				VMType: zvirtv1.VMTypeHighPerformance, OSType: "rhel_9x64", Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true), Headless: ptr.To(true), SerialConsole: ptr.To(true),
+				CustomProperties: []zvirtv1.NovaZVirtCustomProperty{{Name: "a", Value: "b"}},
 			},
-			Disks: infrav1.NovaZVirtDisks{
-				Boot:     infrav1.NovaZVirtBootDisk{SizeGiB: 20, StorageDomain: "s", Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick},
-				Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{SizeGiB: 9}}},
-				Data:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8, Interface: infrav1.DiskInterfaceVirtIO, Bootable: ptr.To(true)}},
+			Disks: zvirtv1.NovaZVirtDisks{
+				Boot:     zvirtv1.NovaZVirtBootDisk{SizeGiB: 20, StorageDomain: "s", Format: zvirtv1.DiskFormatRaw, Provisioning: zvirtv1.ZVirtProvisioningThick},
+				Template: []zvirtv1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: zvirtv1.NovaZVirtBootDisk{SizeGiB: 9}}},
+				Data:     []zvirtv1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8, Interface: zvirtv1.DiskInterfaceVirtIO, Bootable: ptr.To(true)}},
 			},
-			Network: infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{
-				Network: "net/net", Type: infrav1.ZVirtInterfaceSRIOV, DeviceName: "enp1s0", InterfaceAddressing: infrav1.InterfaceAddressing{
+			Network: zvirtv1.NovaZVirtNetwork{Interfaces: []zvirtv1.NovaZVirtInterface{{
+				Network: "net/net", Type: zvirtv1.ZVirtInterfaceSRIOV, DeviceName: "enp1s0", InterfaceAddressing: infrav1.InterfaceAddressing{
 					MACAddress: "02:00:00:00:00:01", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateway4: "192.0.2.1", Nameservers: []string{"192.0.2.2"},
 				},
 			}}},
-			HighAvailability: infrav1.NovaZVirtHighAvailability{Priority: 1, LeaseStorageDomain: "s"},
+			HighAvailability: zvirtv1.NovaZVirtHighAvailability{Priority: 1, LeaseStorageDomain: "s"},
 			AffinityGroups:   []string{"g"}, AffinityLabels: []string{"l"},
-			Tags: []infrav1.NovaZVirtTag{{Name: "t"}},
+			Tags: []zvirtv1.NovaZVirtTag{{Name: "t"}},
 		}
 		Expect(rig.Client.Create(ctx, m)).To(Succeed())
 		m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoft}
@@ -74,7 +75,7 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		m.Spec.AntiAffinity, m.Spec.Tags = infrav1.AntiAffinityRequired, nil
 		Expect(rig.Client.Update(ctx, m)).To(Succeed(), "these can change")
 		least := zvirtMachine(rig.Namespace)
-		least.Name, least.Spec = "least", spec{Hardware: infrav1.NovaZVirtHardware{CPUs: 2}}
+		least.Name, least.Spec = "least", spec{Hardware: zvirtv1.NovaZVirtHardware{CPUs: 2}}
 		Expect(rig.Client.Create(ctx, least)).To(Succeed(), "template and network come from the cluster")
 	})
 
@@ -85,58 +86,58 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		spoil(&bad.Spec)
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("no name of a template", func(m *spec) { m.Template = infrav1.NovaZVirtTemplate{Version: 1} }, "set exactly one of name and id"),
+		Entry("no name of a template", func(m *spec) { m.Template = zvirtv1.NovaZVirtTemplate{Version: 1} }, "set exactly one of name and id"),
 		Entry("a template of two names", func(m *spec) { m.Template.ID = strings.Repeat("0", 36) }, "template"),
 		Entry("a version of an ID", func(m *spec) {
-			m.Template = infrav1.NovaZVirtTemplate{ID: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", Version: 1}
+			m.Template = zvirtv1.NovaZVirtTemplate{ID: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", Version: 1}
 		}, "version belongs to name"),
 		Entry("an instance type and memory", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Small", MemoryMiB: 1024}
+			m.Hardware = zvirtv1.NovaZVirtHardware{InstanceType: "Small", MemoryMiB: 1024}
 		}, "an instanceType has CPUs and memory"),
 		Entry("an instance type and cores", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Small", CPUs: 1}
+			m.Hardware = zvirtv1.NovaZVirtHardware{InstanceType: "Small", CPUs: 1}
 		}, "an instanceType has CPUs and memory"),
 		Entry("more guaranteed than there is", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{MemoryMiB: 1024, MemoryReservationMiB: 2048}
+			m.Hardware = zvirtv1.NovaZVirtHardware{MemoryMiB: 1024, MemoryReservationMiB: 2048}
 		}, "memoryReservationMiB needs memoryMiB and cannot be more than it"),
 		Entry("a maximum below", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{MemoryMiB: 1024, MaxMemoryMiB: 512}
+			m.Hardware = zvirtv1.NovaZVirtHardware{MemoryMiB: 1024, MaxMemoryMiB: 512}
 		}, "maxMemoryMiB needs memoryMiB and cannot be less than it"),
-		Entry("odd huge pages", func(m *spec) { m.Hardware = infrav1.NovaZVirtHardware{HugepagesKiB: 4096} }, "hugepagesKiB"),
+		Entry("odd huge pages", func(m *spec) { m.Hardware = zvirtv1.NovaZVirtHardware{HugepagesKiB: 4096} }, "hugepagesKiB"),
 		Entry("huge pages as a property", func(m *spec) {
-			m.Hardware.CustomProperties = []infrav1.NovaZVirtCustomProperty{{Name: "hugepages", Value: "2048"}}
+			m.Hardware.CustomProperties = []zvirtv1.NovaZVirtCustomProperty{{Name: "hugepages", Value: "2048"}}
 		}, "use hugepagesKiB"),
 		Entry("a highly available VM that cannot move", func(m *spec) {
 			m.HighAvailability.Priority = 1
-			m.MigrationMode = infrav1.MigrationPinned
+			m.MigrationMode = zvirtv1.MigrationPinned
 		}, "a highly available VM must be migratable"),
 		Entry("a passed device and high availability", func(m *spec) {
 			m.HighAvailability.Priority = 1
-			m.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: 0x10de, DeviceID: 0x1eb8}}
+			m.Hardware.PCIDevices = []zvirtv1.NovaZVirtPCIDevice{{VendorID: 0x10de, DeviceID: 0x1eb8}}
 		}, "a VM with pciDevices runs on one host only"),
 		Entry("a raw boot disk of a linked clone", func(m *spec) {
-			m.CloneMode, m.Disks.Boot.Format = infrav1.CloneLinked, infrav1.DiskFormatRaw
+			m.CloneMode, m.Disks.Boot.Format = infrav1.CloneLinked, zvirtv1.DiskFormatRaw
 		}, "a disk of a linked clone is thin and COW"),
 		Entry("a thick disk of a linked clone", func(m *spec) {
 			m.CloneMode = infrav1.CloneLinked
-			m.Disks.Template = []infrav1.NovaZVirtTemplateDisk{{Name: "a", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{Provisioning: infrav1.ZVirtProvisioningThick}}}
+			m.Disks.Template = []zvirtv1.NovaZVirtTemplateDisk{{Name: "a", NovaZVirtBootDisk: zvirtv1.NovaZVirtBootDisk{Provisioning: zvirtv1.ZVirtProvisioningThick}}}
 		}, "a disk of a linked clone is thin and COW"),
 		Entry("a thick COW disk", func(m *spec) {
-			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Format: infrav1.DiskFormatCOW, Provisioning: infrav1.ZVirtProvisioningThick}}
+			m.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Format: zvirtv1.DiskFormatCOW, Provisioning: zvirtv1.ZVirtProvisioningThick}}
 		}, "a COW disk is thin"),
 		Entry("CPUs that do not fit their topology", func(m *spec) {
 			m.Hardware.CPUs = 6
-			m.Hardware.CPUTopology = infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2}
+			m.Hardware.CPUTopology = zvirtv1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2}
 		}, "a multiple of cpuTopology.coresPerSocket times cpuTopology.threadsPerCore"),
 		Entry("secure boot without EFI", func(m *spec) { m.Hardware.SecureBoot = ptr.To(true) }, "secureBoot needs the firmware EFI"),
 		Entry("two disks to boot from", func(m *spec) {
-			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Bootable: ptr.To(true)}, {Name: "b", SizeGiB: 1, Bootable: ptr.To(true)}}
+			m.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Bootable: ptr.To(true)}, {Name: "b", SizeGiB: 1, Bootable: ptr.To(true)}}
 		}, "only one can be bootable"),
 		Entry("two disks of a name", func(m *spec) {
-			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 1}}
+			m.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 1}}
 		}, "Duplicate value"),
 		Entry("a TPM without UEFI", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{Firmware: infrav1.FirmwareBIOS, TrustedPlatformModule: ptr.To(true)}
+			m.Hardware = zvirtv1.NovaZVirtHardware{Firmware: infrav1.FirmwareBIOS, TrustedPlatformModule: ptr.To(true)}
 		}, "trustedPlatformModule needs the firmware EFI"),
 		Entry("an unknown kind of network card", func(m *spec) { m.Network.Interfaces[0].Type = "vmxnet3" }, "interfaces[0].type"),
 		Entry("a gateway of a failure domain without an address", func(m *spec) {
@@ -173,7 +174,7 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 	DescribeTable("refuse to change", func(ctx SpecContext, change func(*spec), message string) {
 		rig := newRig(ctx)
 		m := zvirtMachine(rig.Namespace)
-		m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "a"}}
+		m.Spec.Tags = []zvirtv1.NovaZVirtTag{{Name: "a"}}
 		Expect(rig.Client.Create(ctx, m)).To(Succeed())
 		m.Spec.ProviderID = "zvirt://one"
 		Expect(rig.Client.Update(ctx, m)).To(Succeed())
@@ -182,7 +183,7 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 	},
 		Entry("the template", func(m *spec) { m.Template.Name = "other" }, "spec is immutable"),
 		Entry("the placement", func(m *spec) { m.Placement.ComputeCluster = "other" }, "spec is immutable"),
-		Entry("the migration mode", func(m *spec) { m.MigrationMode = infrav1.MigrationPinned }, "spec is immutable"),
+		Entry("the migration mode", func(m *spec) { m.MigrationMode = zvirtv1.MigrationPinned }, "spec is immutable"),
 		Entry("the hardware", func(m *spec) { m.Hardware.MemoryMiB = 1024 }, "spec is immutable"),
 		Entry("the disks", func(m *spec) { m.Disks.Boot.SizeGiB = 99 }, "spec is immutable"),
 		Entry("the network", func(m *spec) { m.Network.Interfaces[0].Network = "a/b" }, "spec is immutable"),
@@ -196,7 +197,7 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 
 	DescribeTable("refuse in a template", func(ctx SpecContext, spoil func(*spec), message string) {
 		rig := newRig(ctx)
-		template := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "workers"}}
+		template := &zvirtv1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "workers"}}
 		template.Spec.Template.Spec = zvirtMachine(rig.Namespace).Spec
 		template.Spec.Template.Spec.Network.Interfaces[0].AddressesFromPools = []ipamv1.IPPoolReference{{APIGroup: "ipam.example.test", Kind: "Pool", Name: "p"}}
 		Expect(rig.Client.Create(ctx, template.DeepCopy(), client.DryRunAll)).To(Succeed())
@@ -217,30 +218,30 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 })
 
 var _ = Describe("The rules of a NovaZVirtCluster", func() {
-	DescribeTable("refuse", func(ctx SpecContext, spoil func(*infrav1.NovaZVirtClusterSpec), message string) {
+	DescribeTable("refuse", func(ctx SpecContext, spoil func(*zvirtv1.NovaZVirtClusterSpec), message string) {
 		rig := newRig(ctx)
 		Expect(rig.Client.Create(ctx, zvirtCluster(rig.Namespace), client.DryRunAll)).To(Succeed())
 		bad := zvirtCluster(rig.Namespace)
 		spoil(&bad.Spec)
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("a server with a scheme", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "https://engine" }, "without scheme, path or credentials"),
-		Entry("no server", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: the credentials are in a Secret"),
-		Entry("a server in addition to an identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = infrav1.NovaZVirtIdentityKind },
+		Entry("a server with a scheme", func(c *zvirtv1.NovaZVirtClusterSpec) { c.Server = "https://engine" }, "without scheme, path or credentials"),
+		Entry("no server", func(c *zvirtv1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: the credentials are in a Secret"),
+		Entry("a server in addition to an identity", func(c *zvirtv1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = zvirtv1.NovaZVirtIdentityKind },
 			"server must not be set with a NovaZVirtIdentity: the server comes from the identity"),
-		Entry("trust in addition to an identity", func(c *infrav1.NovaZVirtClusterSpec) {
-			c.IdentityRef.Kind, c.Server = infrav1.NovaZVirtIdentityKind, ""
+		Entry("trust in addition to an identity", func(c *zvirtv1.NovaZVirtClusterSpec) {
+			c.IdentityRef.Kind, c.Server = zvirtv1.NovaZVirtIdentityKind, ""
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}
 		}, "tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"),
-		Entry("an identity without name", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.IdentityReference{Kind: "Secret"} }, "spec.identityRef.name"),
-		Entry("another identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
-		Entry("two kinds of trust", func(c *infrav1.NovaZVirtClusterSpec) {
+		Entry("an identity without name", func(c *zvirtv1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.IdentityReference{Kind: "Secret"} }, "spec.identityRef.name"),
+		Entry("another identity", func(c *zvirtv1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
+		Entry("two kinds of trust", func(c *zvirtv1.NovaZVirtClusterSpec) {
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----", Thumbprint: strings.Repeat("00:", 31) + "00"}
 		}, "only one of caBundle and thumbprint can be set"),
-		Entry("a bundle without certificates", func(c *infrav1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),
-		Entry("a prefix with a colon", func(c *infrav1.NovaZVirtClusterSpec) { c.ProviderIDPrefix = "a://" }, "spec.providerIDPrefix"),
-		Entry("two domains of a name", func(c *infrav1.NovaZVirtClusterSpec) {
-			c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "a"}}}
+		Entry("a bundle without certificates", func(c *zvirtv1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),
+		Entry("a prefix with a colon", func(c *zvirtv1.NovaZVirtClusterSpec) { c.ProviderIDPrefix = "a://" }, "spec.providerIDPrefix"),
+		Entry("two domains of a name", func(c *zvirtv1.NovaZVirtClusterSpec) {
+			c.FailureDomains = []zvirtv1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "a"}}}
 		}, "Duplicate value"),
 	)
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
@@ -51,8 +52,8 @@ func newRig(ctx context.Context) *infratest.Rig {
 }
 
 // workers returns a template that is not created yet.
-func workers(rig *infratest.Rig, labels map[string]string) *infrav1.NovaVSphereMachineTemplate {
-	t := &infrav1.NovaVSphereMachineTemplate{
+func workers(rig *infratest.Rig, labels map[string]string) *vspherev1.NovaVSphereMachineTemplate {
+	t := &vspherev1.NovaVSphereMachineTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "workers", Labels: labels},
 	}
 	t.Spec.Template.Spec = rig.InfraMachine().Spec
@@ -60,13 +61,13 @@ func workers(rig *infratest.Rig, labels map[string]string) *infrav1.NovaVSphereM
 }
 
 // labeled returns a template with the label of its cluster.
-func labeled(rig *infratest.Rig) *infrav1.NovaVSphereMachineTemplate {
+func labeled(rig *infratest.Rig) *vspherev1.NovaVSphereMachineTemplate {
 	return workers(rig, map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName})
 }
 
 // templateOf polls the template.
-func templateOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVSphereMachineTemplate, error) {
-	return func() (*infrav1.NovaVSphereMachineTemplate, error) {
+func templateOf(ctx context.Context, rig *infratest.Rig) func() (*vspherev1.NovaVSphereMachineTemplate, error) {
+	return func() (*vspherev1.NovaVSphereMachineTemplate, error) {
 		t := workers(rig, nil)
 		err := rig.Client.Get(ctx, client.ObjectKeyFromObject(t), t)
 		return t, err
@@ -75,7 +76,7 @@ func templateOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVS
 
 // have matches a template by its condition.
 func have(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
-	return WithTransform(func(t *infrav1.NovaVSphereMachineTemplate) metav1.Condition {
+	return WithTransform(func(t *vspherev1.NovaVSphereMachineTemplate) metav1.Condition {
 		if found := conditions.Get(t, infrav1.CapacityKnownCondition); found != nil {
 			return *found
 		}
@@ -89,7 +90,7 @@ func beSized() gomegatypes.GomegaMatcher {
 
 // haveCapacity matches a template by its capacity, given as quantities.
 func haveCapacity(want map[string]string) gomegatypes.GomegaMatcher {
-	return WithTransform(func(t *infrav1.NovaVSphereMachineTemplate) map[string]string {
+	return WithTransform(func(t *vspherev1.NovaVSphereMachineTemplate) map[string]string {
 		found := map[string]string{}
 		for name, amount := range t.Status.Capacity {
 			found[string(name)] = amount.String()

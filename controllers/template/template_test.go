@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
@@ -82,13 +83,13 @@ var _ = Describe("A machine template", func() {
 		Entry("its topology owns it", func(ctx context.Context, rig *infratest.Rig) {
 			cluster := rig.Cluster()
 			Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
-			change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) {
+			change(ctx, rig, func(t *vspherev1.NovaVSphereMachineTemplate) {
 				t.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}
 			})
 		}),
 		Entry("a user labels it", func(ctx context.Context, rig *infratest.Rig) {
 			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
-			change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) {
+			change(ctx, rig, func(t *vspherev1.NovaVSphereMachineTemplate) {
 				t.Labels = map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName}
 			})
 		}),
@@ -141,7 +142,7 @@ var _ = Describe("A machine template", func() {
 		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		untouched := HaveField("Status", BeZero())
 		Consistently(templateOf(ctx, rig)).Should(untouched)
-		change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) { t.Labels[clusterv1.WatchLabel] = "blue" })
+		change(ctx, rig, func(t *vspherev1.NovaVSphereMachineTemplate) { t.Labels[clusterv1.WatchLabel] = "blue" })
 		Consistently(templateOf(ctx, rig)).Should(untouched)
 		before := cluster.DeepCopy()
 		cluster.Spec.Paused = ptr.To(false)
@@ -189,10 +190,10 @@ var _ = Describe("A machine template", func() {
 // witness is a Sizer that records the templates it gets and waits.
 type witness struct {
 	mu   sync.Mutex
-	seen *infrav1.NovaVSphereMachineTemplate
+	seen *vspherev1.NovaVSphereMachineTemplate
 }
 
-func (w *witness) Size(_ context.Context, t *infrav1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
+func (w *witness) Size(_ context.Context, t *vspherev1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = t.DeepCopy()
@@ -214,7 +215,7 @@ func deployment(rig *infratest.Rig, template string) *clusterv1.MachineDeploymen
 }
 
 // change changes the template's metadata.
-func change(ctx context.Context, rig *infratest.Rig, change func(*infrav1.NovaVSphereMachineTemplate)) {
+func change(ctx context.Context, rig *infratest.Rig, change func(*vspherev1.NovaVSphereMachineTemplate)) {
 	GinkgoHelper()
 	t, err := templateOf(ctx, rig)()
 	Expect(err).NotTo(HaveOccurred())
@@ -226,5 +227,5 @@ func change(ctx context.Context, rig *infratest.Rig, change func(*infrav1.NovaVS
 // touch wakes the reconciler.
 func touch(ctx context.Context, rig *infratest.Rig) {
 	GinkgoHelper()
-	change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) { t.Annotations = map[string]string{"touched": "yes"} })
+	change(ctx, rig, func(t *vspherev1.NovaVSphereMachineTemplate) { t.Annotations = map[string]string{"touched": "yes"} })
 }

@@ -21,8 +21,8 @@ import (
 // internal/fence and internal/workload declare conditions and events of objects of several
 // groups.
 var sources = []string{
-	"api/controlplane/v1beta2", "api/bootstrap/v1beta2", "api/infrastructure/v1beta2", "internal/fence", "api/addons/v1beta2",
-	"internal/workload",
+	"api/controlplane/v1beta2", "api/bootstrap/v1beta2", "api/infrastructure/v1beta2",
+	"api/infrastructure/vsphere/v1beta2", "api/infrastructure/zvirt/v1beta2", "internal/fence", "api/addons/v1beta2", "internal/workload",
 }
 
 // clusterAPI is the package whose constants are the values of some of ours.
@@ -32,6 +32,9 @@ const clusterAPI = "sigs.k8s.io/cluster-api/api/core/v1beta2"
 type block struct {
 	// file is the path of the file, from the root of the repository.
 	file string
+	// group has the first two elements of the path: all packages of an API group
+	// have the same.
+	group string
 	// kinds are the kinds of the objects. They are missing in a block that conditions
 	// have in common, which has a title.
 	kinds []string
@@ -91,6 +94,7 @@ func read(root string) ([]block, error) {
 				}
 				if b != nil {
 					b.file = source + "/" + filepath.Base(path)
+					b.group = groupOf(source)
 					all = merge(all, *b)
 				}
 			}
@@ -109,16 +113,21 @@ func merge(all []block, b block) []block {
 	return append(all, b)
 }
 
-// sorted orders the blocks of a package by kind, in the order of the kinds' first
+// groupOf returns the first two elements of the path of a source.
+func groupOf(source string) string {
+	return strings.Join(strings.SplitN(source, "/", 3)[:2], "/")
+}
+
+// sorted orders the blocks of a group by kind, in the order of the kinds' first
 // blocks, with the summary condition of a kind first. Blocks without a condition of
 // their own come last.
 func sorted(all []block) []block {
 	var kinds []string
 	for _, b := range all {
-		kinds = append(kinds, filepath.Dir(b.file)+strings.Join(b.kinds, ","))
+		kinds = append(kinds, b.group+strings.Join(b.kinds, ","))
 	}
 	rank := func(b block) int {
-		r := 3 * slices.Index(kinds, filepath.Dir(b.file)+strings.Join(b.kinds, ","))
+		r := 3 * slices.Index(kinds, b.group+strings.Join(b.kinds, ","))
 		switch {
 		case len(b.kinds) == 0 || len(b.of) == 0:
 			return r + 2 + 3*len(all)
@@ -128,10 +137,12 @@ func sorted(all []block) []block {
 			return r + 1
 		}
 	}
+	groups := make([]string, len(sources))
+	for i, source := range sources {
+		groups[i] = groupOf(source)
+	}
 	slices.SortStableFunc(all, func(a, b block) int {
-		return cmp.Or(
-			slices.Index(sources, filepath.Dir(a.file))-slices.Index(sources, filepath.Dir(b.file)),
-			rank(a)-rank(b))
+		return cmp.Or(slices.Index(groups, a.group)-slices.Index(groups, b.group), rank(a)-rank(b))
 	})
 	return all
 }

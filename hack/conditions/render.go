@@ -141,7 +141,7 @@ func (b *block) others(all []block) []string {
 	var links []string
 	for _, o := range all {
 		same := slices.ContainsFunc(o.of, func(of string) bool { return slices.Contains(b.of, of) })
-		if len(b.conditions) == 0 || len(o.conditions) > 0 || !same || filepath.Dir(o.file) != filepath.Dir(b.file) {
+		if len(b.conditions) == 0 || len(o.conditions) > 0 || !same || o.group != b.group {
 			continue
 		}
 		links = append(links, fmt.Sprintf("[%s](#%s)", o.heading(), anchor(o.heading())))

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 // A deletion is processed before 500 new machines, if the event comes from the
 // API server or from the driver.
 func TestGoingPassesComing(t *testing.T) {
 	going := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "going"}}
-	object := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
+	object := &vspherev1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
 	doomed := object.DeepCopy()
 	doomed.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	type queue = priorityqueue.PriorityQueue[ctrl.Request]

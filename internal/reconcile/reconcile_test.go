@@ -18,37 +18,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 func TestIgnoreOwnStatus(t *testing.T) {
 	cases := map[string]struct {
-		change func(*infrav1.NovaVSphereMachine)
+		change func(*vspherev1.NovaVSphereMachine)
 		want   bool
 	}{
-		"OwnCondition": {func(m *infrav1.NovaVSphereMachine) {
+		"OwnCondition": {func(m *vspherev1.NovaVSphereMachine) {
 			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Broken", Message: "again"})
 		}, false},
-		"OwnConditionFlips": {func(m *infrav1.NovaVSphereMachine) {
+		"OwnConditionFlips": {func(m *vspherev1.NovaVSphereMachine) {
 			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
 		}, true},
-		"OwnStatus":  {func(m *infrav1.NovaVSphereMachine) { m.Status.FailureDomain = "zone-a" }, false},
-		"Resync":     {func(m *infrav1.NovaVSphereMachine) { m.ResourceVersion = "1" }, true},
-		"Spec":       {func(m *infrav1.NovaVSphereMachine) { m.Generation = 2 }, true},
-		"Deletion":   {func(m *infrav1.NovaVSphereMachine) { m.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, true},
-		"Label":      {func(m *infrav1.NovaVSphereMachine) { m.Labels = map[string]string{"a": "b"} }, true},
-		"Annotation": {func(m *infrav1.NovaVSphereMachine) { m.Annotations = map[string]string{"a": "b"} }, true},
-		"Finalizer":  {func(m *infrav1.NovaVSphereMachine) { m.Finalizers = []string{"a"} }, true},
-		"Owner": {func(m *infrav1.NovaVSphereMachine) {
+		"OwnStatus":  {func(m *vspherev1.NovaVSphereMachine) { m.Status.FailureDomain = "zone-a" }, false},
+		"Resync":     {func(m *vspherev1.NovaVSphereMachine) { m.ResourceVersion = "1" }, true},
+		"Spec":       {func(m *vspherev1.NovaVSphereMachine) { m.Generation = 2 }, true},
+		"Deletion":   {func(m *vspherev1.NovaVSphereMachine) { m.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, true},
+		"Label":      {func(m *vspherev1.NovaVSphereMachine) { m.Labels = map[string]string{"a": "b"} }, true},
+		"Annotation": {func(m *vspherev1.NovaVSphereMachine) { m.Annotations = map[string]string{"a": "b"} }, true},
+		"Finalizer":  {func(m *vspherev1.NovaVSphereMachine) { m.Finalizers = []string{"a"} }, true},
+		"Owner": {func(m *vspherev1.NovaVSphereMachine) {
 			m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}}
 		}, true},
-		"Paused": {func(m *infrav1.NovaVSphereMachine) {
+		"Paused": {func(m *vspherev1.NovaVSphereMachine) {
 			conditions.Set(m, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: "Paused"})
 		}, true},
-		"StatusDropped": {func(m *infrav1.NovaVSphereMachine) { m.Status = infrav1.MachineStatus{} }, true},
+		"StatusDropped": {func(m *vspherev1.NovaVSphereMachine) { m.Status = infrav1.MachineStatus{} }, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			was := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Generation: 1}}
+			was := &vspherev1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Generation: 1}}
 			conditions.Set(was, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused"})
 			conditions.Set(was, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Broken", Message: "once"})
 			is := was.DeepCopy()

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -54,7 +55,7 @@ func TestFailure(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := &infrav1.NovaVSphereMachine{}
+			m := &vspherev1.NovaVSphereMachine{}
 			if tc.before != nil {
 				tc.before.Type = clusterv1.ReadyCondition
 				conditions.Set(m, *tc.before)

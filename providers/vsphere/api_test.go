@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -85,7 +86,7 @@ func TestPolicyOnDatastoreCluster(t *testing.T) {
 	b := newBed(t)
 	b.addPod("pod", "LocalDS_1")
 	m := b.machine("m")
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{DatastoreCluster: "pod", StoragePolicy: storagePolicy}
+	m.Spec.Placement = vspherev1.NovaVSpherePlacement{DatastoreCluster: "pod", StoragePolicy: storagePolicy}
 	b.startAll(m)
 	is := b.properties("m")
 	b.Expect(disksOf(&is)).To(HaveLen(1))

@@ -12,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -67,7 +68,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 
 // attributesToSet returns the attributes of a machine's VM that differ, or the
 // error with which reading the keys of attributes failed.
-func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
+func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
 	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
 		m := k.state.machines[id]
 		vm = o.ByID[id]

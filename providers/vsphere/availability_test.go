@@ -8,16 +8,17 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // controlPlane creates the VMs of a control plane in a compute cluster with a
 // number of hosts, with all defaults.
-func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine) {
+func controlPlane(t *testing.T, hosts int) (*bed, []*vspherev1.NovaVSphereMachine) {
 	t.Helper()
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: hosts}})
-	var machines []*infrav1.NovaVSphereMachine
+	var machines []*vspherev1.NovaVSphereMachine
 	for i := range 3 {
 		m := b.machine(fmt.Sprintf("cp-%d", i))
 		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
@@ -65,15 +66,15 @@ func TestMaintenance(t *testing.T) {
 // By default, machines of a control plane are kept on different hosts. Workers
 // are not, because there are more workers than hosts.
 func TestAntiAffinityOf(t *testing.T) {
-	labeled := func(labels map[string]string, mode infrav1.AntiAffinity) *infrav1.NovaVSphereMachine {
-		m := &infrav1.NovaVSphereMachine{}
+	labeled := func(labels map[string]string, mode infrav1.AntiAffinity) *vspherev1.NovaVSphereMachine {
+		m := &vspherev1.NovaVSphereMachine{}
 		m.Labels, m.Spec.AntiAffinity = labels, mode
 		return m
 	}
 	controlPlane, worker := map[string]string{clusterv1.MachineControlPlaneLabel: ""}, map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}
 	tests := []struct {
 		name    string
-		machine *infrav1.NovaVSphereMachine
+		machine *vspherev1.NovaVSphereMachine
 		cluster infrav1.AntiAffinity
 		want    infrav1.AntiAffinity
 	}{

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
@@ -42,7 +43,7 @@ type bed struct {
 	objects   client.Client
 	options   Options
 	connector *Connector
-	cluster   *infrav1.NovaVSphereCluster
+	cluster   *vspherev1.NovaVSphereCluster
 }
 
 func newBed(t *testing.T) *bed {
@@ -59,7 +60,7 @@ func newBedWith(t *testing.T, o vcenter.Options) *bed {
 	b.options.timeouts.BatchDelay = 30 * time.Millisecond
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(vspherev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.vc = b.startVCenter(o)
@@ -93,21 +94,21 @@ func (b *bed) newConnector() *Connector {
 }
 
 // addCluster creates a cluster and its credentials.
-func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCluster {
+func (b *bed) addCluster(name string, vc *vcenter.Server) *vspherev1.NovaVSphereCluster {
 	b.t.Helper()
 	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
 	})).To(Succeed())
-	cluster := &infrav1.NovaVSphereCluster{
+	cluster := &vspherev1.NovaVSphereCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels:      map[string]string{clusterv1.ClusterNameLabel: name},
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 		},
-		Spec: infrav1.NovaVSphereClusterSpec{
+		Spec: vspherev1.NovaVSphereClusterSpec{
 			ClusterSpec: infrav1.ClusterSpec{Server: vc.Address, TLS: infrav1.Trust{CABundle: string(vc.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: name}},
-			Placement: infrav1.NovaVSpherePlacement{
+			Placement: vspherev1.NovaVSpherePlacement{
 				Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 			},
 		},
@@ -118,30 +119,30 @@ func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCl
 
 // machine returns a machine of a cluster. It need not exist in the API: the
 // driver never reads it.
-func (b *bed) machine(name string) *infrav1.NovaVSphereMachine {
-	return &infrav1.NovaVSphereMachine{
+func (b *bed) machine(name string) *vspherev1.NovaVSphereMachine {
+	return &vspherev1.NovaVSphereMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		},
-		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
-			Hardware: infrav1.NovaVSphereHardware{CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096},
-			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}, {Network: "VM Network"}}},
+		Spec: vspherev1.NovaVSphereMachineSpec{
+			Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+			Hardware: vspherev1.NovaVSphereHardware{CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096},
+			Network:  vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "DC0_DVPG0"}, {Network: "VM Network"}}},
 		},
 	}
 }
 
 // markDeleting marks a machine as being deleted.
-func markDeleting(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
+func markDeleting(m *vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine {
 	m = m.DeepCopy()
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	return m
 }
 
-func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.NovaVSphereMachine] {
+func (b *bed) connect(m *vspherev1.NovaVSphereMachine) hypervisor.Driver[*vspherev1.NovaVSphereMachine] {
 	b.t.Helper()
-	var d hypervisor.Driver[*infrav1.NovaVSphereMachine]
+	var d hypervisor.Driver[*vspherev1.NovaVSphereMachine]
 	b.Eventually(func() (err error) {
 		d, err = b.connector.Connect(b.ctx(), m)
 		if err != nil && !hypervisor.IsWaiting(err) {
@@ -153,7 +154,7 @@ func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.
 }
 
 // observe is one Observe over a connector.
-func (b *bed) observe(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
+func (b *bed) observe(m *vspherev1.NovaVSphereMachine) (hypervisor.VM, error) {
 	d, err := b.connector.Connect(b.ctx(), m)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -162,14 +163,14 @@ func (b *bed) observe(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 }
 
 // sync syncs the next part of a machine's VM.
-func (b *bed) sync(m *infrav1.NovaVSphereMachine, joined bool) error {
+func (b *bed) sync(m *vspherev1.NovaVSphereMachine, joined bool) error {
 	b.t.Helper()
 	return hypervisortest.Sync(b.ctx(), b.connect(m), m, joined)
 }
 
 // waitForState waits until a machine's VM is in a state, without an error
 // before that.
-func (b *bed) waitForState(m *infrav1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
+func (b *bed) waitForState(m *vspherev1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
 	b.t.Helper()
 	var vm hypervisor.VM
 	b.Eventually(func(g Gomega) {
@@ -183,14 +184,14 @@ func (b *bed) waitForState(m *infrav1.NovaVSphereMachine, state hypervisor.State
 
 // failure returns the error of observing a machine, or the failure of its last
 // action.
-func (b *bed) failure(m *infrav1.NovaVSphereMachine) error {
+func (b *bed) failure(m *vspherev1.NovaVSphereMachine) error {
 	vm, err := b.observe(m)
 	return cmp.Or(err, vm.LastFailure)
 }
 
 // waitForError waits until observing a machine fails with a reason, or reports
 // that its last action failed with this reason.
-func (b *bed) waitForError(m *infrav1.NovaVSphereMachine, reason string) error {
+func (b *bed) waitForError(m *vspherev1.NovaVSphereMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
@@ -201,7 +202,7 @@ func (b *bed) waitForError(m *infrav1.NovaVSphereMachine, reason string) error {
 }
 
 // create creates a machine's VM and waits until it runs.
-func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
+func (b *bed) create(name string) *vspherev1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine(name)
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())

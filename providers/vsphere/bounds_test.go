@@ -10,13 +10,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // addIdentity makes the cluster of the test environment use an identity with
 // bounds.
-func (b *bed) addIdentity(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentity {
+func (b *bed) addIdentity(limits vspherev1.NovaVSphereBounds) *vspherev1.NovaVSphereIdentity {
 	b.t.Helper()
 	b.options.Namespace = "nova"
 	b.connector = b.newConnector()
@@ -24,15 +25,15 @@ func (b *bed) addIdentity(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphere
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nova", Name: "account"},
 		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
 	})).To(Succeed())
-	identity := &infrav1.NovaVSphereIdentity{
+	identity := &vspherev1.NovaVSphereIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+		Spec: vspherev1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)},
 			CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
 		}, Bounds: limits},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
-	b.cluster.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+	b.cluster.Spec.IdentityRef = infrav1.IdentityReference{Kind: vspherev1.NovaVSphereIdentityKind, Name: "shared"}
 	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	return identity
@@ -40,8 +41,8 @@ func (b *bed) addIdentity(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphere
 
 // testBounds returns bounds that allow the cluster and machines of the test
 // environment.
-func testBounds() infrav1.NovaVSphereBounds {
-	return infrav1.NovaVSphereBounds{
+func testBounds() vspherev1.NovaVSphereBounds {
+	return vspherev1.NovaVSphereBounds{
 		Folders: []string{"/DC0/vm/" + vcenter.DefaultFolder}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources/DC0_C0_RP1"},
 		Networks: []string{"/DC0/network/DC0_DVPG0", "VM Network"}, Datastores: []string{"LocalDS_0"},
 		Templates: []string{"/DC0/vm/" + vcenter.DefaultTemplate},
@@ -70,32 +71,32 @@ func TestOutOfBounds(t *testing.T) {
 	id := other.UUID(b.ctx())
 	b.addIdentity(testBounds())
 	for name, tc := range map[string]struct {
-		ask  func(*infrav1.NovaVSphereMachineSpec)
+		ask  func(*vspherev1.NovaVSphereMachineSpec)
 		says string
 	}{
-		"folder":         {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "red" }, `placement.folder "red" is outside of spec.bounds.folders`},
-		"folder above":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm" }, `placement.folder "/DC0/vm" is outside`},
-		"folder by dots": {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm/nova/../red" }, `is outside of spec.bounds.folders`},
-		"folder to be created": {func(s *infrav1.NovaVSphereMachineSpec) {
+		"folder":         {func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.Folder = "red" }, `placement.folder "red" is outside of spec.bounds.folders`},
+		"folder above":   {func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm" }, `placement.folder "/DC0/vm" is outside`},
+		"folder by dots": {func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm/nova/../red" }, `is outside of spec.bounds.folders`},
+		"folder to be created": {func(s *vspherev1.NovaVSphereMachineSpec) {
 			s.Placement.Folder, s.Placement.CreateFolder = "red/new", ptr.To(true)
 		}, `placement.folder "red/new" is outside`},
-		"pool":      {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.ResourcePool = "/DC0/host/DC0_C0/Resources" }, `placement.resourcePool "/DC0/host/DC0_C0/Resources" is outside of spec.bounds.resourcePools`},
-		"datastore": {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Datastore = "LocalDS_1" }, `placement.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
-		"datastore of a disk": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Disks.Data = []infrav1.NovaVSphereDataDisk{{SizeGiB: 1, Datastore: "LocalDS_1"}}
+		"pool":      {func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.ResourcePool = "/DC0/host/DC0_C0/Resources" }, `placement.resourcePool "/DC0/host/DC0_C0/Resources" is outside of spec.bounds.resourcePools`},
+		"datastore": {func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.Datastore = "LocalDS_1" }, `placement.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
+		"datastore of a disk": {func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Disks.Data = []vspherev1.NovaVSphereDataDisk{{SizeGiB: 1, Datastore: "LocalDS_1"}}
 		}, `disks.data.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
-		"network":          {func(s *infrav1.NovaVSphereMachineSpec) { s.Network.Interfaces[0].Network = "DC0_NSX0" }, `network "DC0_NSX0" is outside of spec.bounds.networks`},
-		"template":         {func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaVSphereIdentity "shared"`},
-		"template by dots": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/../other" }, `is outside of spec.bounds.templates`},
-		"template by UUID": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: id} }, `is outside of spec.bounds.templates`},
-		"template by its ID": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ID: other.Reference().Value}
+		"network":          {func(s *vspherev1.NovaVSphereMachineSpec) { s.Network.Interfaces[0].Network = "DC0_NSX0" }, `network "DC0_NSX0" is outside of spec.bounds.networks`},
+		"template":         {func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaVSphereIdentity "shared"`},
+		"template by dots": {func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/../other" }, `is outside of spec.bounds.templates`},
+		"template by UUID": {func(s *vspherev1.NovaVSphereMachineSpec) { s.Template = vspherev1.NovaVSphereTemplate{ID: id} }, `is outside of spec.bounds.templates`},
+		"template by its ID": {func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ID: other.Reference().Value}
 		}, `is outside of spec.bounds.templates`},
-		"a content library": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "images", Item: "node"}}
+		"a content library": {func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ContentLibrary: vspherev1.NovaVSphereLibraryItem{Library: "images", Item: "node"}}
 		}, `is outside of spec.bounds.contentLibraries`},
-		"extraConfig": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "RemoteDisplay.vnc.enabled", Value: "TRUE"}}
+		"extraConfig": {func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Hardware.ExtraConfig = []vspherev1.NovaVSphereExtraConfig{{Name: "RemoteDisplay.vnc.enabled", Value: "TRUE"}}
 		}, `hardware.extraConfig "RemoteDisplay.vnc.enabled" is outside of spec.bounds.extraConfigKeys`},
 	} {
 		m := b.machine("m")
@@ -130,27 +131,27 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	victim := b.create("victim")
 	victimID := b.vm(victim.Name).UUID(b.ctx())
 	b.foreign("plain", false, true)
-	identity := b.addIdentity(infrav1.NovaVSphereBounds{})
-	refused := func(message string, change func(*infrav1.NovaVSphereMachineSpec)) {
+	identity := b.addIdentity(vspherev1.NovaVSphereBounds{})
+	refused := func(message string, change func(*vspherev1.NovaVSphereMachineSpec)) {
 		b.t.Helper()
 		m := b.machine("m")
-		m.Spec.Template = infrav1.NovaVSphereTemplate{}
+		m.Spec.Template = vspherev1.NovaVSphereTemplate{}
 		change(&m.Spec)
 		err := b.connect(m).Create(b.ctx(), m, createOptions)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
 		b.Expect(err).To(MatchError(ContainSubstring(message)))
-		_, err = b.connector.Size(b.ctx(), &infrav1.NovaVSphereMachineTemplate{
-			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
-				Spec: infrav1.NovaVSphereMachineSpec{Template: m.Spec.Template, Network: m.Spec.Network},
+		_, err = b.connector.Size(b.ctx(), &vspherev1.NovaVSphereMachineTemplate{
+			ObjectMeta: m.ObjectMeta, Spec: vspherev1.NovaVSphereMachineTemplateSpec{Template: vspherev1.NovaVSphereMachineTemplateResource{
+				Spec: vspherev1.NovaVSphereMachineSpec{Template: m.Spec.Template, Network: m.Spec.Network},
 			}},
 		})
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
 	}
-	byPath := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/victim" }
-	byReference := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = b.vmNamed(victim.Name)[0].Ref }
-	byUUID := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = victimID }
-	aPlainOne := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "plain" }
-	for _, change := range []func(*infrav1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
+	byPath := func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/victim" }
+	byReference := func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.ID = b.vmNamed(victim.Name)[0].Ref }
+	byUUID := func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.ID = victimID }
+	aPlainOne := func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Name = "plain" }
+	for _, change := range []func(*vspherev1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
 		refused("is the VM of a machine, which is never cloned", change)
 	}
 	refused("is a VM and not a template", aPlainOne)

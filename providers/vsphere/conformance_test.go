@@ -16,10 +16,12 @@ import (
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -59,7 +61,7 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 // elsewhere is a folder without machines.
 const elsewhere = "other"
 
-func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*infrav1.NovaVSphereMachine, *infrav1.NovaVSphereCluster] {
+func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*vspherev1.NovaVSphereMachine, *vspherev1.NovaVSphereCluster] {
 	options := Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace, timeouts: shortTimeouts}
 	options.timeouts.Request, options.timeouts.Wait = 5*time.Second, 2*time.Second
 	if o.Lockout {
@@ -68,23 +70,25 @@ func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) con
 	return NewConnector(reader, options)
 }
 
-func (adapter) Cluster() *infrav1.NovaVSphereCluster {
-	c := &infrav1.NovaVSphereCluster{}
-	c.Spec.Placement = infrav1.NovaVSpherePlacement{
+func (adapter) Cluster() *vspherev1.NovaVSphereCluster {
+	c := &vspherev1.NovaVSphereCluster{}
+	c.Spec.Placement = vspherev1.NovaVSpherePlacement{
 		Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 	}
 	return c
 }
 
+func (adapter) AddToScheme(s *runtime.Scheme) error { return vspherev1.AddToScheme(s) }
+
 func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
-	return &infrav1.NovaVSphereIdentity{Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: spec}}
+	return &vspherev1.NovaVSphereIdentity{Spec: vspherev1.NovaVSphereIdentitySpec{IdentitySpec: spec}}
 }
 
-func (adapter) Machine(f conformance.Fields) *infrav1.NovaVSphereMachine {
-	m := &infrav1.NovaVSphereMachine{Spec: infrav1.NovaVSphereMachineSpec{
-		Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
-		Hardware: infrav1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 1024},
-		Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
+func (adapter) Machine(f conformance.Fields) *vspherev1.NovaVSphereMachine {
+	m := &vspherev1.NovaVSphereMachine{Spec: vspherev1.NovaVSphereMachineSpec{
+		Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+		Hardware: vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 1024},
+		Network:  vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
 	}}
 	if f.Template != "" {
 		m.Spec.Template.Name = f.Template
@@ -95,7 +99,7 @@ func (adapter) Machine(f conformance.Fields) *infrav1.NovaVSphereMachine {
 	m.Spec.Placement.Datastore = f.Storage
 	m.Spec.Network.Interfaces[0].InterfaceAddressing = f.Addressing
 	if f.Tag != "" {
-		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "suite", Name: f.Tag}}
+		m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "suite", Name: f.Tag}}
 	}
 	return m
 }

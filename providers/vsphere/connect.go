@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
@@ -41,8 +42,8 @@ type Connector struct {
 }
 
 var (
-	_ hypervisor.Connector[*infrav1.NovaVSphereMachine] = &Connector{}
-	_ hypervisor.Inspector[*infrav1.NovaVSphereCluster] = &Connector{}
+	_ hypervisor.Connector[*vspherev1.NovaVSphereMachine] = &Connector{}
+	_ hypervisor.Inspector[*vspherev1.NovaVSphereCluster] = &Connector{}
 )
 
 // NewConnector returns a Connector without sessions. The reader reads
@@ -57,8 +58,8 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 		reader:  reader,
 		options: o,
 		accounts: &credentials.Resolver{
-			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaVSphereIdentityKind,
-			NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
+			Reader: reader, Namespace: o.Namespace, Kind: vspherev1.NovaVSphereIdentityKind,
+			NewIdentity: func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
 		},
 		pool: sessions.NewPool[*session](o.MaxCreations),
 	}
@@ -76,7 +77,7 @@ func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits only a short time for a session
 // that is being opened, and not at all for a session that is known to be down.
-func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.Driver[*infrav1.NovaVSphereMachine], error) {
+func (c *Connector) Connect(ctx context.Context, m *vspherev1.NovaVSphereMachine) (hypervisor.Driver[*vspherev1.NovaVSphereMachine], error) {
 	cluster, err := c.findCluster(ctx, m)
 	if err != nil {
 		return nil, err
@@ -108,13 +109,13 @@ func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Key
 func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // findCluster returns the infrastructure cluster of a machine or a template.
-func (c *Connector) findCluster(ctx context.Context, o client.Object) (*infrav1.NovaVSphereCluster, error) {
-	return kit.FindCluster[*infrav1.NovaVSphereCluster](ctx, c.reader, &infrav1.NovaVSphereClusterList{}, o)
+func (c *Connector) findCluster(ctx context.Context, o client.Object) (*vspherev1.NovaVSphereCluster, error) {
+	return kit.FindCluster[*vspherev1.NovaVSphereCluster](ctx, c.reader, &vspherev1.NovaVSphereClusterList{}, o)
 }
 
 // open returns the session for the endpoint and credentials of cluster, and
 // the bounds that its identity sets.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, resolve.Bounds, error) {
+func (c *Connector) open(ctx context.Context, cluster *vspherev1.NovaVSphereCluster) (*session, resolve.Bounds, error) {
 	login, err := c.login(ctx, cluster)
 	if err != nil {
 		return nil, resolve.Bounds{}, err
@@ -131,7 +132,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 }
 
 // login reads the endpoint and the credentials of cluster.
-func (c *Connector) login(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (credentials.Login, error) {
+func (c *Connector) login(ctx context.Context, cluster *vspherev1.NovaVSphereCluster) (credentials.Login, error) {
 	spec, ref := &cluster.Spec, cluster.Identity()
 	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
 		Kind: ref.Kind, Name: ref.Name, Server: spec.Server, TLS: spec.TLS,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -30,7 +31,7 @@ var shortTimeouts = vcenter.Timeouts{
 // machineRun is a machine that a testController reconciles to a target: VM
 // running, or VM deleted.
 type machineRun struct {
-	machine *infrav1.NovaVSphereMachine
+	machine *vspherev1.NovaVSphereMachine
 	options hypervisor.CreateOptions
 	// graceful requests a shutdown of the guest first; shutdownRequested is set
 	// once that was requested.
@@ -181,7 +182,7 @@ func (p *testController) finish(key hypervisor.Key, c *machineRun) {
 
 // start starts the work on a machine: to create its VM, or to delete it if the
 // machine is being deleted.
-func (p *testController) start(m *infrav1.NovaVSphereMachine, as ...func(*machineRun)) *machineRun {
+func (p *testController) start(m *vspherev1.NovaVSphereMachine, as ...func(*machineRun)) *machineRun {
 	c := &machineRun{machine: m, options: createOptions, done: make(chan struct{}), startedAt: time.Now()}
 	for _, change := range as {
 		change(c)
@@ -251,8 +252,8 @@ func (p *testController) unfinished(runs []*machineRun) string {
 }
 
 // machines returns machines called prefix-0 and so on.
-func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
-	out := make([]*infrav1.NovaVSphereMachine, n)
+func (b *bed) machines(prefix string, n int) []*vspherev1.NovaVSphereMachine {
+	out := make([]*vspherev1.NovaVSphereMachine, n)
 	for i := range out {
 		out[i] = b.machine(fmt.Sprintf("%s-%d", prefix, i))
 	}
@@ -260,7 +261,7 @@ func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
 }
 
 // id returns the instance UUID of a machine's VM.
-func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
+func (b *bed) id(m *vspherev1.NovaVSphereMachine) uuid.UUID {
 	id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	return id
@@ -268,7 +269,7 @@ func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
 
 // reconcileAll checks that every machine has exactly one VM, and that no other
 // VM has a derived UUID.
-func (b *bed) reconcileAll(machines []*infrav1.NovaVSphereMachine) {
+func (b *bed) reconcileAll(machines []*vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
 	want := map[string]int{}
 	for _, m := range machines {

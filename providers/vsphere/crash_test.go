@@ -21,6 +21,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -140,8 +141,8 @@ func (b *bed) newCrashRun(name string, f *crashPoint) *crashRun {
 	for _, m := range b.machines(name, 2) {
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = name
 		m.Spec.AntiAffinity = infrav1.AntiAffinityPreferred
-		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}}
-		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
+		m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: name, Name: "blue"}}
+		m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
 		m.Spec.CreateMissingTags = ptr.To(true)
 		j.machines = append(j.machines, &machineRun{machine: m, options: createOptions, graceful: true})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
@@ -22,7 +23,7 @@ const tpmPolicyVersion = "8.0.0.1"
 // Create requests a clone of the template: one task that also sets the
 // hardware, the disks, the network, the placement and the user data, and
 // powers on the VM.
-func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
+func (d *driver) Create(ctx context.Context, m *vspherev1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ type cloneRequest struct {
 // cloneRequest builds the clone request of a machine. If the machine does not
 // fit its template, cloneRequest reads the template again first: such an error
 // is terminal, so the controller does not retry soon.
-func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*cloneRequest, error) {
+func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, l hypervisor.CreateOptions) (*cloneRequest, error) {
 	p, target, err := d.names.CloneInputs(ctx, id, m, l)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -68,19 +69,19 @@ func TestCreate(t *testing.T) {
 func TestCreateFailures(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(b *bed, m *infrav1.NovaVSphereMachine)
+		change func(b *bed, m *vspherev1.NovaVSphereMachine)
 		reason string
 		says   string
 	}{
-		{"template", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Template.Name = "none" },
+		{"template", func(_ *bed, m *vspherev1.NovaVSphereMachine) { m.Spec.Template.Name = "none" },
 			infrav1.TemplateNotFoundReason, `template "none" does not exist in vCenter, or the account cannot see it`},
-		{"network", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "none" },
+		{"network", func(_ *bed, m *vspherev1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "none" },
 			infrav1.PlacementNotFoundReason, `network "none" does not exist in vCenter, or the account cannot see it`},
-		{"datastore", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "none" },
+		{"datastore", func(_ *bed, m *vspherev1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "none" },
 			infrav1.PlacementNotFoundReason, `placement.datastore "none" does not exist in vCenter, or the account cannot see it`},
-		{"several", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "LocalDS_*" },
+		{"several", func(_ *bed, m *vspherev1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "LocalDS_*" },
 			infrav1.PlacementNotFoundReason, `placement.datastore "LocalDS_*" names several objects in vCenter: use an inventory path`},
-		{"datacenter", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datacenter = "none" },
+		{"datacenter", func(_ *bed, m *vspherev1.NovaVSphereMachine) { m.Spec.Placement.Datacenter = "none" },
 			infrav1.PlacementNotFoundReason, `placement.datacenter "none" does not exist in vCenter, or the account cannot see it`},
 	}
 	b := newBed(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -51,7 +52,7 @@ func TestSlotIsReleased(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", 10*time.Millisecond)
 	b.vc.Restart(10 * time.Millisecond)
 	p.waitForAll(soon, p.start(lost), p.start(last))
-	b.reconcileAll([]*infrav1.NovaVSphereMachine{failing, next, lost, last})
+	b.reconcileAll([]*vspherev1.NovaVSphereMachine{failing, next, lost, last})
 }
 
 // Five hundred machines are created at once: the number of clones stays within

@@ -11,7 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -22,7 +22,7 @@ import (
 // off, then detaches disks that are not the VM's own, then destroys the VM
 // with its remaining disks. It reads the attached disks right before it
 // destroys the VM, every time, so that a crash at any point does no harm.
-func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) Delete(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	ctx = vcenter.Urgent(ctx)
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 
 // powerOff powers the VM off. A suspended VM loses the content of its memory;
 // its disks cannot be detached while it is suspended.
-func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, hypervisor.KeyOf(m), stopping, "Powering off") {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 }
 
 // remove takes the next step of the deletion of a VM that is off.
-func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+func (d *driver) remove(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
 	if d.session.rules.leave(id, hypervisor.KeyOf(m)) {
 		return nil
 	}
@@ -131,7 +131,7 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*spec.Layout, err
 	}
 	l, snapshots, seen := spec.NewLayout(content)
 	if !seen || l.Directory == "" {
-		return nil, hypervisor.Failure(infrav1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
+		return nil, hypervisor.Failure(vspherev1.VMUnreachableReason, "the disks of the VM cannot be read, so the VM is not destroyed")
 	}
 	return l, readSnapshots(ctx, c, l, snapshots)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -26,7 +27,7 @@ func (b *bed) expectFile(file string) {
 
 // attach attaches disks that are not the machine's: a volume of a storage
 // driver, and a disk that a user created in the VM's own directory.
-func (b *bed) attach(m *infrav1.NovaVSphereMachine) []string {
+func (b *bed) attach(m *vspherev1.NovaVSphereMachine) []string {
 	b.t.Helper()
 	id := b.idOf(m.Name)
 	home := b.home(m.Name)
@@ -47,14 +48,14 @@ func (b *bed) home(name string) string {
 }
 
 func TestForeignDisksAreKept(t *testing.T) {
-	states := map[string]func(*bed, *infrav1.NovaVSphereMachine){
-		"running":   func(*bed, *infrav1.NovaVSphereMachine) {},
-		"stopped":   func(b *bed, m *infrav1.NovaVSphereMachine) { b.wait(b.vm(m.Name).PowerOff(b.ctx())) },
-		"suspended": func(b *bed, m *infrav1.NovaVSphereMachine) { b.wait(b.vm(m.Name).Suspend(b.ctx())) },
-		"snapshot": func(b *bed, m *infrav1.NovaVSphereMachine) {
+	states := map[string]func(*bed, *vspherev1.NovaVSphereMachine){
+		"running":   func(*bed, *vspherev1.NovaVSphereMachine) {},
+		"stopped":   func(b *bed, m *vspherev1.NovaVSphereMachine) { b.wait(b.vm(m.Name).PowerOff(b.ctx())) },
+		"suspended": func(b *bed, m *vspherev1.NovaVSphereMachine) { b.wait(b.vm(m.Name).Suspend(b.ctx())) },
+		"snapshot": func(b *bed, m *vspherev1.NovaVSphereMachine) {
 			b.wait(b.vm(m.Name).CreateSnapshot(b.ctx(), "s", "", false, false))
 		},
-		"unconsolidated": func(b *bed, m *infrav1.NovaVSphereMachine) {
+		"unconsolidated": func(b *bed, m *vspherev1.NovaVSphereMachine) {
 			b.Expect(b.vc.SetConsolidationNeeded(b.idOf(m.Name), true)).To(Succeed())
 		},
 	}

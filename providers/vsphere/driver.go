@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -22,7 +22,7 @@ type driver struct {
 	// vCenterID is the vCenter's own UUID.
 	vCenterID string
 	clusterID string
-	cluster   *infrav1.NovaVSphereClusterSpec
+	cluster   *vspherev1.NovaVSphereClusterSpec
 	// names resolves the names of objects.
 	names *resolve.Resolver
 	// endpoint is the host of the API server of the workload cluster, which moves
@@ -65,6 +65,6 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 }
 
 // state returns the state of the VM of m, and its reference.
-func (d *driver) state(id uuid.UUID, m *infrav1.NovaVSphereMachine) (hypervisor.State, ref) {
+func (d *driver) state(id uuid.UUID, m *vspherev1.NovaVSphereMachine) (hypervisor.State, ref) {
 	return d.session.inv.state(id, hypervisor.KeyOf(m))
 }

@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 )
@@ -16,7 +17,7 @@ import (
 // Inspect reports the state of the vCenter of cluster. A placement or a
 // failure domain that names an object which does not exist is an error here,
 // before the first machine uses it.
-func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Endpoint, error) {
+func (c *Connector) Inspect(ctx context.Context, cluster *vspherev1.NovaVSphereCluster) (hypervisor.Endpoint, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return hypervisor.Endpoint{}, err
@@ -56,7 +57,7 @@ func inDomain(name string, err error) error {
 }
 
 // toFailureDomain returns a failure domain in the form of Cluster API.
-func toFailureDomain(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
+func toFailureDomain(cluster *vspherev1.NovaVSphereCluster, domain *vspherev1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
 	p := domain.Placement.Over(cluster.Spec.Placement)
 	attributes := map[string]string{}
 	for key, value := range map[string]string{

@@ -10,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 )
@@ -122,7 +123,7 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
 	ta.update(modify, vmRef, "config.instanceUuid", nil, "runtime.connectionState", types.VirtualMachineConnectionStateInaccessible)
 	_, err := ta.look()
-	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(vspherev1.VMUnreachableReason))
 
 	o := cache.NewObjects()
 	o.Apply([]types.ObjectUpdate{{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
@@ -130,7 +131,7 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	}}})
 	ta.inv.Replace(o)
 	_, err = ta.look()
-	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(vspherev1.VMUnreachableReason))
 }
 
 // After a restart no earlier cache has the UUID of an unreadable VM. If it has

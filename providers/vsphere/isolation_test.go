@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -18,7 +19,7 @@ import (
 
 // inspect does an Inspect as the cluster's controller does when the cluster
 // or its Secret changed.
-func (b *bed) inspect(cluster *infrav1.NovaVSphereCluster) {
+func (b *bed) inspect(cluster *vspherev1.NovaVSphereCluster) {
 	b.t.Helper()
 	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), cluster); return err }).Should(Succeed())
 }
@@ -82,16 +83,16 @@ func TestIdentity(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nova", Name: "account"},
 		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
 	})).To(Succeed())
-	identity := &infrav1.NovaVSphereIdentity{
+	identity := &vspherev1.NovaVSphereIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+		Spec: vspherev1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)}, CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"},
 		}},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
 	second := b.addCluster("second", b.vc)
-	for _, c := range []*infrav1.NovaVSphereCluster{b.cluster, second} {
-		c.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+	for _, c := range []*vspherev1.NovaVSphereCluster{b.cluster, second} {
+		c.Spec.IdentityRef = infrav1.IdentityReference{Kind: vspherev1.NovaVSphereIdentityKind, Name: "shared"}
 		c.Spec.Server, c.Spec.TLS = "", infrav1.Trust{}
 		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
 	}

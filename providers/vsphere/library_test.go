@@ -22,6 +22,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -86,15 +87,15 @@ func (b *bed) addLibrary() *library.Manager {
 	return m
 }
 
-func (b *bed) fromLibrary(name, item string) *infrav1.NovaVSphereMachine {
+func (b *bed) fromLibrary(name, item string) *vspherev1.NovaVSphereMachine {
 	m := b.machine(name)
-	m.Spec.Template = infrav1.NovaVSphereTemplate{}
-	m.Spec.Template.ContentLibrary = infrav1.NovaVSphereLibraryItem{Library: "images", Item: item}
+	m.Spec.Template = vspherev1.NovaVSphereTemplate{}
+	m.Spec.Template.ContentLibrary = vspherev1.NovaVSphereLibraryItem{Library: "images", Item: item}
 	return m
 }
 
 // createAll creates machines until their VMs run.
-func (b *bed) createAll(machines ...*infrav1.NovaVSphereMachine) {
+func (b *bed) createAll(machines ...*vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
 	for _, m := range machines {
 		b.Eventually(func(g Gomega) {
@@ -247,13 +248,13 @@ func TestInspectFailureDomains(t *testing.T) {
 	b := newBed(t)
 	host := b.addHostGroup("rack")
 	b.Expect(host.Value).NotTo(BeEmpty())
-	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
+	b.cluster.Spec.FailureDomains = []vspherev1.NovaVSphereFailureDomain{
 		{
 			FailureDomain: infrav1.FailureDomain{Name: "a", Networks: []infrav1.FailureDomainNetwork{{Network: "VM Network"}}},
-			Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack"}, Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+			Placement:     vspherev1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack"}, Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
 		},
-		{FailureDomain: infrav1.FailureDomain{Name: "b", ControlPlane: new(bool)}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
-			RequiredTags: []infrav1.NovaVSphereTag{{Category: "zone", Name: "b"}}},
+		{FailureDomain: infrav1.FailureDomain{Name: "b", ControlPlane: new(bool)}, Placement: vspherev1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
+			RequiredTags: []vspherev1.NovaVSphereTag{{Category: "zone", Name: "b"}}},
 	}
 	inspect := func() (site hypervisor.Endpoint, err error) {
 		b.Eventually(func() string {
@@ -289,12 +290,12 @@ func TestInspectFailureDomains(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.total()).To(BeZero(), "a look costs nothing")
 
-	for name, spoil := range map[string]func(*infrav1.NovaVSphereFailureDomain){
-		`failure domain "a": placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
+	for name, spoil := range map[string]func(*vspherev1.NovaVSphereFailureDomain){
+		`failure domain "a": placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`: func(d *vspherev1.NovaVSphereFailureDomain) {
 			d.Placement.HostGroup = "none"
 		},
-		`failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) { d.Template.Name = "none" },
-		`failure domain "a": network "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
+		`failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`: func(d *vspherev1.NovaVSphereFailureDomain) { d.Template.Name = "none" },
+		`failure domain "a": network "none" does not exist in vCenter, or the account cannot see it`: func(d *vspherev1.NovaVSphereFailureDomain) {
 			d.Networks[0].Network = "none"
 		},
 	} {
@@ -312,8 +313,8 @@ func TestSizeInFailureDomains(t *testing.T) {
 	b := newBed(t)
 	const gib = int64(1) << 30
 	own := b.machine("any").Spec.Hardware
-	domain := func(name, datacenter, template string) infrav1.NovaVSphereFailureDomain {
-		return infrav1.NovaVSphereFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}, Template: infrav1.NovaVSphereTemplate{Name: template}, Placement: infrav1.NovaVSpherePlacement{Datacenter: datacenter}}
+	domain := func(name, datacenter, template string) vspherev1.NovaVSphereFailureDomain {
+		return vspherev1.NovaVSphereFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}, Template: vspherev1.NovaVSphereTemplate{Name: template}, Placement: vspherev1.NovaVSpherePlacement{Datacenter: datacenter}}
 	}
 	known := infrav1.MachineTemplateStatus{
 		Capacity: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("30Gi")},
@@ -321,28 +322,28 @@ func TestSizeInFailureDomains(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		domains  []infrav1.NovaVSphereFailureDomain
-		hardware infrav1.NovaVSphereHardware
+		domains  []vspherev1.NovaVSphereFailureDomain
+		hardware vspherev1.NovaVSphereHardware
 		was      infrav1.MachineTemplateStatus
 		want     hypervisor.Size
 		says     string
 	}{
-		{name: "the first", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", vcenter.DefaultTemplate), domain("b", "none", "")},
+		{name: "the first", domains: []vspherev1.NovaVSphereFailureDomain{domain("a", "DC0", vcenter.DefaultTemplate), domain("b", "none", "")},
 			want: hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}},
-		{name: "the second", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "none", ""), domain("b", "DC0", vcenter.DefaultTemplate)},
+		{name: "the second", domains: []vspherev1.NovaVSphereFailureDomain{domain("a", "none", ""), domain("b", "DC0", vcenter.DefaultTemplate)},
 			want: hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}},
-		{name: "none", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none"), domain("b", "none", "")},
+		{name: "none", domains: []vspherev1.NovaVSphereFailureDomain{domain("a", "DC0", "none"), domain("b", "none", "")},
 			says: `failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`},
-		{name: "none, and a size is set", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own,
+		{name: "none, and a size is set", domains: []vspherev1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own,
 			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}},
-		{name: "no template any more, and a size is set", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own, was: known,
+		{name: "no template any more, and a size is set", domains: []vspherev1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own, was: known,
 			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 30 * gib, Architecture: "arm64"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			b.cluster.Spec.Placement.Datacenter, b.cluster.Spec.FailureDomains = "none", tt.domains
 			g.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-			template := &infrav1.NovaVSphereMachineTemplate{
+			template := &vspherev1.NovaVSphereMachineTemplate{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers", Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}},
 				Status:     tt.was,
 			}
@@ -363,8 +364,8 @@ func TestSizeInFailureDomains(t *testing.T) {
 func TestSize(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
-	template := func(change func(*infrav1.NovaVSphereMachineTemplate)) *infrav1.NovaVSphereMachineTemplate {
-		out := &infrav1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{
+	template := func(change func(*vspherev1.NovaVSphereMachineTemplate)) *vspherev1.NovaVSphereMachineTemplate {
+		out := &vspherev1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "workers",
 			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		}}
@@ -375,29 +376,29 @@ func TestSize(t *testing.T) {
 	const gib = int64(1) << 30
 	tests := []struct {
 		name    string
-		change  func(*infrav1.NovaVSphereMachineTemplate)
+		change  func(*vspherev1.NovaVSphereMachineTemplate)
 		want    hypervisor.Size
 		waiting bool
 	}{
-		{"as it says", func(*infrav1.NovaVSphereMachineTemplate) {},
+		{"as it says", func(*vspherev1.NovaVSphereMachineTemplate) {},
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
-		{"from the vCenter template", func(t *infrav1.NovaVSphereMachineTemplate) {
-			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
+		{"from the vCenter template", func(t *vspherev1.NovaVSphereMachineTemplate) {
+			t.Spec.Template.Spec.Hardware = vspherev1.NovaVSphereHardware{}
 		}, hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
-		{"with devices", func(t *infrav1.NovaVSphereMachineTemplate) {
+		{"with devices", func(t *vspherev1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec.Disks.Boot.SizeGiB = 50
 			t.Spec.Template.Spec.Hardware.VGPUProfiles = []string{"a", "b"}
-			t.Spec.Template.Spec.Hardware.PCIDevices = []infrav1.NovaVSpherePCIDevice{{VendorID: 4098, DeviceID: 1}, {VendorID: 5, DeviceID: 1}}
+			t.Spec.Template.Spec.Hardware.PCIDevices = []vspherev1.NovaVSpherePCIDevice{{VendorID: 4098, DeviceID: 1}, {VendorID: 5, DeviceID: 1}}
 		}, hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 50 * gib, Architecture: "amd64",
 			Devices: map[string]int64{"nvidia.com/gpu": 2, "amd.com/gpu": 1}}, false},
-		{"of no cluster", func(t *infrav1.NovaVSphereMachineTemplate) { t.Labels = nil },
+		{"of no cluster", func(t *vspherev1.NovaVSphereMachineTemplate) { t.Labels = nil },
 			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}, false},
-		{"of no cluster, and no size is set", func(t *infrav1.NovaVSphereMachineTemplate) {
-			t.Labels, t.Spec.Template.Spec.Hardware = nil, infrav1.NovaVSphereHardware{}
+		{"of no cluster, and no size is set", func(t *vspherev1.NovaVSphereMachineTemplate) {
+			t.Labels, t.Spec.Template.Spec.Hardware = nil, vspherev1.NovaVSphereHardware{}
 		}, hypervisor.Size{}, true},
-		{"of an image that is not made yet", func(t *infrav1.NovaVSphereMachineTemplate) {
+		{"of an image that is not made yet", func(t *vspherev1.NovaVSphereMachineTemplate) {
 			t.Spec.Template.Spec = b.fromLibrary("any", "debian").Spec
-			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
+			t.Spec.Template.Spec.Hardware = vspherev1.NovaVSphereHardware{}
 		}, hypervisor.Size{}, true},
 	}
 	b.connect(b.machine("any"))

@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -27,7 +27,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 		d.session.inv.recordDeleted(id, vm)
 		return nil
 	case err == nil, vcenter.IsNoPermission(err):
-		return hypervisor.Failure(infrav1.VMNotVisibleReason,
+		return hypervisor.Failure(vspherev1.VMNotVisibleReason,
 			"vCenter still has the VM (%s), but the account cannot see it any more: restore the account's permissions on the VM", vm.Value)
 	default:
 		return vcenter.Classify(d.session.Server(), err)
@@ -38,7 +38,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 // over this session and was up before: it must see the folder in which the VM
 // was created, or each folder in which it may have been created. The check is
 // done once for each login.
-func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine) error {
 	_, login, err := d.session.Client(ctx, hypervisor.KeyOf(m))
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -101,7 +102,7 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM,
 		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
 		return
 	case info.Connection != "" && info.Connection != types.VirtualMachineConnectionStateConnected:
-		s.unknown = hypervisor.Failure(infrav1.VMUnreachableReason, "%s", unreachable(info.Connection, i.objects.HostName(info)))
+		s.unknown = hypervisor.Failure(vspherev1.VMUnreachableReason, "%s", unreachable(info.Connection, i.objects.HostName(info)))
 		return
 	case info.Running():
 		s.vm.State = hypervisor.Running

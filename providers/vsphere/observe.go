@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
@@ -16,7 +17,7 @@ import (
 )
 
 // Observe returns the state of the VM of m from the inventory.
-func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
+func (d *driver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (hypervisor.VM, error) {
 	if d.clusterID == "" && m.Spec.ProviderID == "" {
 		// The ID is written before any VM is created, so there was never a VM.
 		return hypervisor.VM{State: hypervisor.Absent}, nil
@@ -60,7 +61,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 
 // observe returns the state of the VM of m. It reports a VM as deleted only
 // once it is certain that the account would see the VM if it existed.
-func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, deleting bool) (observation, error) {
+func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, deleting bool) (observation, error) {
 	inv := d.session.inv
 	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.info(id).Zone)
 	inv.setDesired(id, hypervisor.KeyOf(m), &desired, deleting)
@@ -89,7 +90,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 
 // pendingUpgrade returns the hardware upgrade that a VM still needs which was
 // never up, for messages. The hardware of a VM that was up is not changed.
-func (d *driver) pendingUpgrade(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hypervisor.State) string {
+func (d *driver) pendingUpgrade(id uuid.UUID, m *vspherev1.NovaVSphereMachine, state hypervisor.State) string {
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
@@ -110,7 +111,7 @@ func (d *driver) dropStale(f *hypervisor.Error) {
 // cloning reports whether a clone is under way that no machine here requested
 // and that may be of m: an earlier process may have requested it before it
 // crashed. The inventory shows the VM of such a clone when the clone ends.
-func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bool, error) {
+func (d *driver) cloning(ctx context.Context, m *vspherev1.NovaVSphereMachine) (bool, error) {
 	if !d.session.inv.anyClones() {
 		return false, nil
 	}

@@ -14,6 +14,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -111,30 +112,30 @@ func TestCreateWithEverything(t *testing.T) {
 	b.addPod("pod", "LocalDS_1")
 	host := b.addHostGroup("rack")
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
-	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
+	b.cluster.Spec.FailureDomains = []vspherev1.NovaVSphereFailureDomain{{
 		FailureDomain: infrav1.FailureDomain{Name: "zone-a", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](1), Network: "DC0_DVPG0"}}},
-		Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", DatastoreCluster: "pod"},
+		Placement:     vspherev1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", DatastoreCluster: "pod"},
 	}}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	everything := func(name string) *infrav1.NovaVSphereMachine {
+	everything := func(name string) *vspherev1.NovaVSphereMachine {
 		m := b.machine(name)
-		m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: storagePolicy}
+		m.Spec.Placement = vspherev1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: storagePolicy}
 		m.Spec.CloneMode = infrav1.CloneLinkedOrFull
-		m.Spec.Hardware = infrav1.NovaVSphereHardware{
+		m.Spec.Hardware = vspherev1.NovaVSphereHardware{
 			CPUs: 8, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 4}, MemoryMiB: 8192, Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), NestedVirtualization: ptr.To(true),
-			CPUReservationMHz: ptr.To[int64](500), CPULimitMHz: 2000, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
+			CPUReservationMHz: ptr.To[int64](500), CPULimitMHz: 2000, CPUShares: vspherev1.NovaVSphereShares{Level: vspherev1.SharesHigh},
 			MemoryReservationMiB: ptr.To[int64](1024),
-			ExtraConfig:          []infrav1.NovaVSphereExtraConfig{{Name: "sched.swap.vmxSwapEnabled", Value: "FALSE"}},
+			ExtraConfig:          []vspherev1.NovaVSphereExtraConfig{{Name: "sched.swap.vmxSwapEnabled", Value: "FALSE"}},
 		}
-		m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 40}, Data: []infrav1.NovaVSphereDataDisk{
-			{Name: "etcd", SizeGiB: 10, Provisioning: infrav1.ProvisioningEagerZeroed, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe}},
-			{Name: "logs", SizeGiB: 5, Provisioning: infrav1.ProvisioningThin, Datastore: "LocalDS_0"},
+		m.Spec.Disks = vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 40}, Data: []vspherev1.NovaVSphereDataDisk{
+			{Name: "etcd", SizeGiB: 10, Provisioning: vspherev1.ProvisioningEagerZeroed, Controller: vspherev1.NovaVSphereController{Type: vspherev1.ControllerNVMe}},
+			{Name: "logs", SizeGiB: 5, Provisioning: vspherev1.ProvisioningThin, Datastore: "LocalDS_0"},
 		}}
-		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{
+		m.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{
 			{Network: "/DC0/network/DC0_DVPG0", MTU: 1400, InterfaceAddressing: infrav1.InterfaceAddressing{
 				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Nameservers: []string{"192.0.2.53"},
 			}},
-			{Network: "VM Network", Type: infrav1.InterfaceE1000e, InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:00:00:00:00:77"}},
+			{Network: "VM Network", Type: vspherev1.InterfaceE1000e, InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:00:00:00:00:77"}},
 		}
 		return m
 	}
@@ -206,20 +207,20 @@ func TestCreateFromSources(t *testing.T) {
 	b.Expect(handle.Properties(b.ctx(), handle.Reference(), []string{"config"}, &template)).To(Succeed())
 	tests := []struct {
 		name   string
-		change func(*infrav1.NovaVSphereMachineSpec)
+		change func(*vspherev1.NovaVSphereMachineSpec)
 	}{
-		{"path", func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/" + vcenter.DefaultTemplate }},
-		{"reference", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ID: handle.Reference().Value}
+		{"path", func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/" + vcenter.DefaultTemplate }},
+		{"reference", func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ID: handle.Reference().Value}
 		}},
-		{"bios", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ID: strings.ToUpper(template.Config.Uuid)}
+		{"bios", func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ID: strings.ToUpper(template.Config.Uuid)}
 		}},
-		{"instance", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ID: template.Config.InstanceUuid}
+		{"instance", func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ID: template.Config.InstanceUuid}
 		}},
-		{"snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Snapshot = "base" }},
-		{"linked", func(s *infrav1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }},
+		{"snapshot", func(s *vspherev1.NovaVSphereMachineSpec) { s.Template.Snapshot = "base" }},
+		{"linked", func(s *vspherev1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,47 +245,49 @@ func TestCreateRefusals(t *testing.T) {
 	const nothing = "6ba7b810-9dad-51d1-80b4-00c04fd430c8"
 	tests := []struct {
 		name   string
-		change func(*infrav1.NovaVSphereMachineSpec)
+		change func(*vspherev1.NovaVSphereMachineSpec)
 		zone   string
 		reason string
 		says   string
 	}{
-		{"no such UUID", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: nothing} }, "",
+		{"no such UUID", func(s *vspherev1.NovaVSphereMachineSpec) { s.Template = vspherev1.NovaVSphereTemplate{ID: nothing} }, "",
 			infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID " + nothing + ", or the account cannot see it"},
-		{"no such reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: "vm-99999"} }, "",
+		{"no such reference", func(s *vspherev1.NovaVSphereMachineSpec) { s.Template = vspherev1.NovaVSphereTemplate{ID: "vm-99999"} }, "",
 			infrav1.TemplateNotFoundReason, "the template vm-99999 does not exist in vCenter, or the account cannot see it"},
-		{"no such library", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template = infrav1.NovaVSphereTemplate{ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}}
+		{"no such library", func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Template = vspherev1.NovaVSphereTemplate{ContentLibrary: vspherev1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}}
 		}, "", infrav1.TemplateNotFoundReason, `0 content libraries are called "none", not one, or the account cannot see it`},
-		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }, "",
+		{"no snapshot", func(s *vspherev1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }, "",
 			infrav1.InvalidSpecReason, "A linked clone is not possible because the template has no snapshot"},
-		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.Boot.SizeGiB = 1 }, "",
+		{"a smaller disk", func(s *vspherev1.NovaVSphereMachineSpec) { s.Disks.Boot.SizeGiB = 1 }, "",
 			infrav1.InvalidSpecReason, "1 GiB are requested for disk 1 of the template, which has 20 GiB: a disk can only grow"},
-		{"no such policy", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.StoragePolicy = "none" }, "",
+		{"no such policy", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.StoragePolicy = "none" }, "",
 			infrav1.PlacementNotFoundReason, `the storage policy "none" does not exist in vCenter, or the account cannot see it`},
-		{"no such datastore cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "none" }, "",
+		{"no such datastore cluster", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.datastoreCluster "none" does not exist in vCenter, or the account cannot see it`},
-		{"a full datastore cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "full" }, "",
+		{"a full datastore cluster", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "full" }, "",
 			infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend: Insufficient space on the datastores of the datastore cluster"},
-		{"no such compute cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.ComputeCluster = "none" }, "",
+		{"no such compute cluster", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.ComputeCluster = "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.computeCluster "none" does not exist in vCenter, or the account cannot see it`},
-		{"no such pool there", func(s *infrav1.NovaVSphereMachineSpec) {
+		{"no such pool there", func(s *vspherev1.NovaVSphereMachineSpec) {
 			s.Placement.ComputeCluster, s.Placement.ResourcePool = "DC0_C0", "none"
 		}, "", infrav1.PlacementNotFoundReason, `placement.resourcePool "none" does not exist in placement.computeCluster "DC0_C0", or the account cannot see it`},
-		{"no such VM group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup, s.Placement.VMGroup = "rack", "none" }, "",
+		{"no such VM group", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.HostGroup, s.Placement.VMGroup = "rack", "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.vmGroup "none" does not exist in the compute cluster, or the account cannot see it`},
-		{"no rule for the VM group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup, s.Placement.VMGroup = "rack", "loose" }, "",
+		{"no rule for the VM group", func(s *vspherev1.NovaVSphereMachineSpec) {
+			s.Placement.HostGroup, s.Placement.VMGroup = "rack", "loose"
+		}, "",
 			infrav1.PlacementNotFoundReason, `no enabled rule of the compute cluster binds placement.vmGroup "loose" to placement.hostGroup "rack"`},
-		{"no such host group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup = "none" }, "",
+		{"no such host group", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.HostGroup = "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`},
-		{"no such folder", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "none" }, "",
+		{"no such folder", func(s *vspherev1.NovaVSphereMachineSpec) { s.Placement.Folder = "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.folder "none" does not exist in vCenter, or the account cannot see it`},
-		{"a folder elsewhere", func(s *infrav1.NovaVSphereMachineSpec) {
+		{"a folder elsewhere", func(s *vspherev1.NovaVSphereMachineSpec) {
 			s.Placement.Folder, s.Placement.CreateFolder = "/DC1/vm/none", ptr.To(true)
 		}, "", infrav1.InvalidSpecReason, `placement.folder "/DC1/vm/none" is not below /DC0/vm`},
-		{"no such failure domain", func(*infrav1.NovaVSphereMachineSpec) {}, "none",
+		{"no such failure domain", func(*vspherev1.NovaVSphereMachineSpec) {}, "none",
 			infrav1.PlacementNotFoundReason, `the failure domain "none" is not among spec.failureDomains of the NovaVSphereCluster`},
-		{"no such network reference", func(s *infrav1.NovaVSphereMachineSpec) {
+		{"no such network reference", func(s *vspherev1.NovaVSphereMachineSpec) {
 			s.Network.Interfaces[0].Network = "DistributedVirtualPortgroup:dvportgroup-9999"
 		}, "", infrav1.PlacementNotFoundReason, `network "DistributedVirtualPortgroup:dvportgroup-9999" does not exist in vCenter, or the account cannot see it`},
 	}
@@ -390,9 +393,9 @@ func TestNetworks(t *testing.T) {
 	portgroup, err := b.finder().Network(b.ctx(), "DC0_DVPG0")
 	b.Expect(err).NotTo(HaveOccurred())
 	m := b.machine("m")
-	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: portgroup.Reference().String()}}
+	m.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{{Network: portgroup.Reference().String()}}
 	opaque := b.machine("opaque")
-	opaque.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "DC0_NSX0"}}
+	opaque.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{{Network: "DC0_NSX0"}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")[0].NICs).To(HaveLen(1))

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -31,7 +32,7 @@ func (b *bed) idOf(name string) string {
 }
 
 // provisioned returns a machine whose VM was up before.
-func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
+func (b *bed) provisioned(m *vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine {
 	vm, err := b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	m = m.DeepCopy()
@@ -41,7 +42,7 @@ func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMac
 
 // destroyed deletes a machine's VM as its controller does: step by step, with
 // retries after failures.
-func (b *bed) destroyed(m *infrav1.NovaVSphereMachine) {
+func (b *bed) destroyed(m *vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		vm, err := b.observe(m)
@@ -97,9 +98,9 @@ func TestUnreachableIsNotLost(t *testing.T) {
 	b.drain(changes)
 	b.Expect(b.vc.SetHostConnected(vm.Host, false)).To(Succeed())
 	b.notified(changes, "m", seenWithin)
-	for _, m := range []*infrav1.NovaVSphereMachine{m, markDeleting(m)} {
+	for _, m := range []*vspherev1.NovaVSphereMachine{m, markDeleting(m)} {
 		_, err = b.observe(m)
-		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(vspherev1.VMUnreachableReason))
 		b.Expect(err).To(MatchError(And(ContainSubstring(vm.Host), ContainSubstring("disconnected"))))
 		b.vc.ResetRequests()
 		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
@@ -110,7 +111,7 @@ func TestUnreachableIsNotLost(t *testing.T) {
 	b.waitForState(m, hypervisor.Running)
 	for _, state := range []string{"inaccessible", "orphaned", "invalid"} {
 		b.Expect(b.vc.SetConnectionState(b.idOf("m"), state)).To(Succeed())
-		b.Expect(b.waitForError(m, infrav1.VMUnreachableReason)).To(MatchError(ContainSubstring(state)))
+		b.Expect(b.waitForError(m, vspherev1.VMUnreachableReason)).To(MatchError(ContainSubstring(state)))
 		b.Expect(b.vc.SetConnectionState(b.idOf("m"), "connected")).To(Succeed())
 		b.waitForState(m, hypervisor.Running)
 	}
@@ -135,9 +136,9 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 }
 
 // hide waits until a machine reports that the account does not see its VM.
-func (b *bed) hide(m *infrav1.NovaVSphereMachine) {
+func (b *bed) hide(m *vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
-	b.Expect(b.waitForError(m, infrav1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
+	b.Expect(b.waitForError(m, vspherev1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
 }
 
 // If the account loses its permission for a VM, the VM must not be reported as
@@ -194,11 +195,11 @@ func inDomains(t *testing.T) *bed {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Folders: []string{vcenter.DefaultFolder, "a", "b"}}})
 	_, err := object.NewRootFolder(b.admin().Client).CreateDatacenter(b.ctx(), "DC1")
 	b.Expect(err).NotTo(HaveOccurred())
-	b.cluster.Spec.Placement = infrav1.NovaVSpherePlacement{}
+	b.cluster.Spec.Placement = vspherev1.NovaVSpherePlacement{}
 	for _, name := range []string{"a", "b"} {
-		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, infrav1.NovaVSphereFailureDomain{
+		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, vspherev1.NovaVSphereFailureDomain{
 			FailureDomain: infrav1.FailureDomain{Name: name},
-			Placement:     infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: name, Datastore: "LocalDS_0"},
+			Placement:     vspherev1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: name, Datastore: "LocalDS_0"},
 		})
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
@@ -206,7 +207,7 @@ func inDomains(t *testing.T) *bed {
 }
 
 // createIn creates a machine's VM in a failure domain, or in none.
-func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
+func (b *bed) createIn(zone string) *vspherev1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine("m")
 	l := createOptions
@@ -219,7 +220,7 @@ func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
 }
 
 // withStatus returns a machine that has kept its status.
-func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphereMachine {
+func withStatus(m *vspherev1.NovaVSphereMachine, zone string) *vspherev1.NovaVSphereMachine {
 	m = m.DeepCopy()
 	m.Status.FailureDomain = zone
 	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.7"}}
@@ -229,20 +230,20 @@ func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphere
 // A restarted manager reports a VM as deleted only if it would see the VM in
 // each place where it may have been created.
 func TestDeletedVMInFailureDomains(t *testing.T) {
-	within := infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0"}
-	dropped := func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return m }
-	kept := func(zone string) func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
-		return func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return withStatus(m, zone) }
+	within := vspherev1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0"}
+	dropped := func(m *vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine { return m }
+	kept := func(zone string) func(*vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine {
+		return func(m *vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine { return withStatus(m, zone) }
 	}
 	for _, tt := range []struct {
 		name string
 		// zone is the failure domain in which the VM is created, and status sets
 		// its record in the machine.
 		zone   string
-		status func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine
+		status func(*vspherev1.NovaVSphereMachine) *vspherev1.NovaVSphereMachine
 		// cluster is the placement of the cluster, and removed is the failure
 		// domain that is removed from it.
-		cluster infrav1.NovaVSpherePlacement
+		cluster vspherev1.NovaVSpherePlacement
 		removed string
 		// hidden is the folder for which the account loses its permission. A VM
 		// that is not created there is destroyed.
@@ -276,7 +277,7 @@ func TestDeletedVMInFailureDomains(t *testing.T) {
 				b.wait(vm.Destroy(b.ctx()))
 			}
 			b.cluster.Spec.FailureDomains = slices.DeleteFunc(b.cluster.Spec.FailureDomains,
-				func(d infrav1.NovaVSphereFailureDomain) bool { return d.Name == tt.removed })
+				func(d vspherev1.NovaVSphereFailureDomain) bool { return d.Name == tt.removed })
 			b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 
 			b.connector = b.newConnector()
@@ -396,7 +397,7 @@ func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 }
 
 // rejected creates a machine's VM as the controller does, until that fails.
-func (b *bed) rejected(m *infrav1.NovaVSphereMachine) (failure error) {
+func (b *bed) rejected(m *vspherev1.NovaVSphereMachine) (failure error) {
 	b.Eventually(func(g Gomega) {
 		vm, err := b.observe(m)
 		if failure = cmp.Or(err, vm.LastFailure); failure == nil && vm.State == hypervisor.Absent {

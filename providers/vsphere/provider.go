@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -21,9 +21,9 @@ var (
 )
 
 // Provider is the provider for vCenter.
-var Provider = provider.Provider[*infrav1.NovaVSphereCluster, *infrav1.NovaVSphereMachine, *infrav1.NovaVSphereMachineTemplate]{
+var Provider = provider.Provider[*vspherev1.NovaVSphereCluster, *vspherev1.NovaVSphereMachine, *vspherev1.NovaVSphereMachineTemplate]{
 	Info: provider.Info{
-		Name: vcenter.ProviderName, Title: "vSphere", Kind: "NovaVSphere", Server: "vCenter", Copies: "clones", MaxCreations: 100,
+		Name: vcenter.ProviderName, Title: "vSphere", Kind: "NovaVSphere", AddToScheme: vspherev1.AddToScheme, Server: "vCenter", Copies: "clones", MaxCreations: 100,
 		Class: class,
 		Guest: provider.Guest{
 			Vendors:    `VMware*`,
@@ -31,12 +31,12 @@ var Provider = provider.Provider[*infrav1.NovaVSphereCluster, *infrav1.NovaVSphe
 			Report:     "report_vmware", ReportSize: 1800, Functions: guestFunctions,
 		},
 	},
-	NewCluster:     func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
-	NewMachine:     func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },
-	NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
-	NewTemplate:    func() *infrav1.NovaVSphereMachineTemplate { return &infrav1.NovaVSphereMachineTemplate{} },
-	NewIdentity:    func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
-	Connect: func(reader client.Reader, o provider.Options) provider.Connection[*infrav1.NovaVSphereCluster, *infrav1.NovaVSphereMachine, *infrav1.NovaVSphereMachineTemplate] {
+	NewCluster:     func() *vspherev1.NovaVSphereCluster { return &vspherev1.NovaVSphereCluster{} },
+	NewMachine:     func() *vspherev1.NovaVSphereMachine { return &vspherev1.NovaVSphereMachine{} },
+	NewMachineList: func() client.ObjectList { return &vspherev1.NovaVSphereMachineList{} },
+	NewTemplate:    func() *vspherev1.NovaVSphereMachineTemplate { return &vspherev1.NovaVSphereMachineTemplate{} },
+	NewIdentity:    func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
+	Connect: func(reader client.Reader, o provider.Options) provider.Connection[*vspherev1.NovaVSphereCluster, *vspherev1.NovaVSphereMachine, *vspherev1.NovaVSphereMachineTemplate] {
 		return NewConnector(reader, Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace})
 	},
 }

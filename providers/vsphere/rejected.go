@@ -12,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -91,7 +92,7 @@ func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 // deleteRejected takes one step towards the deletion of a VM that was created
 // with another instance UUID. It reads the power state each time: the stream
 // does not report it.
-func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, rejectedMessage(vm)) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -88,17 +88,17 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate}, {Name: next}}}})
 	old, image := b.vm(vcenter.DefaultTemplate), b.vm(next)
 	byUUID, byReference := b.machine("m").Spec, b.machine("m").Spec
-	byUUID.Template = infrav1.NovaVSphereTemplate{ID: old.UUID(b.ctx())}
-	byReference.Template = infrav1.NovaVSphereTemplate{ID: old.Reference().Value}
+	byUUID.Template = vspherev1.NovaVSphereTemplate{ID: old.UUID(b.ctx())}
+	byReference.Template = vspherev1.NovaVSphereTemplate{ID: old.Reference().Value}
 	b.create("first")
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	source := func(machine *infrav1.NovaVSphereMachineSpec) *spec.Template {
+	source := func(machine *vspherev1.NovaVSphereMachineSpec) *spec.Template {
 		found, err := d.names.SizeTemplate(b.ctx(), machine, "")
 		b.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
-	for _, machine := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+	for _, machine := range []*vspherev1.NovaVSphereMachineSpec{&byUUID, &byReference} {
 		b.Expect(source(machine).Current).To(BeNil())
 	}
 
@@ -111,7 +111,7 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
 	d.ageNames(resolve.MaxAge)
 	b.Expect(source(&b.machine("m").Spec).Ref).To(Equal(image.Reference()))
-	for _, machine := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+	for _, machine := range []*vspherev1.NovaVSphereMachineSpec{&byUUID, &byReference} {
 		b.Expect(source(machine).Current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
 	}
 }
@@ -127,7 +127,7 @@ func TestTemplateThatIsFixed(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	disks := spec.NewDiskDevices(devices).Disks
 	b.Expect(disks).To(HaveLen(2))
-	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: spec.LabelOf(disks[1]), SizeGiB: 2}}
+	m.Spec.Disks.Template = []vspherev1.NovaVSphereTemplateDisk{{Name: spec.LabelOf(disks[1]), SizeGiB: 2}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -32,22 +33,22 @@ func (r *role) asAdministrator(do func()) {
 
 // machineWithAllSettings returns a machine that needs all privileges which
 // depend on its spec, except for those that depend on its source.
-func (r *role) machineWithAllSettings(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
+func (r *role) machineWithAllSettings(name string, source vspherev1.NovaVSphereMachineSpec) *vspherev1.NovaVSphereMachine {
 	m := r.groupedMachine(name, "md")
 	m.Spec.Template = source.Template
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: storagePolicy, Datastore: "LocalDS_0"}
+	m.Spec.Placement = vspherev1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: storagePolicy, Datastore: "LocalDS_0"}
 	m.Spec.Hardware.CPUReservationMHz = ptr.To[int64](100)
 	m.Spec.Hardware.Version = "vmx-22"
-	m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
-	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: name, Name: "red"}}
-	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
+	m.Spec.Disks = vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []vspherev1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
+	m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: name, Name: "red"}}
+	m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
 	m.Spec.CreateMissingTags = ptr.To(true)
 	return m
 }
 
 // createMachine runs a machine through its life, with a volume of a storage
 // driver in a snapshot of it, and returns the first failure.
-func (r *role) createMachine(m *infrav1.NovaVSphereMachine) error {
+func (r *role) createMachine(m *vspherev1.NovaVSphereMachine) error {
 	if err := r.reconcile(m); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (r *role) createMachine(m *infrav1.NovaVSphereMachine) error {
 
 // reconcile reconciles a machine until it is up, or absent if it is being
 // deleted. It returns the first failure.
-func (r *role) reconcile(m *infrav1.NovaVSphereMachine) error {
+func (r *role) reconcile(m *vspherev1.NovaVSphereMachine) error {
 	r.t.Helper()
 	deleting := !m.DeletionTimestamp.IsZero()
 	var failed error
@@ -104,14 +105,14 @@ func TestRole(t *testing.T) {
 	peer := r.groupedMachine("peer", "md")
 	r.startAll(peer)
 
-	template := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate}}
-	library := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{
-		ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "images", Item: "debian"},
+	template := vspherev1.NovaVSphereMachineSpec{Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate}}
+	library := vspherev1.NovaVSphereMachineSpec{Template: vspherev1.NovaVSphereTemplate{
+		ContentLibrary: vspherev1.NovaVSphereLibraryItem{Library: "images", Item: "debian"},
 	}}
-	vm := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: "/DC0/vm/plain"}}
+	vm := vspherev1.NovaVSphereMachineSpec{Template: vspherev1.NovaVSphereTemplate{Name: "/DC0/vm/plain"}}
 	r.addPlainVM("plain")
 	// Sources of machines that need a privilege which a template does not need.
-	special := map[string]infrav1.NovaVSphereMachineSpec{
+	special := map[string]vspherev1.NovaVSphereMachineSpec{
 		"VirtualMachine.Provisioning.Clone": vm,
 		"VApp.Import":                       library, "ContentLibrary.ReadStorage": library,
 	}
@@ -141,7 +142,7 @@ func TestRole(t *testing.T) {
 			g.Expect(r.reconcile(markDeleting(m))).To(Succeed())
 		})
 	}
-	for name, source := range map[string]infrav1.NovaVSphereMachineSpec{"from-template": template, "from-vm": vm} {
+	for name, source := range map[string]vspherev1.NovaVSphereMachineSpec{"from-template": template, "from-vm": vm} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(r.createMachine(r.machineWithAllSettings(name, source))).To(Succeed())
 		})
@@ -174,7 +175,7 @@ func TestQuickStartRoles(t *testing.T) {
 }
 
 // restart replaces the manager by one that knows only one machine.
-func (r *role) restart(m *infrav1.NovaVSphereMachine) {
+func (r *role) restart(m *vspherev1.NovaVSphereMachine) {
 	r.t.Helper()
 	r.connector.Close()
 	r.connector = r.newConnector()

@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -22,7 +23,7 @@ const shutdownRetryInterval = time.Minute
 
 // Shutdown requests a shutdown of the guest. There is no task: the stream
 // reports when the VM is off.
-func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	ctx = vcenter.Urgent(ctx)
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {

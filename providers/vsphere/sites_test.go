@@ -11,6 +11,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -20,17 +21,17 @@ import (
 func TestControlPlaneOnTwoSites(t *testing.T) {
 	b := newBed(t)
 	for site, network := range map[string]string{"site-a": "VM Network", "site-b": "DC0_DVPG0"} {
-		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, infrav1.NovaVSphereFailureDomain{
+		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, vspherev1.NovaVSphereFailureDomain{
 			FailureDomain: infrav1.FailureDomain{Name: site, Networks: []infrav1.FailureDomainNetwork{{Network: network}}},
 		})
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	spec := infrav1.NovaVSphereInterface{Network: "any", FailureDomains: []infrav1.NovaVSphereInterfaceFailureDomain{
+	spec := vspherev1.NovaVSphereInterface{Network: "any", FailureDomains: []vspherev1.NovaVSphereInterfaceFailureDomain{
 		{
 			InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
 				Name: "site-a", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "site-a"}}, Nameservers: []string{"192.0.2.53"},
 			},
-			Routes: []infrav1.Route{{To: "203.0.113.0/24", Via: "192.0.2.2"}},
+			Routes: []vspherev1.Route{{To: "203.0.113.0/24", Via: "192.0.2.2"}},
 		},
 		{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "site-b", DHCP4: ptr.To(true)}},
 	}}
@@ -49,7 +50,7 @@ func TestControlPlaneOnTwoSites(t *testing.T) {
 		"site-b": {"DC0_DVPG0", map[string]any{"dhcp4": true}},
 	} {
 		m := b.machine("cp-" + site)
-		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{spec}
+		m.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{spec}
 		l := createOptions
 		l.Zone, l.Interfaces = site, given[site]
 		b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())

@@ -6,16 +6,17 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-var _ hypervisor.Sizer[*infrav1.NovaVSphereMachineTemplate] = &Connector{}
+var _ hypervisor.Sizer[*vspherev1.NovaVSphereMachineTemplate] = &Connector{}
 
 // Size returns the size of machines that are created from t: the values of t,
 // and those of the vCenter template for values that t does not set.
-func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
+func (c *Connector) Size(ctx context.Context, t *vspherev1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
 	machine := &t.Spec.Template.Spec
 	size := spec.SizeOf(machine)
 	if t.Labels[clusterv1.ClusterNameLabel] == "" {
@@ -51,7 +52,7 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 // sizeTemplate returns the vCenter template from which machines are cloned, in
 // the first failure domain that has one: machines have the same size in all of
 // them. It returns nil for an image that does not exist yet.
-func (d *driver) sizeTemplate(ctx context.Context, machine *infrav1.NovaVSphereMachineSpec) (*spec.Template, error) {
+func (d *driver) sizeTemplate(ctx context.Context, machine *vspherev1.NovaVSphereMachineSpec) (*spec.Template, error) {
 	var first error
 	pending := false
 	for _, zone := range spec.Zones(d.cluster) {
@@ -76,8 +77,8 @@ func (d *driver) sizeTemplate(ctx context.Context, machine *infrav1.NovaVSphereM
 }
 
 // templateOf describes the template of machines in messages.
-func (d *driver) templateOf(machine *infrav1.NovaVSphereMachineSpec) string {
-	if machine.Template == (infrav1.NovaVSphereTemplate{}) {
+func (d *driver) templateOf(machine *vspherev1.NovaVSphereMachineSpec) string {
+	if machine.Template == (vspherev1.NovaVSphereTemplate{}) {
 		return d.cluster.Template.String()
 	}
 	return machine.Template.String()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -32,7 +33,7 @@ func TestSlowRequests(t *testing.T) {
 		b.vc.SetLatency(method, 1400*time.Millisecond)
 	}
 	m := b.machine("m")
-	m.Spec.Placement = infrav1.NovaVSpherePlacement{StoragePolicy: storagePolicy, Datastore: "LocalDS_1"}
+	m.Spec.Placement = vspherev1.NovaVSpherePlacement{StoragePolicy: storagePolicy, Datastore: "LocalDS_1"}
 	b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
@@ -60,7 +61,7 @@ func TestLateUpdates(t *testing.T) {
 	machines := b.machines("m", n)
 	var runs []*machineRun
 	for _, m := range machines {
-		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+		m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 		m.Spec.CreateMissingTags = ptr.To(true)
 		runs = append(runs, p.start(m))
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -22,8 +22,8 @@ const (
 // user data of a control plane machine holds the keys of all CAs, so its
 // removal does not wait for parts that may never succeed. The VM runs on
 // meanwhile.
-func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaVSphereMachine] {
-	return []hypervisor.Syncer[*infrav1.NovaVSphereMachine]{
+func (d *driver) Syncers() []hypervisor.Syncer[*vspherev1.NovaVSphereMachine] {
+	return []hypervisor.Syncer[*vspherev1.NovaVSphereMachine]{
 		{Name: syncUserData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: syncHardware, Apply: d.upgrade},
 		{Name: syncRules, Apply: d.changeRules},
@@ -33,17 +33,17 @@ func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaVSphereMachine] {
 
 // changeRules starts to change the anti-affinity rule of the machine's group
 // and its VM group.
-func (d *driver) changeRules(_ context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) changeRules(_ context.Context, m *vspherev1.NovaVSphereMachine) error {
 	return d.startSync(m, d.session.rules.sync)
 }
 
 // setTags starts to set tags and custom attributes.
-func (d *driver) setTags(_ context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) setTags(_ context.Context, m *vspherev1.NovaVSphereMachine) error {
 	return d.startSync(m, d.session.tags.sync)
 }
 
 // startSync queues a machine for a worker.
-func (d *driver) startSync(m *infrav1.NovaVSphereMachine, queue func(uuid.UUID, hypervisor.Key)) error {
+func (d *driver) startSync(m *vspherev1.NovaVSphereMachine, queue func(uuid.UUID, hypervisor.Key)) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err == nil {
 		queue(id, hypervisor.KeyOf(m))

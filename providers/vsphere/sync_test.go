@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -29,7 +30,7 @@ func newBedWithHosts(t *testing.T) *bed {
 
 // groupedMachine returns a machine of a MachineDeployment whose machines are
 // kept on different hosts.
-func (b *bed) groupedMachine(name, deployment string) *infrav1.NovaVSphereMachine {
+func (b *bed) groupedMachine(name, deployment string) *vspherev1.NovaVSphereMachine {
 	m := b.machine(name)
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
 	m.Spec.AntiAffinity = infrav1.AntiAffinityPreferred
@@ -37,7 +38,7 @@ func (b *bed) groupedMachine(name, deployment string) *infrav1.NovaVSphereMachin
 }
 
 // startAll creates the VMs of machines and waits until they run.
-func (b *bed) startAll(machines ...*infrav1.NovaVSphereMachine) {
+func (b *bed) startAll(machines ...*vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
 	for _, m := range machines {
 		b.Expect(b.connect(m).Create(b.ctx(), m, createOptions)).To(Succeed())
@@ -49,7 +50,7 @@ func (b *bed) startAll(machines ...*infrav1.NovaVSphereMachine) {
 
 // syncAll calls Sync for machines as their controller does, until all are
 // synced.
-func (b *bed) syncAll(machines ...*infrav1.NovaVSphereMachine) {
+func (b *bed) syncAll(machines ...*vspherev1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		var left []string
@@ -66,13 +67,13 @@ func (b *bed) syncAll(machines ...*infrav1.NovaVSphereMachine) {
 	}).Should(Succeed())
 }
 
-func (b *bed) ruleOf(m *infrav1.NovaVSphereMachine) string {
+func (b *bed) ruleOf(m *vspherev1.NovaVSphereMachine) string {
 	return spec.RuleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.AntiAffinityGroup(m))
 }
 
 // members returns the VMs in the rule of a machine's group; none if there is
 // no rule.
-func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
+func (b *bed) members(m *vspherev1.NovaVSphereMachine) []string {
 	for _, rule := range b.vc.Rules() {
 		if rule.Name == b.ruleOf(m) {
 			return rule.VMs
@@ -82,7 +83,7 @@ func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
 }
 
 // failsOnce waits until observing a machine or its last action fails.
-func (b *bed) failsOnce(m *infrav1.NovaVSphereMachine) error {
+func (b *bed) failsOnce(m *vspherev1.NovaVSphereMachine) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() error { err = b.failure(m); return err }).Should(HaveOccurred())
@@ -117,7 +118,7 @@ func TestScrub(t *testing.T) {
 func TestScrubWithoutPermissionForRules(t *testing.T) {
 	b := newBedWithHosts(t)
 	first, second := b.groupedMachine("a", "md"), b.groupedMachine("b", "md")
-	second.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}
+	second.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "none", Name: "none"}}
 	b.startAll(first)
 	cluster := b.clusterRef()
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
@@ -158,7 +159,7 @@ func TestScrubFailure(t *testing.T) {
 func TestStartBeforeSync(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+	m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	b.startAll(m)
 	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
 	b.wait(b.vm("m").PowerOff(b.ctx()))
@@ -227,7 +228,7 @@ func TestAntiAffinityOfManyAtOnce(t *testing.T) {
 	b := newBedWithHosts(t)
 	b.options.timeouts = vcenterclient.DefaultTimeouts
 	b.connector = b.newConnector()
-	var machines []*infrav1.NovaVSphereMachine
+	var machines []*vspherev1.NovaVSphereMachine
 	for i := range n {
 		machines = append(machines, b.groupedMachine(fmt.Sprintf("m%d", i), "md"))
 	}
@@ -338,7 +339,7 @@ func TestAntiAffinityRejected(t *testing.T) {
 	vm := b.waitForState(third, hypervisor.Running)
 	b.Expect(vm.OutOfSync).To(ContainSubstring("anti-affinity"))
 
-	for _, m := range []*infrav1.NovaVSphereMachine{third, second} {
+	for _, m := range []*vspherev1.NovaVSphereMachine{third, second} {
 		b.Eventually(func() hypervisor.State {
 			vm, err := b.observe(markDeleting(m))
 			if err == nil && (vm.State == hypervisor.Running || vm.State == hypervisor.Stopped) {
@@ -372,7 +373,7 @@ func (b *bed) tagging() *tags.Manager {
 }
 
 // tagsOf returns the tags of a machine's VM, category and name.
-func (b *bed) tagsOf(api *tags.Manager, m *infrav1.NovaVSphereMachine) []string {
+func (b *bed) tagsOf(api *tags.Manager, m *vspherev1.NovaVSphereMachine) []string {
 	b.t.Helper()
 	attached, err := api.GetAttachedTags(b.ctx(), b.vm(m.Name))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -390,9 +391,9 @@ func TestTagsAndAttributes(t *testing.T) {
 	m := b.machine("m")
 	m.Labels["tier"] = "gold"
 	m.Labels["dmz"] = ""
-	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}, {Category: "team", Name: "night"}}
+	m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "team", Name: "red"}, {Category: "team", Name: "night"}}
 	m.Spec.TagsFromLabels = []string{"tier", "dmz", "absent"}
-	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+	m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	m.Spec.CreateMissingTags = ptr.To(true)
 	b.startAll(m)
 	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).Should(
@@ -432,11 +433,11 @@ func TestTagsAndAttributes(t *testing.T) {
 func TestMissingTags(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+	m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	n := b.machine("n")
-	n.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+	n.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	b.startAll(m, n)
-	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
+	for _, it := range []*vspherev1.NovaVSphereMachine{m, n} {
 		b.Eventually(func() string { vm, _ := b.observe(it); return vm.OutOfSync }).ShouldNot(BeEmpty())
 		b.Expect(b.sync(it, false)).To(Succeed())
 		b.Expect(b.waitForError(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
@@ -462,7 +463,7 @@ func TestMissingTags(t *testing.T) {
 func TestFailureOfEarlierSettings(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+	m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	b.startAll(m)
 	b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
 	b.Expect(b.sync(m, false)).To(Succeed())
@@ -487,7 +488,7 @@ func TestFailedAttributesAreOutOfSync(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			b := newBed(t)
 			m := b.machine("m")
-			m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+			m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 			m.Spec.CreateMissingTags = ptr.To(true)
 			b.vc.InjectCallFault(method, 0, fails, "")
 			b.startAll(m)
@@ -507,14 +508,14 @@ func TestRequestsOfManyMachines(t *testing.T) {
 	b := newBed(t)
 	b.options.timeouts = vcenterclient.DefaultTimeouts
 	b.connector = b.newConnector()
-	var machines []*infrav1.NovaVSphereMachine
+	var machines []*vspherev1.NovaVSphereMachine
 	for i := range n {
 		m := b.groupedMachine(fmt.Sprintf("m%d", i), "md")
 		m.Labels["tier"] = "gold"
-		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+		m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "team", Name: "red"}}
 		m.Spec.TagsFromLabels = []string{"tier"}
 		m.Spec.CreateMissingTags = ptr.To(true)
-		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+		m.Spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 		machines = append(machines, m)
 	}
 	b.vc.ResetRequests()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -28,7 +28,7 @@ type tagStates struct {
 // taggedMachine has the tags and attributes of a machine.
 type taggedMachine struct {
 	tags          []spec.TagName
-	attributes    []infrav1.NovaVSphereCustomAttribute
+	attributes    []vspherev1.NovaVSphereCustomAttribute
 	createMissing bool
 	deleting      bool
 	// state is the state of the tags of its VM; nil until they were read.
@@ -138,11 +138,11 @@ func (s *tagStates) differences(o *cache.Objects, id uuid.UUID) (differences []s
 }
 
 // wrongAttributes returns the attributes that do not have the requested value.
-func (s *tagStates) wrongAttributes(m *taggedMachine, info *cache.VM) []infrav1.NovaVSphereCustomAttribute {
+func (s *tagStates) wrongAttributes(m *taggedMachine, info *cache.VM) []vspherev1.NovaVSphereCustomAttribute {
 	if s.fields == nil {
 		return nil
 	}
-	var wrong []infrav1.NovaVSphereCustomAttribute
+	var wrong []vspherev1.NovaVSphereCustomAttribute
 	for _, a := range m.attributes {
 		if field, known := s.fields[a.Name]; !known || info.Attributes[field] != a.Value {
 			wrong = append(wrong, a)

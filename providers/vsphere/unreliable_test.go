@@ -7,7 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -55,7 +55,7 @@ func newUnreliableVCenter(t *testing.T) *unreliableVCenter {
 }
 
 // startAll starts the work on machines, all at once.
-func (s *unreliableVCenter) startAll(machines []*infrav1.NovaVSphereMachine) (runs []*machineRun) {
+func (s *unreliableVCenter) startAll(machines []*vspherev1.NovaVSphereMachine) (runs []*machineRun) {
 	for _, m := range machines {
 		runs = append(runs, s.controller.start(m))
 	}
@@ -71,7 +71,7 @@ const faultDuration = 2 * time.Minute
 // run makes requests fail and hang until all machines have reached their
 // target. Meanwhile sessions are dropped at random, and vCenter restarts in
 // the middle.
-func (s *unreliableVCenter) run(what string, machines []*infrav1.NovaVSphereMachine) {
+func (s *unreliableVCenter) run(what string, machines []*vspherev1.NovaVSphereMachine) {
 	s.t.Helper()
 	began := time.Now()
 	s.vc.ResetRequests()
@@ -104,7 +104,7 @@ func (s *unreliableVCenter) run(what string, machines []*infrav1.NovaVSphereMach
 }
 
 // deletingMachines returns the machines marked as being deleted.
-func deletingMachines(machines []*infrav1.NovaVSphereMachine) (away []*infrav1.NovaVSphereMachine) {
+func deletingMachines(machines []*vspherev1.NovaVSphereMachine) (away []*vspherev1.NovaVSphereMachine) {
 	for _, m := range machines {
 		away = append(away, markDeleting(m))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -19,7 +19,7 @@ const upgrading verb = "upgrade"
 // upgrade requests vCenter to upgrade the hardware of a VM that is off to the
 // version in the spec of m. The clone request cannot do that: vCenter accepts
 // a version only for VMs that it creates from scratch.
-func (d *driver) upgrade(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+func (d *driver) upgrade(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -68,14 +69,14 @@ func TestVMGroup(t *testing.T) {
 		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit},
 		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-vms"}, Vm: []ref{other}},
 	}}}, true))
-	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
-		{FailureDomain: infrav1.FailureDomain{Name: "a"}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", VMGroup: "rack-vms"}},
+	b.cluster.Spec.FailureDomains = []vspherev1.NovaVSphereFailureDomain{
+		{FailureDomain: infrav1.FailureDomain{Name: "a"}, Placement: vspherev1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", VMGroup: "rack-vms"}},
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m, second := b.machine("m"), b.machine("second")
 	inZone := createOptions
 	inZone.Zone = "a"
-	for _, m := range []*infrav1.NovaVSphereMachine{m, second} {
+	for _, m := range []*vspherev1.NovaVSphereMachine{m, second} {
 		b.Expect(b.connect(m).Create(b.ctx(), m, inZone)).To(Succeed())
 	}
 	b.waitForState(m, hypervisor.Running)
@@ -100,9 +101,9 @@ func TestVMGroupChanges(t *testing.T) {
 	cluster := b.addGroups("rack", "rack-vms")
 	b.addGroups("row", "row-vms")
 	place := func(hostGroup, vmGroup string) {
-		b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
+		b.cluster.Spec.FailureDomains = []vspherev1.NovaVSphereFailureDomain{{
 			FailureDomain: infrav1.FailureDomain{Name: "a"},
-			Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: hostGroup, VMGroup: vmGroup},
+			Placement:     vspherev1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: hostGroup, VMGroup: vmGroup},
 		}}
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}

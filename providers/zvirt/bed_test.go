@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
@@ -65,7 +66,7 @@ type bed struct {
 	objects   client.Client
 	options   Options
 	connector *Connector
-	cluster   *infrav1.NovaZVirtCluster
+	cluster   *zvirtv1.NovaZVirtCluster
 	// onRequest, if set, is called with requests before the engine performs them.
 	onRequest atomic.Pointer[func(method, path string)]
 	// reported are the failures of actions that reconcile has returned, by the
@@ -80,7 +81,7 @@ func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
 	b.SetDefaultEventuallyPollingInterval(interval)
 	scheme := runtime.NewScheme()
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(zvirtv1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.engine = b.startEngine(change...)
@@ -128,21 +129,21 @@ func server(s *ovirtsim.Server) string {
 }
 
 // addCluster creates a cluster and its credentials.
-func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav1.NovaZVirtClusterSpec)) *infrav1.NovaZVirtCluster {
+func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*zvirtv1.NovaZVirtClusterSpec)) *zvirtv1.NovaZVirtCluster {
 	b.t.Helper()
 	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
-	cluster := &infrav1.NovaZVirtCluster{
+	cluster := &zvirtv1.NovaZVirtCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels:      map[string]string{clusterv1.ClusterNameLabel: name},
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: clusterID},
 		},
-		Spec: infrav1.NovaZVirtClusterSpec{
+		Spec: zvirtv1.NovaZVirtClusterSpec{
 			ClusterSpec: infrav1.ClusterSpec{Server: server(s), TLS: infrav1.Trust{CABundle: s.CABundle}, IdentityRef: infrav1.IdentityReference{Name: name}, Network: "ovirtmgmt/ovirtmgmt", AntiAffinity: infrav1.AntiAffinityPreferred},
-			Placement:   infrav1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
+			Placement:   zvirtv1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
 		},
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
@@ -155,17 +156,17 @@ func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav
 
 // machine returns a machine of the cluster. It need not exist in the API,
 // because the driver does not read it there.
-func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
-	m := &infrav1.NovaZVirtMachine{
+func (b *bed) machine(name string, change ...func(*zvirtv1.NovaZVirtMachine)) *zvirtv1.NovaZVirtMachine {
+	m := &zvirtv1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name, clusterv1.MachineDeploymentNameLabel: "workers"},
 		},
-		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplate{Name: templateName},
-			Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
-			Disks:    infrav1.NovaZVirtDisks{Boot: infrav1.NovaZVirtBootDisk{SizeGiB: 20}},
-			Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{}}},
+		Spec: zvirtv1.NovaZVirtMachineSpec{
+			Template: zvirtv1.NovaZVirtTemplate{Name: templateName},
+			Hardware: zvirtv1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
+			Disks:    zvirtv1.NovaZVirtDisks{Boot: zvirtv1.NovaZVirtBootDisk{SizeGiB: 20}},
+			Network:  zvirtv1.NovaZVirtNetwork{Interfaces: []zvirtv1.NovaZVirtInterface{{}}},
 		},
 	}
 	for _, f := range change {
@@ -175,7 +176,7 @@ func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *i
 }
 
 // markDeleted sets the deletion timestamp of a machine.
-func markDeleted(m *infrav1.NovaZVirtMachine) *infrav1.NovaZVirtMachine {
+func markDeleted(m *zvirtv1.NovaZVirtMachine) *zvirtv1.NovaZVirtMachine {
 	m = m.DeepCopy()
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	return m
@@ -183,7 +184,7 @@ func markDeleted(m *infrav1.NovaZVirtMachine) *infrav1.NovaZVirtMachine {
 
 // reconcile takes one step with m as controllers/machine does, and returns the
 // VM and the step. Publishing sets the provider ID.
-func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) (hypervisor.VM, string, error) {
+func (b *bed) reconcile(c *Connector, m *zvirtv1.NovaZVirtMachine, joined bool) (hypervisor.VM, string, error) {
 	b.boot()
 	d, err := c.Connect(b.ctx(), m)
 	if err != nil {
@@ -251,7 +252,7 @@ func (b *bed) boot() {
 
 // reconcileUntil reconciles m until a step is done. It ignores transient
 // errors.
-func (b *bed) reconcileUntil(c *Connector, m *infrav1.NovaZVirtMachine, joined bool, done string) hypervisor.VM {
+func (b *bed) reconcileUntil(c *Connector, m *zvirtv1.NovaZVirtMachine, joined bool, done string) hypervisor.VM {
 	b.t.Helper()
 	var vm hypervisor.VM
 	b.Eventually(func() string {
@@ -266,7 +267,7 @@ func (b *bed) reconcileUntil(c *Connector, m *infrav1.NovaZVirtMachine, joined b
 }
 
 // create creates the VM of a machine, and its node joins.
-func (b *bed) create(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
+func (b *bed) create(name string, change ...func(*zvirtv1.NovaZVirtMachine)) *zvirtv1.NovaZVirtMachine {
 	b.t.Helper()
 	m := b.machine(name, change...)
 	b.reconcileUntil(b.connector, m, true, "rest")
@@ -274,7 +275,7 @@ func (b *bed) create(name string, change ...func(*infrav1.NovaZVirtMachine)) *in
 }
 
 // connect returns a driver.
-func (b *bed) connect(m *infrav1.NovaZVirtMachine) hypervisor.Driver[*infrav1.NovaZVirtMachine] {
+func (b *bed) connect(m *zvirtv1.NovaZVirtMachine) hypervisor.Driver[*zvirtv1.NovaZVirtMachine] {
 	b.t.Helper()
 	d, err := b.connector.Connect(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -292,7 +293,7 @@ func (b *bed) vmsNamed(name string) (found []ovirtsim.VM) {
 }
 
 // expectFailure reconciles a machine until a step fails with a reason.
-func (b *bed) expectFailure(m *infrav1.NovaZVirtMachine, reason string) error {
+func (b *bed) expectFailure(m *zvirtv1.NovaZVirtMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {

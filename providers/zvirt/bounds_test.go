@@ -8,16 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
 // useIdentity makes the bed's cluster use an identity with bounds.
-func (b *bed) useIdentity(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
+func (b *bed) useIdentity(limits zvirtv1.NovaZVirtBounds) *zvirtv1.NovaZVirtIdentity {
 	b.t.Helper()
-	identity := &infrav1.NovaZVirtIdentity{
+	identity := &zvirtv1.NovaZVirtIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+		Spec: zvirtv1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 			Server: server(b.engine), TLS: infrav1.Trust{CABundle: b.engine.CABundle},
 			CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
 		}, Bounds: limits},
@@ -27,16 +28,16 @@ func (b *bed) useIdentity(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIden
 		ObjectMeta: metav1.ObjectMeta{Namespace: "manager", Name: "account"},
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
-	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
-		c.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+	b.updateCluster(func(c *zvirtv1.NovaZVirtClusterSpec) {
+		c.IdentityRef = infrav1.IdentityReference{Kind: zvirtv1.NovaZVirtIdentityKind, Name: "shared"}
 		c.Server, c.TLS = "", infrav1.Trust{}
 	})
 	return identity
 }
 
 // narrowBounds returns bounds that contain the bed's cluster and machines.
-func narrowBounds() infrav1.NovaZVirtBounds {
-	return infrav1.NovaZVirtBounds{
+func narrowBounds() zvirtv1.NovaZVirtBounds {
+	return zvirtv1.NovaZVirtBounds{
 		ComputeClusters: []string{"Default"}, StorageDomains: []string{"data1"}, Networks: []string{"ovirtmgmt/ovirtmgmt"}, Templates: []string{templateName},
 	}
 }
@@ -60,19 +61,19 @@ func TestOutOfBounds(t *testing.T) {
 	other := b.idOf(b.admin("GET", "/templates?search=name%3Dother", ""))
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
 	identity := b.useIdentity(narrowBounds())
-	type spec = infrav1.NovaZVirtMachineSpec
+	type spec = zvirtv1.NovaZVirtMachineSpec
 	for name, tc := range map[string]struct {
 		ask  func(*spec)
 		says string
 	}{
 		"template":       {func(s *spec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaZVirtIdentity "shared"`},
-		"template by ID": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplate{ID: other} }, `template "other" is outside`},
-		"blank template": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplate{ID: ovirtsim.BlankTemplateID} }, `is outside of spec.bounds.templates`},
+		"template by ID": {func(s *spec) { s.Template = zvirtv1.NovaZVirtTemplate{ID: other} }, `template "other" is outside`},
+		"blank template": {func(s *spec) { s.Template = zvirtv1.NovaZVirtTemplate{ID: ovirtsim.BlankTemplateID} }, `is outside of spec.bounds.templates`},
 		"storage domain": {func(s *spec) { s.Placement.StorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
 		"domain by ID":   {func(s *spec) { s.Disks.Boot.StorageDomain = domain }, `is outside of spec.bounds.storageDomains`},
 		"lease":          {func(s *spec) { s.HighAvailability.LeaseStorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
 		"data disk": {func(s *spec) {
-			s.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "data", SizeGiB: 1, StorageDomain: "data2"}}
+			s.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "data", SizeGiB: 1, StorageDomain: "data2"}}
 		}, `storage domain "data2" is outside of spec.bounds.storageDomains`},
 		"vNIC profile": {func(s *spec) { s.Network.Interfaces[0].Network = "storage/storage" }, `network.interfaces[0].network "storage/storage" is outside of spec.bounds.networks`},
 	} {
@@ -82,7 +83,7 @@ func TestOutOfBounds(t *testing.T) {
 		b.Expect(b.vmsNamed("m")).To(BeEmpty(), name)
 	}
 
-	for bound, limits := range map[string]infrav1.NovaZVirtBounds{
+	for bound, limits := range map[string]zvirtv1.NovaZVirtBounds{
 		"computeClusters": {ComputeClusters: []string{"another"}}, "storageDomains": {StorageDomains: []string{"data2"}}, "networks": {Networks: []string{"storage"}},
 	} {
 		identity.Spec.Bounds = limits
@@ -98,8 +99,8 @@ func TestOutOfBounds(t *testing.T) {
 // must be within the bounds even if the spec sets no storage domain for them.
 func TestBoundsByNetworkAndTemplate(t *testing.T) {
 	b := newBed(t)
-	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.Placement.StorageDomain = "" })
-	identity := b.useIdentity(infrav1.NovaZVirtBounds{Networks: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
+	b.updateCluster(func(c *zvirtv1.NovaZVirtClusterSpec) { c.Placement.StorageDomain = "" })
+	identity := b.useIdentity(zvirtv1.NovaZVirtBounds{Networks: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
 	b.Expect(b.expectFailure(b.machine("m"), infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(`storage domain "data1" is outside`)))
 	identity.Spec.Bounds.StorageDomains = []string{"data1"}
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
@@ -109,11 +110,11 @@ func TestBoundsByNetworkAndTemplate(t *testing.T) {
 // A template outside of the bounds is not read to compute the size of machines.
 func TestSizeOutOfBounds(t *testing.T) {
 	b := newBed(t)
-	b.useIdentity(infrav1.NovaZVirtBounds{Templates: []string{"another"}})
+	b.useIdentity(zvirtv1.NovaZVirtBounds{Templates: []string{"another"}})
 	m := b.machine("m")
 	b.Eventually(func() string {
-		_, err := b.connector.Size(b.ctx(), &infrav1.NovaZVirtMachineTemplate{
-			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaZVirtMachineTemplateSpec{Template: infrav1.NovaZVirtMachineTemplateResource{Spec: m.Spec}},
+		_, err := b.connector.Size(b.ctx(), &zvirtv1.NovaZVirtMachineTemplate{
+			ObjectMeta: m.ObjectMeta, Spec: zvirtv1.NovaZVirtMachineTemplateSpec{Template: zvirtv1.NovaZVirtMachineTemplateResource{Spec: m.Spec}},
 		})
 		return hypervisor.ReasonFor(err, "")
 	}).Should(Equal(infrav1.OutOfBoundsReason))

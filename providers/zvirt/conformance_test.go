@@ -12,9 +12,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
@@ -55,7 +57,7 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 	return s
 }
 
-func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*infrav1.NovaZVirtMachine, *infrav1.NovaZVirtCluster] {
+func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) conformance.Connector[*zvirtv1.NovaZVirtMachine, *zvirtv1.NovaZVirtCluster] {
 	options := Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace, timeouts: testTimeouts()}
 	options.timeouts.PowerOff, options.timeouts.Session.Wait = time.Second, 2*time.Second
 	if o.Quiet {
@@ -67,23 +69,25 @@ func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) con
 	return NewConnector(reader, options)
 }
 
-func (adapter) Cluster() *infrav1.NovaZVirtCluster {
-	c := &infrav1.NovaZVirtCluster{}
+func (adapter) Cluster() *zvirtv1.NovaZVirtCluster {
+	c := &zvirtv1.NovaZVirtCluster{}
 	c.Spec.Network = "ovirtmgmt/ovirtmgmt"
-	c.Spec.Placement = infrav1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"}
+	c.Spec.Placement = zvirtv1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"}
 	return c
 }
 
+func (adapter) AddToScheme(s *runtime.Scheme) error { return zvirtv1.AddToScheme(s) }
+
 func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
-	return &infrav1.NovaZVirtIdentity{Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: spec}}
+	return &zvirtv1.NovaZVirtIdentity{Spec: zvirtv1.NovaZVirtIdentitySpec{IdentitySpec: spec}}
 }
 
-func (adapter) Machine(f conformance.Fields) *infrav1.NovaZVirtMachine {
-	m := &infrav1.NovaZVirtMachine{Spec: infrav1.NovaZVirtMachineSpec{
-		Template: infrav1.NovaZVirtTemplate{Name: templateName},
-		Hardware: infrav1.NovaZVirtHardware{CPUs: 1, MemoryMiB: 1024},
-		Disks:    infrav1.NovaZVirtDisks{Boot: infrav1.NovaZVirtBootDisk{SizeGiB: 20}},
-		Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{Network: f.Network}}},
+func (adapter) Machine(f conformance.Fields) *zvirtv1.NovaZVirtMachine {
+	m := &zvirtv1.NovaZVirtMachine{Spec: zvirtv1.NovaZVirtMachineSpec{
+		Template: zvirtv1.NovaZVirtTemplate{Name: templateName},
+		Hardware: zvirtv1.NovaZVirtHardware{CPUs: 1, MemoryMiB: 1024},
+		Disks:    zvirtv1.NovaZVirtDisks{Boot: zvirtv1.NovaZVirtBootDisk{SizeGiB: 20}},
+		Network:  zvirtv1.NovaZVirtNetwork{Interfaces: []zvirtv1.NovaZVirtInterface{{Network: f.Network}}},
 	}}
 	if f.Template != "" {
 		m.Spec.Template.Name = f.Template
@@ -91,7 +95,7 @@ func (adapter) Machine(f conformance.Fields) *infrav1.NovaZVirtMachine {
 	m.Spec.Placement.StorageDomain = f.Storage
 	m.Spec.Network.Interfaces[0].InterfaceAddressing = f.Addressing
 	if f.Tag != "" {
-		m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: f.Tag}}
+		m.Spec.Tags = []zvirtv1.NovaZVirtTag{{Name: f.Tag}}
 	}
 	return m
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -49,9 +50,9 @@ type Connector struct {
 }
 
 var (
-	_ hypervisor.Connector[*infrav1.NovaZVirtMachine]     = &Connector{}
-	_ hypervisor.Inspector[*infrav1.NovaZVirtCluster]     = &Connector{}
-	_ hypervisor.Sizer[*infrav1.NovaZVirtMachineTemplate] = &Connector{}
+	_ hypervisor.Connector[*zvirtv1.NovaZVirtMachine]     = &Connector{}
+	_ hypervisor.Inspector[*zvirtv1.NovaZVirtCluster]     = &Connector{}
+	_ hypervisor.Sizer[*zvirtv1.NovaZVirtMachineTemplate] = &Connector{}
 )
 
 // NewConnector returns a Connector without sessions. The reader reads Clusters
@@ -64,8 +65,8 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 	return &Connector{
 		reader: reader,
 		resolver: &credentials.Resolver{
-			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaZVirtIdentityKind,
-			NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
+			Reader: reader, Namespace: o.Namespace, Kind: zvirtv1.NovaZVirtIdentityKind,
+			NewIdentity: func() credentials.Identity { return &zvirtv1.NovaZVirtIdentity{} },
 		},
 		options: o,
 		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
@@ -85,7 +86,7 @@ func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits only briefly for a session that is
 // being opened, and does not wait for a session that is known to be down.
-func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (hypervisor.Driver[*infrav1.NovaZVirtMachine], error) {
+func (c *Connector) Connect(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hypervisor.Driver[*zvirtv1.NovaZVirtMachine], error) {
 	cluster, err := c.findCluster(ctx, m)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 }
 
 // isActive reports whether this management cluster manages a cluster.
-func (c *Connector) isActive(ctx context.Context, infra *infrav1.NovaZVirtCluster) (bool, error) {
+func (c *Connector) isActive(ctx context.Context, infra *zvirtv1.NovaZVirtCluster) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := c.reader.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}, cluster)
 	switch {
@@ -127,12 +128,12 @@ func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Key
 func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // findCluster returns the infrastructure cluster of a machine or a template.
-func (c *Connector) findCluster(ctx context.Context, o client.Object) (*infrav1.NovaZVirtCluster, error) {
-	return kit.FindCluster[*infrav1.NovaZVirtCluster](ctx, c.reader, &infrav1.NovaZVirtClusterList{}, o)
+func (c *Connector) findCluster(ctx context.Context, o client.Object) (*zvirtv1.NovaZVirtCluster, error) {
+	return kit.FindCluster[*zvirtv1.NovaZVirtCluster](ctx, c.reader, &zvirtv1.NovaZVirtClusterList{}, o)
 }
 
 // open returns the session for a cluster, and the bounds of its identity.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, engine.Bounds, error) {
+func (c *Connector) open(ctx context.Context, cluster *zvirtv1.NovaZVirtCluster) (*engine.Session, engine.Bounds, error) {
 	spec, ref := &cluster.Spec, cluster.Identity()
 	login, err := c.resolver.Resolve(ctx, cluster.Namespace, credentials.Reference{
 		Kind: ref.Kind, Name: ref.Name, Server: spec.Server, TLS: spec.TLS,
@@ -141,7 +142,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 		return nil, engine.Bounds{}, err
 	}
 	bounds := engine.Bounds{}
-	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
+	if identity, ok := login.Identity.(*zvirtv1.NovaZVirtIdentity); ok {
 		bounds = engine.Bounds{Identity: identity.Name, NovaZVirtBounds: identity.Spec.Bounds}
 	}
 	e := ovirt.Endpoint{
@@ -149,7 +150,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 		Trust: endpoints.Trust(login.TLS),
 	}
 	user := sessions.User{Server: e.Server, Name: e.Username, Identity: login.Identity != nil}
-	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
+	if identity, ok := login.Identity.(*zvirtv1.NovaZVirtIdentity); ok {
 		e.Filter = ptr.Deref(identity.Spec.Filter, false)
 	}
 	e.Guard = func(ctx context.Context, login func() error) error {

@@ -8,17 +8,17 @@ import (
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
 // fullMachine sets fields so that each kind of step is needed, with an affinity
 // group of its own.
-func fullMachine(m *infrav1.NovaZVirtMachine) {
+func fullMachine(m *zvirtv1.NovaZVirtMachine) {
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = m.Name
-	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}, {Network: "storage/storage"}}
-	m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
-	m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "nova"}}
+	m.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{}, {Network: "storage/storage"}}
+	m.Spec.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
+	m.Spec.Tags = []zvirtv1.NovaZVirtTag{{Name: "nova"}}
 	m.Spec.AffinityLabels = []string{"fast"}
 	headless := true
 	m.Spec.Hardware.Headless = &headless

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -18,7 +19,7 @@ import (
 
 // Create sends one request that creates the VM. The request contains all
 // settings that the engine accepts at creation, and the owner mark.
-func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions) error {
+func (d *driver) Create(ctx context.Context, m *zvirtv1.NovaZVirtMachine, l hypervisor.CreateOptions) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 // nameConflict finds the owner of the VM that has the name: it may be the
 // result of an earlier, slow request of this driver. Names are unique in a data
 // center only.
-func (d *driver) nameConflict(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, dataCenter string) error {
+func (d *driver) nameConflict(ctx context.Context, id uuid.UUID, m *zvirtv1.NovaZVirtMachine, dataCenter string) error {
 	d.session.CreationQueue.Done(hypervisor.KeyOf(m))
 	name := m.Spec.VMName(m)
 	var found ovirt.VMs

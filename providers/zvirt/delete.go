@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -25,7 +26,7 @@ import (
 // a user attaches a disk to a linked clone after the last read, that disk is
 // lost: an engine cannot remove a VM that depends on a template without its
 // disks.
-func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+func (d *driver) Delete(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -29,8 +30,8 @@ func graphicsCards(names ...string) []ovirtsim.DeviceSpec {
 	return out
 }
 
-func withGraphicsCard(m *infrav1.NovaZVirtMachine) {
-	m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: tesla}}
+func withGraphicsCard(m *zvirtv1.NovaZVirtMachine) {
+	m.Spec.Hardware.PCIDevices = []zvirtv1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: tesla}}
 }
 
 // devicesOf returns the host that a VM is pinned to and its host devices,
@@ -69,8 +70,8 @@ func TestHostDevices(t *testing.T) {
 		host, devices := b.devicesOf(name)
 		used[host] = append(used[host], devices...)
 	}
-	third := b.create("worker-3", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: audio}, {VendorID: nvidia, DeviceID: tesla}}
+	third := b.create("worker-3", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Hardware.PCIDevices = []zvirtv1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: audio}, {VendorID: nvidia, DeviceID: tesla}}
 	})
 	host, devices := b.devicesOf("worker-3")
 	b.Expect(devices).To(HaveLen(2), "the device that was added with its group is one of the VM's own devices")
@@ -89,7 +90,7 @@ func TestHostDevices(t *testing.T) {
 // chooses devices.
 func TestHostDevicesOfStoppedVMs(t *testing.T) {
 	b := newBed(t, withHosts)
-	only := func(m *infrav1.NovaZVirtMachine) {
+	only := func(m *zvirtv1.NovaZVirtMachine) {
 		withGraphicsCard(m)
 		m.Spec.Placement.Hosts = []string{"gpu1"}
 	}

@@ -8,6 +8,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -27,9 +28,9 @@ func (b *bed) ownedVMs() []string {
 
 func TestAddressInUse(t *testing.T) {
 	b := newBed(t)
-	address := func(text string) func(*infrav1.NovaZVirtMachine) {
-		return func(m *infrav1.NovaZVirtMachine) {
-			m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{Addresses: []string{text}}}}
+	address := func(text string) func(*zvirtv1.NovaZVirtMachine) {
+		return func(m *zvirtv1.NovaZVirtMachine) {
+			m.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{Addresses: []string{text}}}}
 		}
 	}
 	orphan := b.machine("orphan", address("10.1.2.3/24"))
@@ -43,7 +44,7 @@ func TestAddressInUse(t *testing.T) {
 	taken := launch
 	taken.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.1.2.3/24")}}}
 	pooled.Spec.Network.Interfaces[0].AddressesFromPools = append(pooled.Spec.Network.Interfaces[0].AddressesFromPools, ipamv1.IPPoolReference{Name: "pool"})
-	for m, l := range map[*infrav1.NovaZVirtMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
+	for m, l := range map[*zvirtv1.NovaZVirtMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
 		err := b.connect(m).Create(b.ctx(), m, l)
 		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.vmsNamed("orphan")[0].ID+`) already has the address 10.1.2.3`)), m.Name)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.AddressInUseReason))

@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -15,7 +16,7 @@ import (
 // Inspect reports the engine of a cluster. It returns an error for a placement
 // or failure domain that references an object that does not exist, before the
 // first machine uses it.
-func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (hypervisor.Endpoint, error) {
+func (c *Connector) Inspect(ctx context.Context, cluster *zvirtv1.NovaZVirtCluster) (hypervisor.Endpoint, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return hypervisor.Endpoint{}, err
@@ -27,7 +28,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 	out.ID, out.Version = s.EngineInfo()
 	out.Server, out.CABundle = s.Server(), s.CABundle()
 	out.VMs = plan.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Cache.All())
-	if err := s.Check(ctx, bounds, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
+	if err := s.Check(ctx, bounds, cluster, zvirtv1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err
 	}
 	for i := range cluster.Spec.FailureDomains {

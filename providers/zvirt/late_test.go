@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -24,7 +24,7 @@ func (b *bed) connectorWithLongTimeout() *Connector {
 
 // expectMayAppear observes a machine until the result of its last request is
 // known, and expects that the machine is not reported as Absent meanwhile.
-func (b *bed) expectMayAppear(m *infrav1.NovaZVirtMachine) {
+func (b *bed) expectMayAppear(m *zvirtv1.NovaZVirtMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) string {
 		d, err := b.connector.Connect(b.ctx(), m)
@@ -38,7 +38,7 @@ func (b *bed) expectMayAppear(m *infrav1.NovaZVirtMachine) {
 
 // expectLateVMDeleted makes the engine execute a request late, for a machine in
 // deletion, and expects that the VM is deleted with the machine.
-func (b *bed) expectLateVMDeleted(c *Connector, m *infrav1.NovaZVirtMachine) {
+func (b *bed) expectLateVMDeleted(c *Connector, m *zvirtv1.NovaZVirtMachine) {
 	b.t.Helper()
 	b.expectMayAppear(m)
 	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
@@ -48,8 +48,8 @@ func (b *bed) expectLateVMDeleted(c *Connector, m *infrav1.NovaZVirtMachine) {
 	b.Expect(b.engine.VMs()).To(BeEmpty())
 }
 
-func (b *bed) newMachine(name string) *infrav1.NovaZVirtMachine {
-	return b.machine(name, func(m *infrav1.NovaZVirtMachine) {
+func (b *bed) newMachine(name string) *zvirtv1.NovaZVirtMachine {
+	return b.machine(name, func(m *zvirtv1.NovaZVirtMachine) {
 		m.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
 	})
 }
@@ -59,7 +59,7 @@ func (b *bed) newMachine(name string) *infrav1.NovaZVirtMachine {
 func TestLateVMAfterLostResponse(t *testing.T) {
 	b := newBed(t)
 	c := b.connectorWithLongTimeout()
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms", Drop: true})
 	b.Eventually(func() string { _, did, _ := b.reconcile(c, m, false); return did }).Should(Equal("create"))
 	b.expectLateVMDeleted(c, markDeleted(m))

@@ -12,6 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -38,8 +39,8 @@ func TestLife(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-0") // it makes the group and has names looked up
 	b.engine.ResetRequests()
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
 	})
 	vm := b.reconcileUntil(b.connector, m, true, "rest")
 	created := b.writes()
@@ -112,8 +113,8 @@ func TestInvalidUserData(t *testing.T) {
 
 func TestInterfaces(t *testing.T) {
 	b := newBed(t)
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{
 			{InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:AA:00:00:00:01", Nameservers: []string{"10.0.0.2", "10.0.0.3"}, SearchDomains: []string{"a.example", "b.example"}}},
 			{Network: "storage/storage", DeviceName: "enp2s0", InterfaceAddressing: infrav1.InterfaceAddressing{
 				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Addresses: []string{"fd00::5/64"}, Gateway6: "fd00::1",
@@ -150,18 +151,18 @@ func TestAddressesWithoutEndpoint(t *testing.T) {
 func TestHardware(t *testing.T) {
 	b := newBed(t)
 	host := b.idOf(b.admin("GET", "/hosts?search=name%3Dhost2", ""))
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Hardware = infrav1.NovaZVirtHardware{
-			CPUs: 4, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 1},
-			CPUType: "Cascadelake-Server", CPUPinningPolicy: infrav1.CPUPinningDedicated,
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Hardware = zvirtv1.NovaZVirtHardware{
+			CPUs: 4, CPUTopology: zvirtv1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 1},
+			CPUType: "Cascadelake-Server", CPUPinningPolicy: zvirtv1.CPUPinningDedicated,
 			MemoryMiB: 4096, MemoryReservationMiB: 1024, MaxMemoryMiB: 8192, HugepagesKiB: 2048,
-			VMType: infrav1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, Headless: ptr.To(true),
-			CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "viodiskcache", Value: "writethrough"}},
+			VMType: zvirtv1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, Headless: ptr.To(true),
+			CustomProperties: []zvirtv1.NovaZVirtCustomProperty{{Name: "viodiskcache", Value: "writethrough"}},
 		}
-		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 100, LeaseStorageDomain: "data2"}
+		m.Spec.HighAvailability = zvirtv1.NovaZVirtHighAvailability{Priority: 100, LeaseStorageDomain: "data2"}
 		m.Spec.Placement.Hosts = []string{"host2"}
 		m.Spec.CloneMode = infrav1.CloneFull
-		m.Spec.Disks.Boot = infrav1.NovaZVirtBootDisk{SizeGiB: 12, StorageDomain: "data2", Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick}
+		m.Spec.Disks.Boot = zvirtv1.NovaZVirtBootDisk{SizeGiB: 12, StorageDomain: "data2", Format: zvirtv1.DiskFormatRaw, Provisioning: zvirtv1.ZVirtProvisioningThick}
 	})
 	vm := b.vmsNamed(m.Name)[0]
 	b.Expect(vm.CPUs).To(BeEquivalentTo(4))
@@ -182,9 +183,9 @@ func TestHardware(t *testing.T) {
 func TestPinned(t *testing.T) {
 	b := newBed(t)
 	for _, host := range []string{"host1", "host2"} {
-		b.create("on-"+host, func(m *infrav1.NovaZVirtMachine) {
+		b.create("on-"+host, func(m *zvirtv1.NovaZVirtMachine) {
 			m.Spec.Placement.Hosts = []string{host}
-			m.Spec.MigrationMode = infrav1.MigrationPinned
+			m.Spec.MigrationMode = zvirtv1.MigrationPinned
 		})
 		b.Expect(b.vmsNamed("on-" + host)[0].Host).To(Equal(host))
 	}
@@ -192,8 +193,8 @@ func TestPinned(t *testing.T) {
 
 func TestInstanceType(t *testing.T) {
 	b := newBed(t)
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Medium"}
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Hardware = zvirtv1.NovaZVirtHardware{InstanceType: "Medium"}
 	})
 	b.Expect(b.vmsNamed(m.Name)[0].MemoryMiB).To(BeEquivalentTo(4096))
 	b.Expect(b.vmsNamed(m.Name)[0].CPUs).To(BeEquivalentTo(2))

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -14,7 +15,7 @@ import (
 )
 
 // Observe reports the VM of m from the cache.
-func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hypervisor.VM, error) {
+func (d *driver) Observe(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hypervisor.VM, error) {
 	if d.cluster.Annotations[infrav1.ClusterIDAnnotation] == "" && m.Spec.ProviderID == "" {
 		// The cluster ID is set before the first request, so there is no VM.
 		return hypervisor.VM{State: hypervisor.Absent}, nil
@@ -53,7 +54,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 }
 
 // running adds the properties of a running VM to out.
-func (d *driver) running(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, out *hypervisor.VM) {
+func (d *driver) running(ctx context.Context, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, out *hypervisor.VM) {
 	out.Addresses = plan.Addresses(m.Name, vm, d.endpoint)
 	out.Host = d.session.HostOf(ctx, vm)
 	if at, err := plan.PlacementOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
@@ -66,7 +67,7 @@ func (d *driver) running(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *o
 
 // lastFailure returns the failure of the last action while the VM is in the
 // state that it had before the action. It reads the failure once.
-func (d *driver) lastFailure(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, now hypervisor.State) error {
+func (d *driver) lastFailure(ctx context.Context, id uuid.UUID, m *zvirtv1.NovaZVirtMachine, now hypervisor.State) error {
 	if now == hypervisor.Busy {
 		return nil
 	}
@@ -88,7 +89,7 @@ func (d *driver) lastFailure(ctx context.Context, id uuid.UUID, m *infrav1.NovaZ
 }
 
 // isUp reports whether a VM has started.
-func (d *driver) isUp(id uuid.UUID, m *infrav1.NovaZVirtMachine) bool {
+func (d *driver) isUp(id uuid.UUID, m *zvirtv1.NovaZVirtMachine) bool {
 	v, _ := d.lookup(id, m)
 	return v.VM != nil && v.VM.Status == "up"
 }
@@ -97,7 +98,7 @@ func (d *driver) isUp(id uuid.UUID, m *infrav1.NovaZVirtMachine) bool {
 // have removed its mark instead, so that no machine owns it. A machine in
 // deletion is removed as soon as its VM is Absent, so confirmAbsent waits for a
 // VM whose creation may have been requested.
-func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, failed error) (hypervisor.VM, error) {
+func (d *driver) confirmAbsent(ctx context.Context, id uuid.UUID, m *zvirtv1.NovaZVirtMachine, failed error) (hypervisor.VM, error) {
 	vm := &ovirt.VM{}
 	if verb, _ := d.session.Pending(id); vmID(m) != "" && verb != engine.Removing {
 		known := vmID(m)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -12,7 +13,7 @@ import (
 )
 
 // Start sends a request to power the VM of m on.
-func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+func (d *driver) Start(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 // Shutdown requests a shutdown from the guest. If the VM is not up, the engine
 // would power it off instead, so Shutdown sends no request. It also sends none
 // if the VM is already shutting down.
-func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+func (d *driver) Shutdown(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err

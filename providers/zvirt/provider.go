@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
 )
@@ -18,21 +18,21 @@ var (
 )
 
 // Provider is the provider for zVirt and oVirt engines.
-var Provider = provider.Provider[*infrav1.NovaZVirtCluster, *infrav1.NovaZVirtMachine, *infrav1.NovaZVirtMachineTemplate]{
+var Provider = provider.Provider[*zvirtv1.NovaZVirtCluster, *zvirtv1.NovaZVirtMachine, *zvirtv1.NovaZVirtMachineTemplate]{
 	Info: provider.Info{
-		Name: "zvirt", Title: "zVirt and oVirt", Kind: "NovaZVirt", Server: "engine", Copies: "copies of disks", MaxCreations: 16,
+		Name: "zvirt", Title: "zVirt and oVirt", Kind: "NovaZVirt", AddToScheme: zvirtv1.AddToScheme, Server: "engine", Copies: "copies of disks", MaxCreations: 16,
 		Class: class,
 		Guest: provider.Guest{
 			Vendors: `oVirt* | zVirt* | "Red Hat"* | RHEV*`,
 			Report:  "report_ovirt", ReportSize: 230, Functions: guestFunctions,
 		},
 	},
-	NewCluster:     func() *infrav1.NovaZVirtCluster { return &infrav1.NovaZVirtCluster{} },
-	NewMachine:     func() *infrav1.NovaZVirtMachine { return &infrav1.NovaZVirtMachine{} },
-	NewMachineList: func() client.ObjectList { return &infrav1.NovaZVirtMachineList{} },
-	NewTemplate:    func() *infrav1.NovaZVirtMachineTemplate { return &infrav1.NovaZVirtMachineTemplate{} },
-	NewIdentity:    func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
-	Connect: func(reader client.Reader, o provider.Options) provider.Connection[*infrav1.NovaZVirtCluster, *infrav1.NovaZVirtMachine, *infrav1.NovaZVirtMachineTemplate] {
+	NewCluster:     func() *zvirtv1.NovaZVirtCluster { return &zvirtv1.NovaZVirtCluster{} },
+	NewMachine:     func() *zvirtv1.NovaZVirtMachine { return &zvirtv1.NovaZVirtMachine{} },
+	NewMachineList: func() client.ObjectList { return &zvirtv1.NovaZVirtMachineList{} },
+	NewTemplate:    func() *zvirtv1.NovaZVirtMachineTemplate { return &zvirtv1.NovaZVirtMachineTemplate{} },
+	NewIdentity:    func() credentials.Identity { return &zvirtv1.NovaZVirtIdentity{} },
+	Connect: func(reader client.Reader, o provider.Options) provider.Connection[*zvirtv1.NovaZVirtCluster, *zvirtv1.NovaZVirtMachine, *zvirtv1.NovaZVirtMachineTemplate] {
 		return NewConnector(reader, Options{MaxCreations: o.MaxCreations, Namespace: o.Namespace, Fence: o.Fence})
 	},
 }

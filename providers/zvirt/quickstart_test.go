@@ -12,7 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -83,5 +83,5 @@ func TestQuickStart(t *testing.T) {
 
 	b.loginAs(leastUser, leastPassword)
 	b.addReferences()
-	b.Expect(b.createAndDelete(b.machine("worker", fullMachine, func(m *infrav1.NovaZVirtMachine) { m.Spec.Template.Name = image }), b.foreignDisk("pvc-1"))).To(Succeed())
+	b.Expect(b.createAndDelete(b.machine("worker", fullMachine, func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Template.Name = image }), b.foreignDisk("pvc-1"))).To(Succeed())
 }

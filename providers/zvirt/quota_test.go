@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -23,11 +24,11 @@ func (b *bed) engineVM(id string) ovirt.VM {
 }
 
 // limitedMachine sets all quotas and profiles of a machine.
-func limitedMachine(m *infrav1.NovaZVirtMachine) {
+func limitedMachine(m *zvirtv1.NovaZVirtMachine) {
 	m.Spec.Placement.Quota = "team-a"
 	m.Spec.Hardware.CPUProfile = "limited"
 	m.Spec.Disks.Boot.Profile = "silver"
-	m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 5, Profile: "silver"}}
+	m.Spec.Disks.Data = []zvirtv1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 5, Profile: "silver"}}
 }
 
 // A data center that enforces quotas rejects VMs and disks without a quota.
@@ -50,10 +51,10 @@ func TestQuotaAndProfiles(t *testing.T) {
 	}
 	b.Expect(disks[0].Disk.DiskProfile.ID).To(Equal(disks[1].Disk.DiskProfile.ID))
 
-	for text, change := range map[string]func(*infrav1.NovaZVirtMachine){
-		`placement.quota "team-c"`:               func(m *infrav1.NovaZVirtMachine) { m.Spec.Placement.Quota = "team-c" },
-		`hardware.cpuProfile "fast"`:             func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.CPUProfile = "fast" },
-		`disk profile "bronze" of the disk boot`: func(m *infrav1.NovaZVirtMachine) { m.Spec.Disks.Boot.Profile = "bronze" },
+	for text, change := range map[string]func(*zvirtv1.NovaZVirtMachine){
+		`placement.quota "team-c"`:               func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Placement.Quota = "team-c" },
+		`hardware.cpuProfile "fast"`:             func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Hardware.CPUProfile = "fast" },
+		`disk profile "bronze" of the disk boot`: func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Disks.Boot.Profile = "bronze" },
 	} {
 		b.Expect(b.expectFailure(b.machine("worker-2", limitedMachine, change), infrav1.PlacementNotFoundReason)).To(MatchError(ContainSubstring(text)))
 	}
@@ -64,15 +65,15 @@ func TestQuotaAndProfiles(t *testing.T) {
 
 func TestNetworkCardAndTPM(t *testing.T) {
 	b := newBed(t)
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Network.Interfaces[0].Type = infrav1.ZVirtInterfaceE1000e
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.Network.Interfaces[0].Type = zvirtv1.ZVirtInterfaceE1000e
 		m.Spec.Hardware.Firmware, m.Spec.Hardware.TrustedPlatformModule = infrav1.FirmwareEFI, ptr.To(true)
 	})
 	vm := b.engineVM(b.vmsNamed(m.Name)[0].ID)
 	b.Expect(vm.NICs.NICs[0].Interface).To(Equal("e1000e"))
 	b.Expect(vm.TPMEnabled).To(HaveValue(BeTrue()))
 
-	b.Expect(b.expectFailure(b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) {
+	b.Expect(b.expectFailure(b.machine("worker-2", func(m *zvirtv1.NovaZVirtMachine) {
 		m.Spec.Hardware.Firmware, m.Spec.Hardware.TrustedPlatformModule = infrav1.FirmwareBIOS, ptr.To(true)
 	}), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("UEFI")))
 }
@@ -83,7 +84,7 @@ func TestUserRole(t *testing.T) {
 	b := newBed(t, func(o *ovirtsim.Options) {
 		o.Users = []ovirtsim.UserSpec{{Name: name, Password: password, Permits: documentedPermissions(NewWithT(t)), UserRole: true}}
 	})
-	identity := b.useIdentity(infrav1.NovaZVirtBounds{})
+	identity := b.useIdentity(zvirtv1.NovaZVirtBounds{})
 	secret := &corev1.Secret{}
 	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: "manager", Name: "account"}, secret)).To(Succeed())
 	secret.Data["username"], secret.Data["password"] = []byte(name), []byte(password)

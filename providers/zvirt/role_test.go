@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -60,7 +61,7 @@ func (b *bed) loginAs(user, password string) {
 
 // createAndDelete creates and deletes a machine with a foreign disk that must
 // be kept. It returns the first failure, or nil.
-func (b *bed) createAndDelete(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
+func (b *bed) createAndDelete(m *zvirtv1.NovaZVirtMachine, disk string) (failed error) {
 	b.t.Helper()
 	released := false
 	b.Eventually(func() bool {

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -37,7 +38,7 @@ func TestCopyOfVM(t *testing.T) {
 	b.Expect(b.observedState(m)).To(Equal(hypervisor.Absent))
 }
 
-func (b *bed) observedState(m *infrav1.NovaZVirtMachine) hypervisor.State {
+func (b *bed) observedState(m *zvirtv1.NovaZVirtMachine) hypervisor.State {
 	vm, err := b.connect(m).Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	return vm.State
@@ -45,7 +46,7 @@ func (b *bed) observedState(m *infrav1.NovaZVirtMachine) hypervisor.State {
 
 // expectAmbiguous reconciles a machine until its VM cannot be identified. No
 // reconcile may take a step.
-func (b *bed) expectAmbiguous(m *infrav1.NovaZVirtMachine, reason string) error {
+func (b *bed) expectAmbiguous(m *zvirtv1.NovaZVirtMachine, reason string) error {
 	b.t.Helper()
 	var err error
 	b.Eventually(func() string {
@@ -122,20 +123,20 @@ func TestVMWithoutMark(t *testing.T) {
 func TestForeignDisks(t *testing.T) {
 	for _, at := range []struct {
 		name  string
-		reach func(b *bed, m *infrav1.NovaZVirtMachine)
+		reach func(b *bed, m *zvirtv1.NovaZVirtMachine)
 	}{
-		{"before its first boot", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "sync") }},
-		{"during its start", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "start") }},
-		{"running", func(b *bed, m *infrav1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, true, "rest") }},
-		{"stopped", func(b *bed, m *infrav1.NovaZVirtMachine) {
+		{"before its first boot", func(b *bed, m *zvirtv1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "sync") }},
+		{"during its start", func(b *bed, m *zvirtv1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, false, "start") }},
+		{"running", func(b *bed, m *zvirtv1.NovaZVirtMachine) { b.reconcileUntil(b.connector, m, true, "rest") }},
+		{"stopped", func(b *bed, m *zvirtv1.NovaZVirtMachine) {
 			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.GuestStopped(m.Name)).To(Succeed())
 		}},
-		{"suspended", func(b *bed, m *infrav1.NovaZVirtMachine) {
+		{"suspended", func(b *bed, m *zvirtv1.NovaZVirtMachine) {
 			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.SetVMStatus(m.Name, "suspended")).To(Succeed())
 		}},
-		{"paused", func(b *bed, m *infrav1.NovaZVirtMachine) {
+		{"paused", func(b *bed, m *zvirtv1.NovaZVirtMachine) {
 			b.reconcileUntil(b.connector, m, true, "rest")
 			b.Expect(b.engine.SetVMStatus(m.Name, "paused")).To(Succeed())
 		}},
@@ -163,7 +164,7 @@ func TestForeignDisks(t *testing.T) {
 func TestForeignDiskWhileACloneIsRemoved(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-late")
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
 	vm := b.vmsNamed("worker-1")[0].ID
 	var attached atomic.Bool
 	attach := func(method, path string) {
@@ -216,8 +217,8 @@ func TestDeleteProtected(t *testing.T) {
 
 func TestHighlyAvailableVMIsDeleted(t *testing.T) {
 	b := newBed(t)
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 1}
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
+		m.Spec.HighAvailability = zvirtv1.NovaZVirtHighAvailability{Priority: 1}
 	})
 	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	b.Expect(b.vmsNamed("worker-1")).To(BeEmpty())
@@ -256,7 +257,7 @@ func TestFullDomain(t *testing.T) {
 
 func TestNoHostWithCapacity(t *testing.T) {
 	b := newBed(t)
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.MemoryMiB = 128 << 10 })
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Hardware.MemoryMiB = 128 << 10 })
 	err := b.expectFailure(m, infrav1.InsufficientResourcesReason)
 	b.Expect(err).To(MatchError(ContainSubstring("no host that satisfies")))
 }
@@ -276,7 +277,7 @@ func TestStorm(t *testing.T) {
 		b.engine.Inject(f)
 	}
 	const count = 6
-	machines := make([]*infrav1.NovaZVirtMachine, count)
+	machines := make([]*zvirtv1.NovaZVirtMachine, count)
 	for i := range machines {
 		machines[i] = b.machine(fmt.Sprintf("storm-%d", i))
 	}

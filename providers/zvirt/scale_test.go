@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -19,9 +20,9 @@ func TestFleet(t *testing.T) {
 	const count = 400
 	b := newBed(t)
 	b.options.timeouts.Poll.Idle, b.options.timeouts.Poll.Groups = time.Hour, time.Hour
-	machines := make([]*infrav1.NovaZVirtMachine, count)
+	machines := make([]*zvirtv1.NovaZVirtMachine, count)
 	for i := range machines {
-		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityNone })
+		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *zvirtv1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityNone })
 		id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
 		vm := b.foreignVM(m.Name, "Default", plan.Mark{ID: id}.String())

@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -19,7 +20,7 @@ import (
 // withSecondDataCenter adds a second data center to the engine.
 func withSecondDataCenter(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} }
 
-func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
+func (b *bed) updateCluster(change func(*zvirtv1.NovaZVirtClusterSpec)) {
 	b.t.Helper()
 	change(&b.cluster.Spec)
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
@@ -27,14 +28,14 @@ func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
 
 func TestInspect(t *testing.T) {
 	b := newBed(t, withSecondDataCenter)
-	domain := func(name string) infrav1.NovaZVirtFailureDomain {
-		return infrav1.NovaZVirtFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}}
+	domain := func(name string) zvirtv1.NovaZVirtFailureDomain {
+		return zvirtv1.NovaZVirtFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}}
 	}
-	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
+	b.updateCluster(func(c *zvirtv1.NovaZVirtClusterSpec) {
 		one, two := domain("one"), domain("two")
 		one.Networks = []infrav1.FailureDomainNetwork{{Network: "storage/storage"}}
 		two.ControlPlane = ptr.To(false)
-		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{one, two}
+		c.FailureDomains = []zvirtv1.NovaZVirtFailureDomain{one, two}
 	})
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -50,17 +51,17 @@ func TestInspect(t *testing.T) {
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /clusters"))
 
 	for _, c := range []struct {
-		change func(*infrav1.NovaZVirtFailureDomain)
+		change func(*zvirtv1.NovaZVirtFailureDomain)
 		reason string
 		words  string
 	}{
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.ComputeCluster = "nowhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "nowhere" does not exist`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Datacenter = "Elsewhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "Default" does not exist`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.StorageDomain = "nowhere" }, infrav1.PlacementNotFoundReason, `"nowhere" does not exist`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Networks = []infrav1.FailureDomainNetwork{{Network: "a/b"}} }, infrav1.PlacementNotFoundReason, `networks[0].network "a`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Hosts = []string{"host9"} }, infrav1.PlacementNotFoundReason, `placement.hosts "host9"`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.AffinityLabel = "none" }, infrav1.PlacementNotFoundReason, `affinityLabel "none"`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.TemplateNotFoundReason, `template "none"`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Placement.ComputeCluster = "nowhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "nowhere" does not exist`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Placement.Datacenter = "Elsewhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "Default" does not exist`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Placement.StorageDomain = "nowhere" }, infrav1.PlacementNotFoundReason, `"nowhere" does not exist`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Networks = []infrav1.FailureDomainNetwork{{Network: "a/b"}} }, infrav1.PlacementNotFoundReason, `networks[0].network "a`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Placement.Hosts = []string{"host9"} }, infrav1.PlacementNotFoundReason, `placement.hosts "host9"`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.AffinityLabel = "none" }, infrav1.PlacementNotFoundReason, `affinityLabel "none"`},
+		{func(d *zvirtv1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.TemplateNotFoundReason, `template "none"`},
 	} {
 		changed := b.cluster.DeepCopy()
 		c.change(&changed.Spec.FailureDomains[1])
@@ -73,13 +74,13 @@ func TestInspect(t *testing.T) {
 func TestZones(t *testing.T) {
 	b := newBed(t)
 	b.addReferences()
-	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
-		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{
+	b.updateCluster(func(c *zvirtv1.NovaZVirtClusterSpec) {
+		c.FailureDomains = []zvirtv1.NovaZVirtFailureDomain{{
 			FailureDomain: infrav1.FailureDomain{Name: "b", Networks: []infrav1.FailureDomainNetwork{{Network: "storage/storage"}}},
-			Placement:     infrav1.NovaZVirtPlacement{StorageDomain: "data2"}, AffinityLabel: "fast",
+			Placement:     zvirtv1.NovaZVirtPlacement{StorageDomain: "data2"}, AffinityLabel: "fast",
 		}}
 	})
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
 	l := launch
 	l.Zone = "nowhere"
 	b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, l), "")).To(Equal(infrav1.PlacementNotFoundReason))
@@ -95,7 +96,7 @@ func TestZones(t *testing.T) {
 	b.Expect(labels()).To(ContainSubstring("<name>fast</name>"))
 
 	b.admin("POST", "/affinitylabels", "<affinity_label><name>slow</name></affinity_label>")
-	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.FailureDomains[0].AffinityLabel = "slow" })
+	b.updateCluster(func(c *zvirtv1.NovaZVirtClusterSpec) { c.FailureDomains[0].AffinityLabel = "slow" })
 	b.reconcileUntil(b.newConnector(), m, true, "rest")
 	b.Expect(labels()).To(And(ContainSubstring("<name>slow</name>"), ContainSubstring("<name>fast</name>")))
 }
@@ -103,20 +104,20 @@ func TestZones(t *testing.T) {
 func TestMissingObjects(t *testing.T) {
 	b := newBed(t)
 	for name, c := range map[string]struct {
-		change func(*infrav1.NovaZVirtMachineSpec)
+		change func(*zvirtv1.NovaZVirtMachineSpec)
 		reason string
 	}{
-		"template":      {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.TemplateNotFoundReason},
-		"version":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.TemplateNotFoundReason},
-		"instance-type": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.PlacementNotFoundReason},
-		"cluster":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.ComputeCluster = "none" }, infrav1.PlacementNotFoundReason},
-		"domain":        {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.StorageDomain = "none" }, infrav1.PlacementNotFoundReason},
-		"profile":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].Network = "none/none" }, infrav1.PlacementNotFoundReason},
-		"tag":           {func(m *infrav1.NovaZVirtMachineSpec) { m.Tags = []infrav1.NovaZVirtTag{{Name: "none"}} }, infrav1.PlacementNotFoundReason},
-		"group":         {func(m *infrav1.NovaZVirtMachineSpec) { m.AffinityGroups = []string{"none"} }, infrav1.PlacementNotFoundReason},
-		"label":         {func(m *infrav1.NovaZVirtMachineSpec) { m.AffinityLabels = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"template":      {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.TemplateNotFoundReason},
+		"version":       {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.TemplateNotFoundReason},
+		"instance-type": {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.PlacementNotFoundReason},
+		"cluster":       {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Placement.ComputeCluster = "none" }, infrav1.PlacementNotFoundReason},
+		"domain":        {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Placement.StorageDomain = "none" }, infrav1.PlacementNotFoundReason},
+		"profile":       {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].Network = "none/none" }, infrav1.PlacementNotFoundReason},
+		"tag":           {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Tags = []zvirtv1.NovaZVirtTag{{Name: "none"}} }, infrav1.PlacementNotFoundReason},
+		"group":         {func(m *zvirtv1.NovaZVirtMachineSpec) { m.AffinityGroups = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"label":         {func(m *zvirtv1.NovaZVirtMachineSpec) { m.AffinityLabels = []string{"none"} }, infrav1.PlacementNotFoundReason},
 	} {
-		m := b.machine("no-"+name, func(m *infrav1.NovaZVirtMachine) { c.change(&m.Spec) })
+		m := b.machine("no-"+name, func(m *zvirtv1.NovaZVirtMachine) { c.change(&m.Spec) })
 		err := b.expectFailure(m, c.reason)
 		b.Expect(err).To(MatchError(Or(ContainSubstring(`"none`), ContainSubstring("version 7"))), name)
 	}
@@ -127,7 +128,7 @@ func TestOutdatedIDs(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	network := b.idOf(b.admin("GET", "/networks?search=name%3Dstorage", ""))
-	storage := func(m *infrav1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].Network = "storage/storage" }
+	storage := func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].Network = "storage/storage" }
 	m := b.create("worker-2", storage)
 	b.reconcileUntil(b.connector, markDeleted(m), false, "release")
 	profile := b.idOf(b.admin("GET", "/networks/"+network+"/vnicprofiles", ""))
@@ -140,7 +141,7 @@ func TestOutdatedIDs(t *testing.T) {
 func TestTemplateByID(t *testing.T) {
 	b := newBed(t)
 	id := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))
-	b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template = infrav1.NovaZVirtTemplate{ID: id} })
+	b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Template = zvirtv1.NovaZVirtTemplate{ID: id} })
 }
 
 func TestLatestVersionOfATemplate(t *testing.T) {
@@ -150,7 +151,7 @@ func TestLatestVersionOfATemplate(t *testing.T) {
 	answer := b.admin("GET", "/templates?search=name%3D"+templateName, "")
 	b.Expect(strings.Count(answer, "<template ")).To(Equal(2))
 	b.Eventually(func() string { return b.admin("GET", "/templates?search=name%3D"+templateName, "") }).ShouldNot(ContainSubstring("<status>locked"))
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template.Version = 1 })
+	m := b.machine("worker-1", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Template.Version = 1 })
 	b.reconcileUntil(b.connector, m, true, "rest")
 	latest := b.machine("worker-2")
 	b.reconcileUntil(b.connector, latest, false, "create")
@@ -203,7 +204,7 @@ func TestEmptyGroupsOfOthersAreKept(t *testing.T) {
 	group("nova-workers-preferred-other", "nova-cluster/11111111-5b1c-4c0e-9d3c-6d3d4c0f4e11 Keeps machines apart.")
 	group("nova-workers-required-"+clusterID, "nova-cluster/"+clusterID+" Keeps machines apart.")
 	b.Expect(b.engine.SetTiming(ovirtsim.TimePoweringUp, time.Hour)).To(Succeed())
-	slow := b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "others" })
+	slow := b.machine("worker-2", func(m *zvirtv1.NovaZVirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "others" })
 	b.reconcileUntil(b.connector, slow, false, "start")
 	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-required-" + clusterID))
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-administrator"), ContainSubstring("nova-workers-preferred-other"), ContainSubstring("nova-others-preferred-"+clusterID)))
@@ -227,7 +228,7 @@ func TestAntiAffinityChanges(t *testing.T) {
 
 func TestHardAffinity(t *testing.T) {
 	b := newBed(t)
-	hard := func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityRequired }
+	hard := func(m *zvirtv1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityRequired }
 	b.create("worker-1", hard)
 	b.create("worker-2", hard)
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-workers-required-"), ContainSubstring("<enforcing>true</enforcing>")))
@@ -239,7 +240,7 @@ func TestAffinityIsRestored(t *testing.T) {
 	b := newBed(t)
 	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
 	own := b.idOf(b.admin("POST", "/clusters/"+cluster+"/affinitygroups", "<affinity_group><name>theirs</name></affinity_group>"))
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+	m := b.create("worker-1", func(m *zvirtv1.NovaZVirtMachine) {
 		m.Spec.AntiAffinity, m.Spec.AffinityGroups = infrav1.AntiAffinityNone, []string{"theirs"}
 	})
 	vm := b.vmsNamed(m.Name)[0].ID
@@ -253,8 +254,8 @@ func TestAffinityIsRestored(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	b := newBed(t)
-	template := func(change func(*infrav1.NovaZVirtMachineSpec)) *infrav1.NovaZVirtMachineTemplate {
-		out := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{
+	template := func(change func(*zvirtv1.NovaZVirtMachineSpec)) *zvirtv1.NovaZVirtMachineTemplate {
+		out := &zvirtv1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "t", Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		}}
 		out.Spec.Template.Spec.Template.Name = templateName
@@ -263,20 +264,20 @@ func TestSize(t *testing.T) {
 	}
 	const gib = int64(1) << 30
 	for name, c := range map[string]struct {
-		change func(*infrav1.NovaZVirtMachineSpec)
+		change func(*zvirtv1.NovaZVirtMachineSpec)
 		want   hypervisor.Size
 	}{
-		"the template's": {func(*infrav1.NovaZVirtMachineSpec) {}, hypervisor.Size{CPUs: 1, MemoryBytes: gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
-		"said": {func(m *infrav1.NovaZVirtMachineSpec) {
-			m.Hardware = infrav1.NovaZVirtHardware{CPUs: 6, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 3}}, MemoryMiB: 2048}
+		"the template's": {func(*zvirtv1.NovaZVirtMachineSpec) {}, hypervisor.Size{CPUs: 1, MemoryBytes: gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
+		"said": {func(m *zvirtv1.NovaZVirtMachineSpec) {
+			m.Hardware = zvirtv1.NovaZVirtHardware{CPUs: 6, CPUTopology: zvirtv1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 3}}, MemoryMiB: 2048}
 			m.Disks.Boot.SizeGiB = 40
 		}, hypervisor.Size{CPUs: 6, MemoryBytes: 2 * gib, DiskBytes: 40 * gib, Architecture: "amd64"}},
-		"the instance type's": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "Large" }, hypervisor.Size{CPUs: 2, MemoryBytes: 8 * gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
+		"the instance type's": {func(m *zvirtv1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "Large" }, hypervisor.Size{CPUs: 2, MemoryBytes: 8 * gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
 	} {
 		got, err := b.connector.Size(b.ctx(), template(c.change))
 		b.Expect(err).NotTo(HaveOccurred(), name)
 		b.Expect(got).To(Equal(c.want), name)
 	}
-	_, err := b.connector.Size(b.ctx(), &infrav1.NovaZVirtMachineTemplate{})
+	_, err := b.connector.Size(b.ctx(), &zvirtv1.NovaZVirtMachineTemplate{})
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 }

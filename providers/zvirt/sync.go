@@ -4,6 +4,7 @@ import (
 	"context"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -12,8 +13,8 @@ import (
 // Syncers returns the parts of a VM that are changed to match its machine. The
 // user data of a control plane machine contains the keys of all CAs, so its
 // removal does not wait for other parts, which may fail indefinitely.
-func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaZVirtMachine] {
-	return []hypervisor.Syncer[*infrav1.NovaZVirtMachine]{
+func (d *driver) Syncers() []hypervisor.Syncer[*zvirtv1.NovaZVirtMachine] {
+	return []hypervisor.Syncer[*zvirtv1.NovaZVirtMachine]{
 		{Name: plan.UserData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: plan.Hardware, Apply: d.sync},
 		{Name: plan.AffinityGroups, Apply: d.sync},
@@ -22,7 +23,7 @@ func (d *driver) Syncers() []hypervisor.Syncer[*infrav1.NovaZVirtMachine] {
 }
 
 // removeUserData removes the user data from the settings of the VM of m.
-func (d *driver) removeUserData(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+func (d *driver) removeUserData(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	view, mark, err := d.editable(m)
 	if err != nil || view.VM == nil || mark.UserDataFormat == "" {
 		return err
@@ -31,7 +32,7 @@ func (d *driver) removeUserData(ctx context.Context, m *infrav1.NovaZVirtMachine
 }
 
 // sync takes the next step.
-func (d *driver) sync(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
+func (d *driver) sync(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	view, mark, err := d.editable(m)
 	if err != nil || view.VM == nil {
 		return err
@@ -52,7 +53,7 @@ func (d *driver) sync(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 
 // editable returns the state of the VM of m. It has no VM while the VM cannot
 // be changed.
-func (d *driver) editable(m *infrav1.NovaZVirtMachine) (ovirt.Snapshot, plan.Mark, error) {
+func (d *driver) editable(m *zvirtv1.NovaZVirtMachine) (ovirt.Snapshot, plan.Mark, error) {
 	id, err := d.identify(m)
 	if err != nil {
 		return ovirt.Snapshot{}, plan.Mark{}, err
@@ -87,7 +88,7 @@ func (d *driver) apply(ctx context.Context, view ovirt.Snapshot, mark plan.Mark,
 
 // outOfSync describes the next difference between the VM and m, and returns the
 // parts that differ.
-func (d *driver) outOfSync(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) (text string, parts []string) {
+func (d *driver) outOfSync(ctx context.Context, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) (text string, parts []string) {
 	if mark.UserDataFormat != "" {
 		parts = append(parts, plan.UserData)
 	}
@@ -107,7 +108,7 @@ func (d *driver) outOfSync(ctx context.Context, m *infrav1.NovaZVirtMachine, vm 
 }
 
 // nextStep returns the next step, or nil.
-func (d *driver) nextStep(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) (*plan.Step, error) {
+func (d *driver) nextStep(ctx context.Context, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, mark plan.Mark) (*plan.Step, error) {
 	at, err := plan.PlacementOf(&d.cluster.Spec, &m.Spec, mark.Zone)
 	if err != nil {
 		return nil, err

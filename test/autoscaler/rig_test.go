@@ -20,6 +20,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
@@ -86,22 +88,22 @@ func setupVSphere(ctx context.Context, mgr ctrl.Manager, options controller.Opti
 	if err := mgr.Add(connector); err != nil {
 		return err
 	}
-	if err := (&cluster.Reconciler[*infrav1.NovaVSphereCluster]{
+	if err := (&cluster.Reconciler[*vspherev1.NovaVSphereCluster]{
 		Inspector:      connector,
-		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
-		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
-		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
+		New:            func() *vspherev1.NovaVSphereCluster { return &vspherev1.NovaVSphereCluster{} },
+		NewMachineList: func() client.ObjectList { return &vspherev1.NovaVSphereMachineList{} },
+		Identity: func(c *vspherev1.NovaVSphereCluster) (string, string) {
 			ref := c.Identity()
 			return ref.Kind, ref.Name
 		},
-		NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
+		NewIdentity: func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
 	}).SetupWithManager(ctx, mgr, options); err != nil {
 		return err
 	}
-	return (&template.Reconciler[*infrav1.NovaVSphereMachineTemplate]{
+	return (&template.Reconciler[*vspherev1.NovaVSphereMachineTemplate]{
 		Sizer:        connector,
-		New:          func() *infrav1.NovaVSphereMachineTemplate { return &infrav1.NovaVSphereMachineTemplate{} },
-		InfraCluster: &infrav1.NovaVSphereCluster{},
+		New:          func() *vspherev1.NovaVSphereMachineTemplate { return &vspherev1.NovaVSphereMachineTemplate{} },
+		InfraCluster: &vspherev1.NovaVSphereCluster{},
 	}).SetupWithManager(ctx, mgr, options)
 }
 
@@ -110,22 +112,22 @@ func setupZVirt(ctx context.Context, mgr ctrl.Manager, options controller.Option
 	if err := mgr.Add(connector); err != nil {
 		return err
 	}
-	if err := (&cluster.Reconciler[*infrav1.NovaZVirtCluster]{
+	if err := (&cluster.Reconciler[*zvirtv1.NovaZVirtCluster]{
 		Inspector:      connector,
-		New:            func() *infrav1.NovaZVirtCluster { return &infrav1.NovaZVirtCluster{} },
-		NewMachineList: func() client.ObjectList { return &infrav1.NovaZVirtMachineList{} },
-		Identity: func(c *infrav1.NovaZVirtCluster) (string, string) {
+		New:            func() *zvirtv1.NovaZVirtCluster { return &zvirtv1.NovaZVirtCluster{} },
+		NewMachineList: func() client.ObjectList { return &zvirtv1.NovaZVirtMachineList{} },
+		Identity: func(c *zvirtv1.NovaZVirtCluster) (string, string) {
 			ref := c.Identity()
 			return ref.Kind, ref.Name
 		},
-		NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
+		NewIdentity: func() credentials.Identity { return &zvirtv1.NovaZVirtIdentity{} },
 	}).SetupWithManager(ctx, mgr, options); err != nil {
 		return err
 	}
-	return (&template.Reconciler[*infrav1.NovaZVirtMachineTemplate]{
+	return (&template.Reconciler[*zvirtv1.NovaZVirtMachineTemplate]{
 		Sizer:        connector,
-		New:          func() *infrav1.NovaZVirtMachineTemplate { return &infrav1.NovaZVirtMachineTemplate{} },
-		InfraCluster: &infrav1.NovaZVirtCluster{},
+		New:          func() *zvirtv1.NovaZVirtMachineTemplate { return &zvirtv1.NovaZVirtMachineTemplate{} },
+		InfraCluster: &zvirtv1.NovaZVirtCluster{},
 	}).SetupWithManager(ctx, mgr, options)
 }
 

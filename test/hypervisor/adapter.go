@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -41,6 +42,9 @@ type Adapter[M Machine, C Cluster] interface {
 	// Connect returns a connector without sessions, as a manager that starts. Its
 	// timeouts are short.
 	Connect(reader client.Reader, o ConnectorOptions) Connector[M, C]
+
+	// AddToScheme adds the kinds of the provider to a scheme.
+	AddToScheme(s *runtime.Scheme) error
 
 	// Cluster returns a cluster whose placement exists in a new simulator. The
 	// suite sets its metadata and the common fields.

@@ -83,7 +83,7 @@ func newEnvironment[M Machine, C Cluster](t *testing.T, a Adapter[M, C], o Simul
 	e.SetDefaultEventuallyPollingInterval(interval)
 	scheme := runtime.NewScheme()
 	e.Expect(corev1.AddToScheme(scheme)).To(gomega.Succeed())
-	e.Expect(infrav1.AddToScheme(scheme)).To(gomega.Succeed())
+	e.Expect(a.AddToScheme(scheme)).To(gomega.Succeed())
 	e.Expect(clusterv1.AddToScheme(scheme)).To(gomega.Succeed())
 	e.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.sim = a.Start(t, o)

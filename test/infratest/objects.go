@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -36,10 +37,10 @@ func (r *Rig) meta(name string) metav1.ObjectMeta {
 }
 
 // InfraCluster returns a valid infrastructure cluster that is not created yet.
-func (r *Rig) InfraCluster() *infrav1.NovaVSphereCluster {
-	return &infrav1.NovaVSphereCluster{
+func (r *Rig) InfraCluster() *vspherev1.NovaVSphereCluster {
+	return &vspherev1.NovaVSphereCluster{
 		ObjectMeta: r.meta(ClusterName),
-		Spec: infrav1.NovaVSphereClusterSpec{
+		Spec: vspherev1.NovaVSphereClusterSpec{
 			ClusterSpec: infrav1.ClusterSpec{
 				ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443},
 				Server:               "vcenter.example.test",
@@ -50,12 +51,12 @@ func (r *Rig) InfraCluster() *infrav1.NovaVSphereCluster {
 }
 
 // InfraMachine returns a valid infrastructure machine that is not created yet.
-func (r *Rig) InfraMachine() *infrav1.NovaVSphereMachine {
-	return &infrav1.NovaVSphereMachine{
+func (r *Rig) InfraMachine() *vspherev1.NovaVSphereMachine {
+	return &vspherev1.NovaVSphereMachine{
 		ObjectMeta: r.meta(MachineName),
-		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: infrav1.NovaVSphereTemplate{Name: "debian-12"},
-			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
+		Spec: vspherev1.NovaVSphereMachineSpec{
+			Template: vspherev1.NovaVSphereTemplate{Name: "debian-12"},
+			Network:  vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "VM Network"}}},
 		},
 	}
 }
@@ -92,7 +93,7 @@ func (r *Rig) Secret(name string, data map[string]string) *corev1.Secret {
 }
 
 // CreateCluster creates a Cluster, its infrastructure and credentials.
-func (r *Rig) CreateCluster(ctx context.Context, cluster *clusterv1.Cluster, infra *infrav1.NovaVSphereCluster) error {
+func (r *Rig) CreateCluster(ctx context.Context, cluster *clusterv1.Cluster, infra *vspherev1.NovaVSphereCluster) error {
 	if err := r.create(ctx, cluster, r.Secret(CredentialsName, map[string]string{"username": "nova", "password": "secret"})); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (r *Rig) CreateCluster(ctx context.Context, cluster *clusterv1.Cluster, inf
 }
 
 // CreateMachine creates a Machine, its infrastructure and bootstrap data.
-func (r *Rig) CreateMachine(ctx context.Context, machine *clusterv1.Machine, infra *infrav1.NovaVSphereMachine) error {
+func (r *Rig) CreateMachine(ctx context.Context, machine *clusterv1.Machine, infra *vspherev1.NovaVSphereMachine) error {
 	if err := r.create(ctx, machine, r.Secret(BootstrapName, map[string]string{"value": "#cloud-config", "format": "cloud-config"})); err != nil {
 		return err
 	}

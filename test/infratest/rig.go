@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
@@ -147,34 +147,34 @@ func (r *Rig) Quiet(verb fake.Verb) func() bool {
 }
 
 // Templates returns a reconciler of machine templates that is not set up yet.
-func Templates(h *fake.Hypervisor) *template.Reconciler[*infrav1.NovaVSphereMachineTemplate] {
-	return &template.Reconciler[*infrav1.NovaVSphereMachineTemplate]{
-		Sizer:        fake.Sizer[*infrav1.NovaVSphereMachineTemplate]{Hypervisor: h},
-		New:          func() *infrav1.NovaVSphereMachineTemplate { return &infrav1.NovaVSphereMachineTemplate{} },
-		InfraCluster: &infrav1.NovaVSphereCluster{},
+func Templates(h *fake.Hypervisor) *template.Reconciler[*vspherev1.NovaVSphereMachineTemplate] {
+	return &template.Reconciler[*vspherev1.NovaVSphereMachineTemplate]{
+		Sizer:        fake.Sizer[*vspherev1.NovaVSphereMachineTemplate]{Hypervisor: h},
+		New:          func() *vspherev1.NovaVSphereMachineTemplate { return &vspherev1.NovaVSphereMachineTemplate{} },
+		InfraCluster: &vspherev1.NovaVSphereCluster{},
 	}
 }
 
 // Machines returns a reconciler of machines that is not set up yet.
-func Machines(h *fake.Hypervisor) *machine.Reconciler[*infrav1.NovaVSphereMachine] {
-	return &machine.Reconciler[*infrav1.NovaVSphereMachine]{
-		Connector:    fake.Connector[*infrav1.NovaVSphereMachine]{Hypervisor: h},
-		New:          func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },
-		InfraCluster: &infrav1.NovaVSphereCluster{},
+func Machines(h *fake.Hypervisor) *machine.Reconciler[*vspherev1.NovaVSphereMachine] {
+	return &machine.Reconciler[*vspherev1.NovaVSphereMachine]{
+		Connector:    fake.Connector[*vspherev1.NovaVSphereMachine]{Hypervisor: h},
+		New:          func() *vspherev1.NovaVSphereMachine { return &vspherev1.NovaVSphereMachine{} },
+		InfraCluster: &vspherev1.NovaVSphereCluster{},
 	}
 }
 
 // Clusters returns a reconciler of clusters that is not set up yet.
-func Clusters(h *fake.Hypervisor) *cluster.Reconciler[*infrav1.NovaVSphereCluster] {
-	return &cluster.Reconciler[*infrav1.NovaVSphereCluster]{
-		Inspector:      fake.Inspector[*infrav1.NovaVSphereCluster]{Hypervisor: h},
-		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
-		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
-		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
+func Clusters(h *fake.Hypervisor) *cluster.Reconciler[*vspherev1.NovaVSphereCluster] {
+	return &cluster.Reconciler[*vspherev1.NovaVSphereCluster]{
+		Inspector:      fake.Inspector[*vspherev1.NovaVSphereCluster]{Hypervisor: h},
+		New:            func() *vspherev1.NovaVSphereCluster { return &vspherev1.NovaVSphereCluster{} },
+		NewMachineList: func() client.ObjectList { return &vspherev1.NovaVSphereMachineList{} },
+		Identity: func(c *vspherev1.NovaVSphereCluster) (string, string) {
 			ref := c.Identity()
 			return ref.Kind, ref.Name
 		},
-		NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
+		NewIdentity: func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -155,7 +156,7 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 		noteProviders(ctx)
 		// Other specs make identities of the same names, which are in no namespace.
 		DeferCleanup(func(ctx SpecContext) {
-			for _, all := range []client.Object{&infrav1.NovaVSphereIdentity{}, &infrav1.NovaZVirtIdentity{}} {
+			for _, all := range []client.Object{&vspherev1.NovaVSphereIdentity{}, &zvirtv1.NovaZVirtIdentity{}} {
 				Expect(server.Client.DeleteAllOf(ctx, all)).To(Succeed())
 			}
 		})

@@ -11,6 +11,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 )
 
 // change is a template and an edit of its spec.
@@ -20,28 +22,28 @@ type change struct {
 }
 
 func machineTemplate() change {
-	t := &infrav1.NovaVSphereMachineTemplate{}
+	t := &vspherev1.NovaVSphereMachineTemplate{}
 	t.Spec.Template.Spec.Template.Name = "debian-12"
-	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "VM Network"}}
+	t.Spec.Template.Spec.Network.Interfaces = []vspherev1.NovaVSphereInterface{{Network: "VM Network"}}
 	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
 }
 
 func clusterTemplate() change {
-	t := &infrav1.NovaVSphereClusterTemplate{}
+	t := &vspherev1.NovaVSphereClusterTemplate{}
 	t.Spec.Template.Spec.Server = "vcenter.example.com"
 	t.Spec.Template.Spec.IdentityRef.Name = "vcenter"
 	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
 }
 
 func zvirtMachineTemplate() change {
-	t := &infrav1.NovaZVirtMachineTemplate{}
+	t := &zvirtv1.NovaZVirtMachineTemplate{}
 	t.Spec.Template.Spec.Template.Name = "debian-12"
-	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}
+	t.Spec.Template.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}
 	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
 }
 
 func zvirtClusterTemplate() change {
-	t := &infrav1.NovaZVirtClusterTemplate{}
+	t := &zvirtv1.NovaZVirtClusterTemplate{}
 	t.Spec.Template.Spec.Server = "engine.example.com"
 	t.Spec.Template.Spec.IdentityRef.Name = "engine"
 	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
@@ -121,12 +123,12 @@ var _ = DescribeTable("The ID of an infrastructure cluster", func(ctx SpecContex
 	Expect(server.Client.Update(ctx, c)).To(Succeed(), "clusterctl move replaces all annotations of the source")
 	Expect(server.Client.Delete(ctx, c)).To(Succeed())
 },
-	Entry("on vSphere", &infrav1.NovaVSphereCluster{
+	Entry("on vSphere", &vspherev1.NovaVSphereCluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaVSphereCluster"},
-		Spec:     infrav1.NovaVSphereClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "vcenter.example.com"}},
+		Spec:     vspherev1.NovaVSphereClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "vcenter.example.com"}},
 	}),
-	Entry("on zVirt", &infrav1.NovaZVirtCluster{
+	Entry("on zVirt", &zvirtv1.NovaZVirtCluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaZVirtCluster"},
-		Spec:     infrav1.NovaZVirtClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.com"}},
+		Spec:     zvirtv1.NovaZVirtClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.com"}},
 	}),
 )

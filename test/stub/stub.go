@@ -8,13 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
 	"github.com/nova-platform/cluster-api-provider-nova/test/fake"
 )
 
 // NovaStubCluster is an infrastructure cluster.
-type NovaStubCluster struct{ infrav1.NovaVSphereCluster }
+type NovaStubCluster struct{ vspherev1.NovaVSphereCluster }
 
 // DeepCopyObject returns a copy.
 func (c *NovaStubCluster) DeepCopyObject() runtime.Object {
@@ -22,7 +23,7 @@ func (c *NovaStubCluster) DeepCopyObject() runtime.Object {
 }
 
 // NovaStubMachine is an infrastructure machine.
-type NovaStubMachine struct{ infrav1.NovaVSphereMachine }
+type NovaStubMachine struct{ vspherev1.NovaVSphereMachine }
 
 // DeepCopyObject returns a copy.
 func (m *NovaStubMachine) DeepCopyObject() runtime.Object {
@@ -31,7 +32,7 @@ func (m *NovaStubMachine) DeepCopyObject() runtime.Object {
 
 // NovaStubMachineTemplate is a template of machines.
 type NovaStubMachineTemplate struct {
-	infrav1.NovaVSphereMachineTemplate
+	vspherev1.NovaVSphereMachineTemplate
 }
 
 // DeepCopyObject returns a copy.
@@ -40,7 +41,7 @@ func (t *NovaStubMachineTemplate) DeepCopyObject() runtime.Object {
 }
 
 // NovaStubIdentity has credentials.
-type NovaStubIdentity struct{ infrav1.NovaVSphereIdentity }
+type NovaStubIdentity struct{ vspherev1.NovaVSphereIdentity }
 
 // DeepCopyObject returns a copy.
 func (i *NovaStubIdentity) DeepCopyObject() runtime.Object {
@@ -77,7 +78,7 @@ type (
 )
 
 // AddToScheme adds the kinds to a scheme.
-func AddToScheme(s *runtime.Scheme) {
+func AddToScheme(s *runtime.Scheme) error {
 	for kind, o := range map[string]runtime.Object{
 		"Cluster": &NovaStubCluster{}, "ClusterList": &clusterList{},
 		"Machine": &NovaStubMachine{}, "MachineList": &machineList{},
@@ -86,6 +87,8 @@ func AddToScheme(s *runtime.Scheme) {
 	} {
 		s.AddKnownTypeWithName(infrav1.GroupVersion.WithKind("NovaStub"+kind), o)
 	}
+	metav1.AddToGroupVersion(s, infrav1.GroupVersion)
+	return nil
 }
 
 // connection is a driver over a hypervisor in memory. It has no sessions.
@@ -105,7 +108,7 @@ func (connection) Start(ctx context.Context) error {
 func New(h *fake.Hypervisor) *provider.Provider[*NovaStubCluster, *NovaStubMachine, *NovaStubMachineTemplate] {
 	return &provider.Provider[*NovaStubCluster, *NovaStubMachine, *NovaStubMachineTemplate]{
 		Info: provider.Info{
-			Name: "stub", Title: "Stub", Kind: "NovaStub", Server: "stub server", Copies: "copies", MaxCreations: 7,
+			Name: "stub", Title: "Stub", Kind: "NovaStub", AddToScheme: AddToScheme, Server: "stub server", Copies: "copies", MaxCreations: 7,
 			Class: `<<define "variables">>    - name: network
       required: true
       schema: {openAPIV3Schema: {type: string, minLength: 1}}

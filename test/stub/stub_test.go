@@ -123,7 +123,7 @@ func runsMachine(t *testing.T, root string) {
 	e, err := env.Start(context.Background(), filepath.Join(root, "config/nova-stub/crd/bases"))
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(e.Stop()).To(Succeed()) })
-	AddToScheme(e.Scheme)
+	g.Expect(AddToScheme(e.Scheme)).To(Succeed())
 	rig, err := infratest.New(t.Context(), e)
 	g.Expect(err).NotTo(HaveOccurred())
 

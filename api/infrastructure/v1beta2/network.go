@@ -149,8 +149,8 @@ type InterfaceFailureDomain struct {
 	SearchDomains []string `json:"searchDomains,omitempty"`
 }
 
-// with returns a copy of the settings with those of a failure domain.
-func (a *InterfaceAddressing) with(own *InterfaceFailureDomain) InterfaceAddressing {
+// With returns a copy of the settings with those of a failure domain.
+func (a *InterfaceAddressing) With(own *InterfaceFailureDomain) InterfaceAddressing {
 	out := *a
 	if own.AddressesFromPools != nil || own.DHCP4 != nil || own.DHCP6 != nil {
 		out.AddressesFromPools, out.DHCP4, out.DHCP6 = own.AddressesFromPools, own.DHCP4, own.DHCP6

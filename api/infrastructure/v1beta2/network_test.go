@@ -1,4 +1,4 @@
-package v1beta2
+package v1beta2_test
 
 import (
 	"testing"
@@ -6,6 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 )
 
 // A failure domain with a subnet of its own replaces the source of addresses as a
@@ -13,27 +17,29 @@ import (
 // are replaced one by one.
 func TestInterfaceInFailureDomain(t *testing.T) {
 	pools := func(name string) []ipamv1.IPPoolReference { return []ipamv1.IPPoolReference{{Name: name}} }
-	addressing := InterfaceAddressing{
+	addressing := infrav1.InterfaceAddressing{
 		AddressesFromPools: pools("all"), Gateway4: "192.0.2.1", Nameservers: []string{"192.0.2.53"}, SearchDomains: []string{"example.com"},
 	}
-	domains := []InterfaceFailureDomain{
+	domains := []infrav1.InterfaceFailureDomain{
 		{Name: "pools", AddressesFromPools: pools("b")},
 		{Name: "dhcp", DHCP4: ptr.To(true)},
 		{Name: "servers", Nameservers: []string{"203.0.113.53"}, SearchDomains: []string{"c.example.com"}},
 		{Name: "nothing"},
 	}
-	onZVirt := NovaZVirtInterface{Network: "net/net", InterfaceAddressing: addressing, FailureDomains: domains}
-	onVSphere := NovaVSphereInterface{Network: "net", InterfaceAddressing: addressing}
+	onZVirt := zvirtv1.NovaZVirtInterface{Network: "net/net", InterfaceAddressing: addressing, FailureDomains: domains}
+	onVSphere := vspherev1.NovaVSphereInterface{Network: "net", InterfaceAddressing: addressing}
 	for _, d := range domains {
-		onVSphere.FailureDomains = append(onVSphere.FailureDomains, NovaVSphereInterfaceFailureDomain{InterfaceFailureDomain: d})
+		onVSphere.FailureDomains = append(onVSphere.FailureDomains, vspherev1.NovaVSphereInterfaceFailureDomain{InterfaceFailureDomain: d})
 	}
-	for domain, change := range map[string]func(*InterfaceAddressing){
-		"":        func(*InterfaceAddressing) {},
-		"other":   func(*InterfaceAddressing) {},
-		"nothing": func(*InterfaceAddressing) {},
-		"pools":   func(a *InterfaceAddressing) { a.AddressesFromPools, a.Gateway4 = pools("b"), "" },
-		"dhcp":    func(a *InterfaceAddressing) { a.AddressesFromPools, a.Gateway4, a.DHCP4 = nil, "", ptr.To(true) },
-		"servers": func(a *InterfaceAddressing) {
+	for domain, change := range map[string]func(*infrav1.InterfaceAddressing){
+		"":        func(*infrav1.InterfaceAddressing) {},
+		"other":   func(*infrav1.InterfaceAddressing) {},
+		"nothing": func(*infrav1.InterfaceAddressing) {},
+		"pools":   func(a *infrav1.InterfaceAddressing) { a.AddressesFromPools, a.Gateway4 = pools("b"), "" },
+		"dhcp": func(a *infrav1.InterfaceAddressing) {
+			a.AddressesFromPools, a.Gateway4, a.DHCP4 = nil, "", ptr.To(true)
+		},
+		"servers": func(a *infrav1.InterfaceAddressing) {
 			a.Nameservers, a.SearchDomains = []string{"203.0.113.53"}, []string{"c.example.com"}
 		},
 	} {
@@ -50,12 +56,12 @@ func TestInterfaceInFailureDomain(t *testing.T) {
 }
 
 func TestRoutesInFailureDomain(t *testing.T) {
-	everywhere, there := []Route{{To: "198.51.100.0/24", Via: "192.0.2.2"}}, []Route{{To: "198.51.100.0/24", Via: "203.0.113.2"}}
-	n := NovaVSphereInterface{Routes: everywhere, FailureDomains: []NovaVSphereInterfaceFailureDomain{
-		{InterfaceFailureDomain: InterfaceFailureDomain{Name: "own"}, Routes: there},
-		{InterfaceFailureDomain: InterfaceFailureDomain{Name: "none"}},
+	everywhere, there := []vspherev1.Route{{To: "198.51.100.0/24", Via: "192.0.2.2"}}, []vspherev1.Route{{To: "198.51.100.0/24", Via: "203.0.113.2"}}
+	n := vspherev1.NovaVSphereInterface{Routes: everywhere, FailureDomains: []vspherev1.NovaVSphereInterfaceFailureDomain{
+		{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "own"}, Routes: there},
+		{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{Name: "none"}},
 	}}
-	for domain, want := range map[string][]Route{"": everywhere, "other": everywhere, "none": everywhere, "own": there} {
+	for domain, want := range map[string][]vspherev1.Route{"": everywhere, "other": everywhere, "none": everywhere, "own": there} {
 		if diff := cmp.Diff(want, n.In(domain).Routes); diff != "" {
 			t.Errorf("in %q: -want +got\n%s", domain, diff)
 		}

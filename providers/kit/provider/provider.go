@@ -3,6 +3,7 @@ package provider
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -20,6 +21,8 @@ type Info struct {
 	Title string
 	// Kind is the prefix of the kinds: NovaVSphere.
 	Kind string
+	// AddToScheme adds the kinds to a scheme.
+	AddToScheme func(s *runtime.Scheme) error
 	// Server is an endpoint in texts: vCenter.
 	Server string
 	// Copies are the operations of a creation that load the storage: clones.

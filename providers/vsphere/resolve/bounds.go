@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
@@ -20,12 +21,12 @@ import (
 type Bounds struct {
 	// identity is the name of the identity; empty if there is none.
 	identity string
-	infrav1.NovaVSphereBounds
+	vspherev1.NovaVSphereBounds
 }
 
 // BoundsOf returns the bounds of the identity that has the credentials.
 func BoundsOf(login credentials.Login) Bounds {
-	identity, ok := login.Identity.(*infrav1.NovaVSphereIdentity)
+	identity, ok := login.Identity.(*vspherev1.NovaVSphereIdentity)
 	if !ok {
 		return Bounds{}
 	}
@@ -64,7 +65,7 @@ var allowedKeys = []string{
 var deviceSettings = regexp.MustCompile(`(?i)^pciPassthru[0-9]+\.(cfg\..+|msiEnabled)$`)
 
 // checkExtraConfig checks the keys of hardware.extraConfig.
-func (b *Bounds) checkExtraConfig(options []infrav1.NovaVSphereExtraConfig) error {
+func (b *Bounds) checkExtraConfig(options []vspherev1.NovaVSphereExtraConfig) error {
 	if b.identity == "" {
 		return nil
 	}

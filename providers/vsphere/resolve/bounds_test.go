@@ -6,7 +6,7 @@ import (
 
 	"github.com/vmware/govmomi/vim25/types"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 func TestWithin(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAncestorNames(t *testing.T) {
 }
 
 func TestAllowedExtraConfig(t *testing.T) {
-	lent := Bounds{identity: "shared", NovaVSphereBounds: infrav1.NovaVSphereBounds{ExtraConfigKeys: []string{"isolation.tools.*", "svga.", "disk.own"}}}
+	lent := Bounds{identity: "shared", NovaVSphereBounds: vspherev1.NovaVSphereBounds{ExtraConfigKeys: []string{"isolation.tools.*", "svga.", "disk.own"}}}
 	for key, want := range map[string]bool{
 		"pciPassthru.use64bitMMIO": true, "PCIPASSTHRU.64bitMMIOSizeGB": true, "pciPassthru0.cfg.enable_uvm": true, "numa.vcpu.preferHT": true,
 		"sched.cpu.latencySensitivity": true, "sched.swap.vmxSwapEnabled": true, "monitor_control.x": true,
@@ -68,12 +68,12 @@ func TestAllowedExtraConfig(t *testing.T) {
 		"pciPassthru0.id": false, "pciPassthru0.present": false, "RemoteDisplay.vnc.port": false, "sched.swap.dir": false,
 		"ethernet0.networkName": false, "isolation.device": false, "scsi0:1.fileName": false, "disk.owned": false, "sched.swap.vmxSwapEnabled2": false,
 	} {
-		err := lent.checkExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}})
+		err := lent.checkExtraConfig([]vspherev1.NovaVSphereExtraConfig{{Name: key}})
 		if (err == nil) != want {
 			t.Errorf("%s: %v", key, err)
 		}
 		own := Bounds{}
-		if err := own.checkExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}}); err != nil {
+		if err := own.checkExtraConfig([]vspherev1.NovaVSphereExtraConfig{{Name: key}}); err != nil {
 			t.Errorf("%s, with credentials of the cluster's own: %v", key, err)
 		}
 	}

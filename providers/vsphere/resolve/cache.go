@@ -12,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -53,9 +54,9 @@ type Cache struct {
 	vms         table[name, ref]
 	kinds       table[ref, vmKind]
 	templates   table[templateKey, *spec.Template]
-	items       table[infrav1.NovaVSphereLibraryItem, libraryItem]
+	items       table[vspherev1.NovaVSphereLibraryItem, libraryItem]
 	imageStates table[imageKey, imageState]
-	tags        table[ref, map[infrav1.NovaVSphereTag]bool]
+	tags        table[ref, map[vspherev1.NovaVSphereTag]bool]
 }
 
 // NewCache returns the cache of a session. It calls notify for the machines

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -14,13 +14,13 @@ func (r *Resolver) Check(ctx context.Context) error {
 	if err := r.checkPlacement(ctx, &r.cluster.Placement); err != nil {
 		return err
 	}
-	return r.checkDefaults(ctx, &infrav1.NovaVSphereFailureDomain{}, &r.cluster.Placement)
+	return r.checkDefaults(ctx, &vspherev1.NovaVSphereFailureDomain{}, &r.cluster.Placement)
 }
 
 // checkPlacement resolves the fields of a placement that are set. Machines may
 // set the other fields, including the datacenter. A folder that is created on
 // demand is not resolved.
-func (r *Resolver) checkPlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+func (r *Resolver) checkPlacement(ctx context.Context, p *vspherev1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (r *Resolver) checkPlacement(ctx context.Context, p *infrav1.NovaVSpherePla
 	return r.checkStorage(ctx, p)
 }
 
-func (r *Resolver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+func (r *Resolver) checkStorage(ctx context.Context, p *vspherev1.NovaVSpherePlacement) error {
 	if err := r.checkPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r *Resolver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlace
 }
 
 // CheckDomain resolves the objects that a failure domain names.
-func (r *Resolver) CheckDomain(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain) error {
+func (r *Resolver) CheckDomain(ctx context.Context, domain *vspherev1.NovaVSphereFailureDomain) error {
 	p := domain.Placement.Over(r.cluster.Placement)
 	if err := r.checkPlacement(ctx, &p); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (r *Resolver) CheckDomain(ctx context.Context, domain *infrav1.NovaVSphereF
 // checkDefaults resolves network and template of the cluster, unless the
 // failure domain has its own. Machines may set the datacenter in which they
 // are found.
-func (r *Resolver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain, p *infrav1.NovaVSpherePlacement) error {
+func (r *Resolver) checkDefaults(ctx context.Context, domain *vspherev1.NovaVSphereFailureDomain, p *vspherev1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *Resolver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSpher
 			return err
 		}
 	}
-	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
+	if domain.Template != (vspherev1.NovaVSphereTemplate{}) {
 		return nil
 	}
 	return r.checkTemplate(ctx, &spec.Effective{Placement: *p, Template: r.cluster.Template})
@@ -122,7 +122,7 @@ func (r *Resolver) checkTemplate(ctx context.Context, g *spec.Effective) error {
 	switch {
 	case g.Template.ContentLibrary.Item != "":
 		_, err = r.item(ctx, g)
-	case g.Template != (infrav1.NovaVSphereTemplate{}):
+	case g.Template != (vspherev1.NovaVSphereTemplate{}):
 		_, err = r.template(ctx, g)
 	}
 	return err

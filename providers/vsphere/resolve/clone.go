@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
@@ -19,7 +20,7 @@ import (
 
 // CloneInputs resolves the objects that a machine names. Names that are
 // resolved already need no request.
-func (r *Resolver) CloneInputs(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p spec.Clone, target Placement, err error) {
+func (r *Resolver) CloneInputs(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, l hypervisor.CreateOptions) (p spec.Clone, target Placement, err error) {
 	if err := r.bounds.checkExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
 		return p, target, err
 	}
@@ -74,7 +75,7 @@ func (r *Resolver) Datastore(ctx context.Context, at *Placement, required int64,
 // TemplateRefs returns the templates from which the VM of m may be cloned, in
 // any failure domain. An object that cannot be resolved cannot be cloned
 // either.
-func (r *Resolver) TemplateRefs(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
+func (r *Resolver) TemplateRefs(ctx context.Context, m *vspherev1.NovaVSphereMachine) ([]ref, error) {
 	var found []ref
 	for _, zone := range spec.Zones(r.cluster) {
 		g, err := spec.NewEffective(r.cluster, &m.Spec, zone)
@@ -131,7 +132,7 @@ func (r *Resolver) templateRef(ctx context.Context, g *spec.Effective) (ref, err
 
 // SizeTemplate returns the template from which machines are cloned in a failure
 // domain, or nil for an image that does not exist yet.
-func (r *Resolver) SizeTemplate(ctx context.Context, machine *infrav1.NovaVSphereMachineSpec, zone string) (*spec.Template, error) {
+func (r *Resolver) SizeTemplate(ctx context.Context, machine *vspherev1.NovaVSphereMachineSpec, zone string) (*spec.Template, error) {
 	g, err := spec.NewEffective(r.cluster, machine, zone)
 	if err != nil {
 		return nil, err
@@ -226,7 +227,7 @@ func drsReasons(f *types.ClusterDrsFaults) string {
 
 // dataDiskPlacements resolves the placements of the data disks of a machine,
 // within bounds.
-func (r *Resolver) dataDiskPlacements(ctx context.Context, g *spec.Effective, disks *infrav1.NovaVSphereDisks, target *Placement) ([]spec.DiskPlacement, error) {
+func (r *Resolver) dataDiskPlacements(ctx context.Context, g *spec.Effective, disks *vspherev1.NovaVSphereDisks, target *Placement) ([]spec.DiskPlacement, error) {
 	out := make([]spec.DiskPlacement, len(disks.Data))
 	for i := range disks.Data {
 		disk := &disks.Data[i]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
@@ -18,7 +19,7 @@ import (
 // hostGroupMembers returns the hosts of a placement's DRS group. The group of VMs
 // must exist, and a rule must bind it to these hosts: without such a rule,
 // neither DRS nor vSphere HA keeps VMs there.
-func hostGroupMembers(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.NovaVSpherePlacement) ([]ref, error) {
+func hostGroupMembers(ctx context.Context, c *vim25.Client, cluster ref, p *vspherev1.NovaVSpherePlacement) ([]ref, error) {
 	missing := hypervisor.Failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", p.HostGroup)
 	if cluster.Type != "ClusterComputeResource" {
 		return nil, missing
@@ -53,7 +54,7 @@ func hostGroupMembers(ctx context.Context, c *vim25.Client, cluster ref, p *infr
 
 // binds reports whether a rule keeps the VMs of a placement's group on its
 // hosts.
-func binds(rule types.BaseClusterRuleInfo, p *infrav1.NovaVSpherePlacement) bool {
+func binds(rule types.BaseClusterRuleInfo, p *vspherev1.NovaVSpherePlacement) bool {
 	r, ok := rule.(*types.ClusterVmHostRuleInfo)
 	return ok && ptr.Deref(r.Enabled, false) && r.VmGroupName == p.VMGroup && r.AffineHostGroupName == p.HostGroup
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -45,8 +46,8 @@ const (
 )
 
 // libraryKey is an item of any version.
-func libraryKey(of *infrav1.NovaVSphereLibraryItem) infrav1.NovaVSphereLibraryItem {
-	return infrav1.NovaVSphereLibraryItem{Library: of.Library, Item: of.Item}
+func libraryKey(of *vspherev1.NovaVSphereLibraryItem) vspherev1.NovaVSphereLibraryItem {
+	return vspherev1.NovaVSphereLibraryItem{Library: of.Library, Item: of.Item}
 }
 
 // libraryItem is an item of a content library.
@@ -58,7 +59,7 @@ type libraryItem struct {
 
 // item resolves a library item. Its content may be replaced at any time, so it
 // is read again after some time.
-func (r *Cache) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+func (r *Cache) item(ctx context.Context, of *vspherev1.NovaVSphereLibraryItem) (libraryItem, error) {
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
 		r.items.drop(libraryKey(of))
@@ -67,7 +68,7 @@ func (r *Cache) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (l
 	return found, err
 }
 
-func (r *Cache) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+func (r *Cache) libraryItem(ctx context.Context, of *vspherev1.NovaVSphereLibraryItem) (libraryItem, error) {
 	return r.items.get(ctx, r, libraryKey(of), func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
 		err = r.session.CallREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			found, err = findItem(ctx, c, of)
@@ -77,7 +78,7 @@ func (r *Cache) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryI
 	})
 }
 
-func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+func findItem(ctx context.Context, c *rest.Client, of *vspherev1.NovaVSphereLibraryItem) (libraryItem, error) {
 	m := library.NewManager(c)
 	libraries, err := m.FindLibrary(ctx, library.Find{Name: of.Library})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -144,7 +145,7 @@ type compute struct {
 	path      string
 }
 
-func (r *Cache) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement) (compute, error) {
+func (r *Cache) compute(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (compute, error) {
 	return resolveIn(ctx, r, &r.computes, name{field: "placement.computeCluster", datacenter: p.Datacenter, name: p.ComputeCluster}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (compute, error) {
 			found, err := f.ComputeResource(ctx, p.ComputeCluster)
@@ -169,7 +170,7 @@ func (r *Cache) owner(ctx context.Context, pool ref) (ref, error) {
 }
 
 // checkTags checks that a compute cluster, or a datacenter, has tags.
-func (r *Cache) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacement, wanted []infrav1.NovaVSphereTag) error {
+func (r *Cache) checkTags(ctx context.Context, p *vspherev1.NovaVSpherePlacement, wanted []vspherev1.NovaVSphereTag) error {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -202,9 +203,9 @@ func (r *Cache) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacement, 
 }
 
 // tagsOf returns the tags of an object.
-func (r *Cache) tagsOf(ctx context.Context, object ref) (map[infrav1.NovaVSphereTag]bool, error) {
-	return r.tags.get(ctx, r, object, func(ctx context.Context, _ *vim25.Client) (map[infrav1.NovaVSphereTag]bool, error) {
-		has := map[infrav1.NovaVSphereTag]bool{}
+func (r *Cache) tagsOf(ctx context.Context, object ref) (map[vspherev1.NovaVSphereTag]bool, error) {
+	return r.tags.get(ctx, r, object, func(ctx context.Context, _ *vim25.Client) (map[vspherev1.NovaVSphereTag]bool, error) {
+		has := map[vspherev1.NovaVSphereTag]bool{}
 		err := r.session.CallREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			m := tags.NewManager(c)
 			attached, err := m.GetAttachedTags(ctx, object)
@@ -221,7 +222,7 @@ func (r *Cache) tagsOf(ctx context.Context, object ref) (map[infrav1.NovaVSphere
 					}
 					categories[id] = category.Name
 				}
-				has[infrav1.NovaVSphereTag{Category: categories[id], Name: attached[i].Name}] = true
+				has[vspherev1.NovaVSphereTag{Category: categories[id], Name: attached[i].Name}] = true
 			}
 			return nil
 		})

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -33,7 +34,7 @@ type Placement struct {
 }
 
 // resolvePlacement resolves a placement.
-func (r *Cache) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s Placement, err error) {
+func (r *Cache) resolvePlacement(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (s Placement, err error) {
 	if s.Pool, err = r.pool(ctx, p); err != nil {
 		return s, err
 	}
@@ -68,7 +69,7 @@ func (s *Placement) hostAt(attempt int) *ref {
 }
 
 // pool resolves the resource pool: inside the compute cluster, if one is set.
-func (r *Cache) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+func (r *Cache) pool(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (ref, error) {
 	key := name{field: "placement.resourcePool", datacenter: p.Datacenter, name: p.ResourcePool}
 	if p.ComputeCluster == "" {
 		return resolveIn(ctx, r, &r.refs, key, infrav1.PlacementNotFoundReason,
@@ -100,7 +101,7 @@ func (r *Cache) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref,
 }
 
 // folder resolves the VM folder, and creates it if that is requested.
-func (r *Cache) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+func (r *Cache) folder(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (ref, error) {
 	create := ptr.Deref(p.CreateFolder, false)
 	return resolveIn(ctx, r, &r.refs, name{field: "placement.folder", datacenter: p.Datacenter, name: p.Folder, variant: strconv.FormatBool(create)}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (ref, error) {
@@ -159,7 +160,7 @@ type hostGroup struct {
 }
 
 // hosts returns the hosts of a DRS group on which a VM can be created.
-func (r *Cache) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) ([]ref, error) {
+func (r *Cache) hosts(ctx context.Context, p *vspherev1.NovaVSpherePlacement, pool ref) ([]ref, error) {
 	cluster, err := r.owner(ctx, pool)
 	if err != nil {
 		return nil, err

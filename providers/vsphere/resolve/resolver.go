@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
@@ -20,12 +21,12 @@ import (
 // Resolver resolves names for one cluster, within the bounds of its identity.
 type Resolver struct {
 	cache   *Cache
-	cluster *infrav1.NovaVSphereClusterSpec
+	cluster *vspherev1.NovaVSphereClusterSpec
 	bounds  Bounds
 }
 
 // NewResolver returns the Resolver of a cluster whose identity has bounds.
-func NewResolver(c *Cache, cluster *infrav1.NovaVSphereClusterSpec, b Bounds) *Resolver {
+func NewResolver(c *Cache, cluster *vspherev1.NovaVSphereClusterSpec, b Bounds) *Resolver {
 	return &Resolver{cache: c, cluster: cluster, bounds: b}
 }
 
@@ -45,7 +46,7 @@ func (r *Resolver) checkBounds(ctx context.Context, field, value, bound string, 
 }
 
 // resolvePlacement resolves a placement within bounds.
-func (r *Resolver) resolvePlacement(ctx context.Context, p *infrav1.NovaVSpherePlacement) (Placement, error) {
+func (r *Resolver) resolvePlacement(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (Placement, error) {
 	if err := r.checkNewFolder(ctx, p); err != nil {
 		return Placement{}, err
 	}
@@ -62,7 +63,7 @@ func (r *Resolver) resolvePlacement(ctx context.Context, p *infrav1.NovaVSphereP
 	return s, r.checkStorageBounds(ctx, p, &s.storage)
 }
 
-func (r *Resolver) checkPool(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+func (r *Resolver) checkPool(ctx context.Context, p *vspherev1.NovaVSpherePlacement, at ref) error {
 	field, value := "placement.resourcePool", p.ResourcePool
 	if value == "" && p.ComputeCluster != "" {
 		field, value = "placement.computeCluster", p.ComputeCluster
@@ -70,13 +71,13 @@ func (r *Resolver) checkPool(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	return r.checkBounds(ctx, field, value, "resourcePools", r.bounds.ResourcePools, at)
 }
 
-func (r *Resolver) checkFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+func (r *Resolver) checkFolder(ctx context.Context, p *vspherev1.NovaVSpherePlacement, at ref) error {
 	return r.checkBounds(ctx, "placement.folder", p.Folder, "folders", r.bounds.Folders, at)
 }
 
 // checkStorageBounds checks where a placement stores disks. Of the datastores
 // that fit a policy, it keeps those within bounds.
-func (r *Resolver) checkStorageBounds(ctx context.Context, p *infrav1.NovaVSpherePlacement, s *storage) error {
+func (r *Resolver) checkStorageBounds(ctx context.Context, p *vspherev1.NovaVSpherePlacement, s *storage) error {
 	if err := r.checkPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (r *Resolver) checkPolicy(field, name string) error {
 
 // checkNewFolder checks a folder that is to be created if it does not exist,
 // before it is created: only an entry that is a path determines the location.
-func (r *Resolver) checkNewFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+func (r *Resolver) checkNewFolder(ctx context.Context, p *vspherev1.NovaVSpherePlacement) error {
 	if len(r.bounds.Folders) == 0 || !ptr.Deref(p.CreateFolder, false) {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (r *Resolver) checkNewFolder(ctx context.Context, p *infrav1.NovaVSpherePla
 	if e := vcenter.AsError(err); e == nil || e.Reason != infrav1.PlacementNotFoundReason {
 		return err
 	}
-	top, err := r.cache.folder(ctx, &infrav1.NovaVSpherePlacement{Datacenter: p.Datacenter})
+	top, err := r.cache.folder(ctx, &vspherev1.NovaVSpherePlacement{Datacenter: p.Datacenter})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -35,7 +36,7 @@ type storage struct {
 }
 
 // storage resolves the storage settings of a placement.
-func (r *Cache) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) (s storage, err error) {
+func (r *Cache) storage(ctx context.Context, p *vspherev1.NovaVSpherePlacement, pool ref) (s storage, err error) {
 	if p.StoragePolicy != "" {
 		if s.policy, err = r.policy(ctx, p.StoragePolicy); err != nil {
 			return s, err
@@ -71,7 +72,7 @@ func (r *Cache) datastore(ctx context.Context, dc, field, value string) (ref, st
 	return found.ref, found.name, err
 }
 
-func (r *Cache) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+func (r *Cache) pod(ctx context.Context, p *vspherev1.NovaVSpherePlacement) (ref, error) {
 	return resolveIn(ctx, r, &r.refs, name{field: "placement.datastoreCluster", datacenter: p.Datacenter, name: p.DatastoreCluster}, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
 			found, err := f.DatastoreCluster(ctx, p.DatastoreCluster)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -45,7 +45,7 @@ func (p *Clone) StaticAddresses() []string {
 
 // Config returns the settings of the clone that differ from those of its
 // source.
-func (p *Clone) Config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
+func (p *Clone) Config(id uuid.UUID, m *vspherev1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
 	if p.Source.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
 		return nil, kit.InvalidSpec("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
 	}
@@ -64,7 +64,7 @@ func (p *Clone) Config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	}
 	for i := range p.NICs {
 		spec.DeviceChange = append(spec.DeviceChange, add(p.NICs[i].device(i, p.Backings[i])))
-		if p.NICs[i].Type == infrav1.InterfaceSRIOV {
+		if p.NICs[i].Type == vspherev1.InterfaceSRIOV {
 			spec.MemoryReservationLockedToMax = ptr.To(true)
 		}
 	}
@@ -104,7 +104,7 @@ func SetDatastore(at *types.VirtualMachineRelocateSpec, datastore types.ManagedO
 }
 
 // RequiredSpace returns the most space that a clone takes.
-func RequiredSpace(t *Template, d *infrav1.NovaVSphereDisks) int64 {
+func RequiredSpace(t *Template, d *vspherev1.NovaVSphereDisks) int64 {
 	own, required := NewDiskDevices(t.devices).Disks, int64(0)
 	for i, size := range sizes(own, d) {
 		required += max(capacityOf(own[i]), size<<30)
@@ -119,7 +119,7 @@ func RequiredSpace(t *Template, d *infrav1.NovaVSphereDisks) int64 {
 const AnnotationPrefix = "Cluster API machine "
 
 // annotation returns the notes that vCenter shows for a VM.
-func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
+func annotation(m *vspherev1.NovaVSphereMachine, zone string) string {
 	text := fmt.Sprintf(AnnotationPrefix+"%s/%s of cluster %s. Do not change or remove it here.",
 		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
 	if zone != "" {

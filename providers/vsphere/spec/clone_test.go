@@ -10,30 +10,31 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 func TestEffectiveSpec(t *testing.T) {
-	cluster := &infrav1.NovaVSphereClusterSpec{
-		Placement: infrav1.NovaVSpherePlacement{Datacenter: "dc", ResourcePool: "pool", Datastore: "slow", Folder: "f", CreateFolder: ptr.To(true)},
-		FailureDomains: []infrav1.NovaVSphereFailureDomain{
+	cluster := &vspherev1.NovaVSphereClusterSpec{
+		Placement: vspherev1.NovaVSpherePlacement{Datacenter: "dc", ResourcePool: "pool", Datastore: "slow", Folder: "f", CreateFolder: ptr.To(true)},
+		FailureDomains: []vspherev1.NovaVSphereFailureDomain{
 			{FailureDomain: infrav1.FailureDomain{Name: "empty"}},
 			{
 				FailureDomain: infrav1.FailureDomain{Name: "full", Networks: []infrav1.FailureDomainNetwork{{Network: "here", Nameservers: []string{"192.0.2.1"}}}},
-				Template:      infrav1.NovaVSphereTemplate{Name: "near"}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold", HostGroup: "row"},
+				Template:      vspherev1.NovaVSphereTemplate{Name: "near"}, Placement: vspherev1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold", HostGroup: "row"},
 			},
 			{
 				FailureDomain: infrav1.FailureDomain{Name: "second", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](1), Network: "here"}}},
-				Template:      infrav1.NovaVSphereTemplate{ID: "vm-1"},
+				Template:      vspherev1.NovaVSphereTemplate{ID: "vm-1"},
 			},
 		},
 	}
-	spec := &infrav1.NovaVSphereMachineSpec{
-		Template:  infrav1.NovaVSphereTemplate{Name: "far"},
-		Placement: infrav1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms"},
-		Network:   infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "b"}}},
+	spec := &vspherev1.NovaVSphereMachineSpec{
+		Template:  vspherev1.NovaVSphereTemplate{Name: "far"},
+		Placement: vspherev1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms"},
+		Network:   vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "a"}, {Network: "b"}}},
 	}
-	base := infrav1.NovaVSpherePlacement{
+	base := vspherev1.NovaVSpherePlacement{
 		Datacenter: "dc", ResourcePool: "pool", Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms", Folder: "f", CreateFolder: ptr.To(true),
 	}
 	near := base
@@ -41,18 +42,18 @@ func TestEffectiveSpec(t *testing.T) {
 	near.HostGroup, near.VMGroup = "row", ""
 	tests := []struct {
 		zone       string
-		placement  infrav1.NovaVSpherePlacement
-		template   infrav1.NovaVSphereTemplate
-		interfaces []infrav1.NovaVSphereInterface
+		placement  vspherev1.NovaVSpherePlacement
+		template   vspherev1.NovaVSphereTemplate
+		interfaces []vspherev1.NovaVSphereInterface
 		says       string
 	}{
-		{zone: "", placement: base, template: infrav1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
-		{zone: "empty", placement: base, template: infrav1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
-		{zone: "full", placement: near, template: infrav1.NovaVSphereTemplate{Name: "near"}, interfaces: []infrav1.NovaVSphereInterface{
+		{zone: "", placement: base, template: vspherev1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
+		{zone: "empty", placement: base, template: vspherev1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
+		{zone: "full", placement: near, template: vspherev1.NovaVSphereTemplate{Name: "near"}, interfaces: []vspherev1.NovaVSphereInterface{
 			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
 			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
 		}},
-		{zone: "second", placement: base, template: infrav1.NovaVSphereTemplate{ID: "vm-1"}, interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "here"}}},
+		{zone: "second", placement: base, template: vspherev1.NovaVSphereTemplate{ID: "vm-1"}, interfaces: []vspherev1.NovaVSphereInterface{{Network: "a"}, {Network: "here"}}},
 		{zone: "none", says: `the failure domain "none" is not among spec.failureDomains of the NovaVSphereCluster`},
 	}
 	for _, tt := range tests {
@@ -74,7 +75,7 @@ func TestEffectiveSpec(t *testing.T) {
 			g.Expect(got.Template).To(Equal(tt.template))
 		})
 	}
-	spec.Network.Interfaces[0].FailureDomains = []infrav1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
+	spec.Network.Interfaces[0].FailureDomains = []vspherev1.NovaVSphereInterfaceFailureDomain{{InterfaceFailureDomain: infrav1.InterfaceFailureDomain{
 		Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"},
 	}}}
 	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
@@ -92,12 +93,12 @@ func TestEffectiveSpec(t *testing.T) {
 	}
 	spec.Network.Interfaces = spec.Network.Interfaces[:1]
 	_, err := NewEffective(cluster, spec, "second")
-	byDefault, none := NewEffective(&infrav1.NovaVSphereClusterSpec{
-		ClusterSpec: infrav1.ClusterSpec{Network: "net"}, Template: infrav1.NovaVSphereTemplate{Name: "default"},
-	}, &infrav1.NovaVSphereMachineSpec{}, "")
+	byDefault, none := NewEffective(&vspherev1.NovaVSphereClusterSpec{
+		ClusterSpec: infrav1.ClusterSpec{Network: "net"}, Template: vspherev1.NovaVSphereTemplate{Name: "default"},
+	}, &vspherev1.NovaVSphereMachineSpec{}, "")
 	NewWithT(t).Expect(none).NotTo(HaveOccurred())
 	NewWithT(t).Expect(byDefault.Template.Name).To(Equal("default"), "template of the cluster")
-	NewWithT(t).Expect(byDefault.Interfaces).To(Equal([]infrav1.NovaVSphereInterface{{Network: "net"}}), "one interface on the network of the cluster")
+	NewWithT(t).Expect(byDefault.Interfaces).To(Equal([]vspherev1.NovaVSphereInterface{{Network: "net"}}), "one interface on the network of the cluster")
 	NewWithT(t).Expect(err).To(MatchError(`the failure domain "second" has a network for interface 1, which the machine does not have`))
 }
 
@@ -112,14 +113,14 @@ func TestCloneSource(t *testing.T) {
 		Snapshot: snapshot("1"), Name: "base",
 		ChildSnapshotList: []types.VirtualMachineSnapshotTree{{Snapshot: snapshot("2"), Name: "patched"}, {Snapshot: snapshot("3"), Name: "base"}},
 	}}
-	larger := infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}}
-	full := infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}
+	larger := vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 30}}
+	full := vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 20}}
 	tests := []struct {
 		name  string
 		from  *Template
 		mode  infrav1.CloneMode
 		of    string
-		disks infrav1.NovaVSphereDisks
+		disks vspherev1.NovaVSphereDisks
 		want  Source
 		says  string
 	}{
@@ -155,14 +156,14 @@ func TestCloneSource(t *testing.T) {
 
 func TestConfigureHardware(t *testing.T) {
 	var spec types.VirtualMachineConfigSpec
-	configureHardware(&spec, &infrav1.NovaVSphereHardware{
+	configureHardware(&spec, &vspherev1.NovaVSphereHardware{
 		CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096,
-		CPUReservationMHz: ptr.To[int64](0), CPULimitMHz: 1000, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
-		MemoryShares:         infrav1.NovaVSphereShares{Value: 7},
+		CPUReservationMHz: ptr.To[int64](0), CPULimitMHz: 1000, CPUShares: vspherev1.NovaVSphereShares{Level: vspherev1.SharesHigh},
+		MemoryShares:         vspherev1.NovaVSphereShares{Value: 7},
 		NestedVirtualization: ptr.To(true), Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true),
-		PCIDevices: []infrav1.NovaVSpherePCIDevice{{VendorID: 1, DeviceID: 2, CustomLabel: "l"}}, VGPUProfiles: []string{"p"},
-		Encryption:  infrav1.NovaVSphereEncryption{Migration: infrav1.EncryptionRequired, FaultTolerance: infrav1.EncryptionDisabled, KeyID: "k", KeyProvider: "p"},
-		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Name: "a", Value: "b"}},
+		PCIDevices: []vspherev1.NovaVSpherePCIDevice{{VendorID: 1, DeviceID: 2, CustomLabel: "l"}}, VGPUProfiles: []string{"p"},
+		Encryption:  vspherev1.NovaVSphereEncryption{Migration: vspherev1.EncryptionRequired, FaultTolerance: vspherev1.EncryptionDisabled, KeyID: "k", KeyProvider: "p"},
+		ExtraConfig: []vspherev1.NovaVSphereExtraConfig{{Name: "a", Value: "b"}},
 	}, &Template{})
 	want := types.VirtualMachineConfigSpec{
 		NumCPUs: 4, NumCoresPerSocket: ptr.To[int32](2), MemoryMB: 4096,
@@ -187,11 +188,11 @@ func TestConfigureHardware(t *testing.T) {
 	}
 
 	var empty types.VirtualMachineConfigSpec
-	configureHardware(&empty, &infrav1.NovaVSphereHardware{}, &Template{})
+	configureHardware(&empty, &vspherev1.NovaVSphereHardware{}, &Template{})
 	if diff := cmp.Diff(types.VirtualMachineConfigSpec{}, empty); diff != "" {
 		t.Errorf("an empty spec: -want +got\n%s", diff)
 	}
-	configureHardware(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &Template{TPM: true})
+	configureHardware(&empty, &vspherev1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &Template{TPM: true})
 	if len(empty.DeviceChange) != 0 {
 		t.Error("a template's TPM is cloned, not added to")
 	}
@@ -206,7 +207,7 @@ func TestPendingUpgrade(t *testing.T) {
 		{"vmx-19", "", ""},
 	}
 	for _, tt := range tests {
-		m := &infrav1.NovaVSphereMachine{}
+		m := &vspherev1.NovaVSphereMachine{}
 		m.Spec.Hardware.Version = tt.wanted
 		if got := PendingUpgrade(m, tt.has); got != tt.want {
 			t.Errorf("%s on %s: got %q, want %q", tt.wanted, tt.has, got, tt.want)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 // Desired are the settings of a machine for the objects around its VM.
@@ -21,7 +22,7 @@ type Desired struct {
 	VMGroup string
 	Tags    []TagName
 	// Attributes are custom attributes by name, in order.
-	Attributes []infrav1.NovaVSphereCustomAttribute
+	Attributes []vspherev1.NovaVSphereCustomAttribute
 	// CreateMissing means that categories, tags and attributes that do not exist
 	// are created.
 	CreateMissing bool
@@ -37,7 +38,7 @@ type TagName struct {
 
 // NewDesired returns the desired state of m if its VM is in a failure
 // domain.
-func NewDesired(cluster *infrav1.NovaVSphereClusterSpec, clusterID string, m *infrav1.NovaVSphereMachine, zone string) Desired {
+func NewDesired(cluster *vspherev1.NovaVSphereClusterSpec, clusterID string, m *vspherev1.NovaVSphereMachine, zone string) Desired {
 	desired := Desired{
 		Name:         m.Spec.VMName(m),
 		AntiAffinity: infrav1.AntiAffinityOf(m, m.Spec.AntiAffinity, cluster.AntiAffinity), VMGroup: vmGroup(cluster, &m.Spec, zone),
@@ -80,7 +81,7 @@ func RuleName(clusterID, namespace, group string) string {
 
 // vmGroup returns the group in which the VM of a machine belongs. A VM whose
 // failure domain is no longer in the cluster stays in its groups.
-func vmGroup(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) string {
+func vmGroup(cluster *vspherev1.NovaVSphereClusterSpec, spec *vspherev1.NovaVSphereMachineSpec, zone string) string {
 	domain := cluster.FailureDomain(zone)
 	if zone != "" && domain == nil {
 		return ""

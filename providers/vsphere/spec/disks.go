@@ -6,7 +6,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
@@ -27,18 +27,18 @@ var (
 )
 
 // families maps the controller types of the API to their families.
-var families = map[infrav1.NovaVSphereControllerType]family{
-	infrav1.ControllerParaVirtual: scsi,
-	infrav1.ControllerLSILogic:    scsi,
-	infrav1.ControllerLSILogicSAS: scsi,
-	infrav1.ControllerBusLogic:    scsi,
-	infrav1.ControllerSATA:        sata,
-	infrav1.ControllerNVMe:        nvme,
+var families = map[vspherev1.NovaVSphereControllerType]family{
+	vspherev1.ControllerParaVirtual: scsi,
+	vspherev1.ControllerLSILogic:    scsi,
+	vspherev1.ControllerLSILogicSAS: scsi,
+	vspherev1.ControllerBusLogic:    scsi,
+	vspherev1.ControllerSATA:        sata,
+	vspherev1.ControllerNVMe:        nvme,
 }
 
 // diskController is a controller with the units that are in use.
 type diskController struct {
-	kind      infrav1.NovaVSphereControllerType
+	kind      vspherev1.NovaVSphereControllerType
 	family    family
 	bus       int32
 	key       int32
@@ -49,20 +49,20 @@ type diskController struct {
 
 // kindOf returns the controller type of a device, if the device is a disk
 // controller.
-func kindOf(device types.BaseVirtualDevice) (infrav1.NovaVSphereControllerType, family, bool) {
+func kindOf(device types.BaseVirtualDevice) (vspherev1.NovaVSphereControllerType, family, bool) {
 	switch device.(type) {
 	case *types.ParaVirtualSCSIController:
-		return infrav1.ControllerParaVirtual, scsi, true
+		return vspherev1.ControllerParaVirtual, scsi, true
 	case *types.VirtualLsiLogicController:
-		return infrav1.ControllerLSILogic, scsi, true
+		return vspherev1.ControllerLSILogic, scsi, true
 	case *types.VirtualLsiLogicSASController:
-		return infrav1.ControllerLSILogicSAS, scsi, true
+		return vspherev1.ControllerLSILogicSAS, scsi, true
 	case *types.VirtualBusLogicController:
-		return infrav1.ControllerBusLogic, scsi, true
+		return vspherev1.ControllerBusLogic, scsi, true
 	case *types.VirtualAHCIController, *types.VirtualSATAController:
-		return infrav1.ControllerSATA, sata, true
+		return vspherev1.ControllerSATA, sata, true
 	case *types.VirtualNVMEController:
-		return infrav1.ControllerNVMe, nvme, true
+		return vspherev1.ControllerNVMe, nvme, true
 	case *types.VirtualIDEController:
 		return "", ide, true
 	}
@@ -70,21 +70,21 @@ func kindOf(device types.BaseVirtualDevice) (infrav1.NovaVSphereControllerType, 
 }
 
 // newController returns a controller that the template does not have.
-func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types.BaseVirtualDevice {
+func newController(kind vspherev1.NovaVSphereControllerType, bus, key int32) types.BaseVirtualDevice {
 	of := types.VirtualController{VirtualDevice: types.VirtualDevice{Key: key}, BusNumber: bus}
 	shared := types.VirtualSCSIController{VirtualController: of, SharedBus: types.VirtualSCSISharingNoSharing}
 	switch kind {
-	case infrav1.ControllerLSILogic:
+	case vspherev1.ControllerLSILogic:
 		return &types.VirtualLsiLogicController{VirtualSCSIController: shared}
-	case infrav1.ControllerLSILogicSAS:
+	case vspherev1.ControllerLSILogicSAS:
 		return &types.VirtualLsiLogicSASController{VirtualSCSIController: shared}
-	case infrav1.ControllerBusLogic:
+	case vspherev1.ControllerBusLogic:
 		return &types.VirtualBusLogicController{VirtualSCSIController: shared}
-	case infrav1.ControllerSATA:
+	case vspherev1.ControllerSATA:
 		return &types.VirtualAHCIController{VirtualSATAController: types.VirtualSATAController{VirtualController: of}}
-	case infrav1.ControllerNVMe:
+	case vspherev1.ControllerNVMe:
 		return &types.VirtualNVMEController{VirtualController: of}
-	case infrav1.ControllerParaVirtual:
+	case vspherev1.ControllerParaVirtual:
 	}
 	return &types.ParaVirtualSCSIController{VirtualSCSIController: shared}
 }
@@ -142,10 +142,10 @@ func (r *DiskDevices) bootController() *diskController {
 }
 
 // findUnit finds a unit for a disk, and adds a controller if that is needed.
-func (r *DiskDevices) findUnit(name string, c infrav1.NovaVSphereController) (*diskController, int32, error) {
+func (r *DiskDevices) findUnit(name string, c vspherev1.NovaVSphereController) (*diskController, int32, error) {
 	kind, bootController := c.Type, r.bootController()
 	if kind == "" {
-		kind = infrav1.ControllerParaVirtual
+		kind = vspherev1.ControllerParaVirtual
 		if bootController != nil && bootController.kind != "" {
 			kind = bootController.kind
 		}
@@ -188,7 +188,7 @@ func (r *DiskDevices) controllerAt(of family, bus int32) *diskController {
 	return nil
 }
 
-func (r *DiskDevices) addController(kind infrav1.NovaVSphereControllerType, of family, bus int32) *diskController {
+func (r *DiskDevices) addController(kind vspherev1.NovaVSphereControllerType, of family, bus int32) *diskController {
 	key := newControllerKey - int32(len(r.controllers))
 	s := &diskController{kind: kind, family: of, bus: bus, key: key, usedUnits: map[int32]bool{of.own: true}, newDevice: newController(kind, bus, key)}
 	r.controllers = append(r.controllers, s)
@@ -198,7 +198,7 @@ func (r *DiskDevices) addController(kind infrav1.NovaVSphereControllerType, of f
 // claimUnit returns a free unit: the wanted one, or any if none is wanted.
 func (s *diskController) claimUnit(wanted *int32) (int32, bool) {
 	units := s.family.units
-	if s.kind == infrav1.ControllerParaVirtual && wanted != nil {
+	if s.kind == vspherev1.ControllerParaVirtual && wanted != nil {
 		units = 64 // as of hardware version 14
 	}
 	for unit := range units {
@@ -222,7 +222,7 @@ type DiskPlacement struct {
 // disks returns the device changes for the disks of a clone: it resizes the
 // template's disks and adds data disks. placements has one entry for each
 // data disk. The slot list has the units of all disks, for disksKey.
-func disks(t *Template, d *infrav1.NovaVSphereDisks, placements []DiskPlacement) (changes []types.BaseVirtualDeviceConfigSpec, slotList string, err error) {
+func disks(t *Template, d *vspherev1.NovaVSphereDisks, placements []DiskPlacement) (changes []types.BaseVirtualDeviceConfigSpec, slotList string, err error) {
 	r := NewDiskDevices(t.devices)
 	if changes, err = growDisks(r, d); err != nil {
 		return nil, "", err
@@ -253,7 +253,7 @@ func disks(t *Template, d *infrav1.NovaVSphereDisks, placements []DiskPlacement)
 }
 
 // addDataDisk returns the change that adds a data disk.
-func (r *DiskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on DiskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
+func (r *DiskDevices) addDataDisk(d *vspherev1.NovaVSphereDataDisk, on DiskPlacement, index int32) (*types.VirtualDeviceConfigSpec, error) {
 	s, unit, err := r.findUnit(d.Name, d.Controller)
 	if err != nil {
 		return nil, err
@@ -263,11 +263,11 @@ func (r *DiskDevices) addDataDisk(d *infrav1.NovaVSphereDataDisk, on DiskPlaceme
 		backing.Datastore, backing.FileName = on.Datastore, "["+on.Name+"]"
 	}
 	switch d.Provisioning {
-	case infrav1.ProvisioningThin:
+	case vspherev1.ProvisioningThin:
 		backing.ThinProvisioned = ptr.To(true)
-	case infrav1.ProvisioningThick:
+	case vspherev1.ProvisioningThick:
 		backing.ThinProvisioned, backing.EagerlyScrub = ptr.To(false), ptr.To(false)
-	case infrav1.ProvisioningEagerZeroed:
+	case vspherev1.ProvisioningEagerZeroed:
 		backing.ThinProvisioned, backing.EagerlyScrub = ptr.To(false), ptr.To(true)
 	}
 	disk := &types.VirtualDisk{
@@ -291,7 +291,7 @@ func profile(policy string) []types.BaseVirtualMachineProfileSpec {
 
 // sizes returns the sizes in GiB that are requested for the disks of the
 // template, in their order; 0 for disks that are not changed.
-func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
+func sizes(own []*types.VirtualDisk, d *vspherev1.NovaVSphereDisks) []int64 {
 	out := make([]int64, len(own))
 	for i, disk := range own {
 		if i == 0 {
@@ -318,7 +318,7 @@ func LabelOf(disk *types.VirtualDisk) string {
 
 // checkDiskNames returns an error if the template does not have a disk that d
 // names.
-func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
+func checkDiskNames(own []*types.VirtualDisk, d *vspherev1.NovaVSphereDisks) error {
 	if len(own) == 0 && d.Boot.SizeGiB != 0 {
 		return kit.InvalidSpec("disks.boot.sizeGiB is set, but the template has no disk")
 	}
@@ -335,7 +335,7 @@ func checkDiskNames(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error
 }
 
 // growsDisks reports whether a disk of the template gets another size.
-func growsDisks(t *Template, d *infrav1.NovaVSphereDisks) bool {
+func growsDisks(t *Template, d *vspherev1.NovaVSphereDisks) bool {
 	own := NewDiskDevices(t.devices).Disks
 	for i, size := range sizes(own, d) {
 		if size != 0 && size<<30 != capacityOf(own[i]) {
@@ -350,7 +350,7 @@ func capacityOf(disk *types.VirtualDisk) int64 {
 }
 
 // growDisks enlarges the template's disks.
-func growDisks(r *DiskDevices, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
+func growDisks(r *DiskDevices, d *vspherev1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
 	if err := checkDiskNames(r.Disks, d); err != nil {
 		return nil, err
 	}

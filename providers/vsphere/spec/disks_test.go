@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -24,7 +25,7 @@ func twoDisks() *Template {
 			CapacityInKB: gib << 20, CapacityInBytes: gib << 30,
 		}
 	}
-	controller := newController(infrav1.ControllerParaVirtual, 0, 1000)
+	controller := newController(vspherev1.ControllerParaVirtual, 0, 1000)
 	return &Template{devices: []types.BaseVirtualDevice{
 		&types.VirtualIDEController{VirtualController: types.VirtualController{VirtualDevice: types.VirtualDevice{Key: 200}}},
 		controller,
@@ -33,62 +34,62 @@ func twoDisks() *Template {
 	}}
 }
 
-func data(name string, c infrav1.NovaVSphereController) infrav1.NovaVSphereDataDisk {
-	return infrav1.NovaVSphereDataDisk{Name: name, SizeGiB: 1, Controller: c}
+func data(name string, c vspherev1.NovaVSphereController) vspherev1.NovaVSphereDataDisk {
+	return vspherev1.NovaVSphereDataDisk{Name: name, SizeGiB: 1, Controller: c}
 }
 
 func TestDisks(t *testing.T) {
-	many := make([]infrav1.NovaVSphereDataDisk, 14)
+	many := make([]vspherev1.NovaVSphereDataDisk, 14)
 	for i := range many {
-		many[i] = data(string(rune('a'+i)), infrav1.NovaVSphereController{})
+		many[i] = data(string(rune('a'+i)), vspherev1.NovaVSphereController{})
 	}
 	tests := []struct {
 		name    string
-		disks   infrav1.NovaVSphereDisks
+		disks   vspherev1.NovaVSphereDisks
 		mark    string
 		refused string
 	}{
-		{"as the template", infrav1.NovaVSphereDisks{}, "scsi0:0,scsi0:1", ""},
-		{"grown", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, "scsi0:0,scsi0:1", ""},
-		{"of the same size", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}, "scsi0:0,scsi0:1", ""},
-		{"smaller", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 10}}, "", "10 GiB are requested for disk 1 of the template, which has 20 GiB: a disk can only grow"},
-		{"one too many", infrav1.NovaVSphereDisks{Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 3", SizeGiB: 9}}}, "", `disks.template: the template has no disk "Hard disk 3" beside its boot disk; it has ["Hard disk 2"]`},
+		{"as the template", vspherev1.NovaVSphereDisks{}, "scsi0:0,scsi0:1", ""},
+		{"grown", vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 30}, Template: []vspherev1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, "scsi0:0,scsi0:1", ""},
+		{"of the same size", vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 20}}, "scsi0:0,scsi0:1", ""},
+		{"smaller", vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 10}}, "", "10 GiB are requested for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+		{"one too many", vspherev1.NovaVSphereDisks{Template: []vspherev1.NovaVSphereTemplateDisk{{Name: "Hard disk 3", SizeGiB: 9}}}, "", `disks.template: the template has no disk "Hard disk 3" beside its boot disk; it has ["Hard disk 2"]`},
 		{
 			"anywhere",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{})}},
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{data("a", vspherev1.NovaVSphereController{})}},
 			"scsi0:0,scsi0:1,scsi0:2", "",
 		},
-		{"more than one controller has room for", infrav1.NovaVSphereDisks{Data: many},
+		{"more than one controller has room for", vspherev1.NovaVSphereDisks{Data: many},
 			"scsi0:0,scsi0:1,scsi0:10,scsi0:11,scsi0:12,scsi0:13,scsi0:14,scsi0:15,scsi0:2,scsi0:3,scsi0:4,scsi0:5,scsi0:6,scsi0:8,scsi0:9,scsi1:0", ""},
 		{
 			"in places of their own",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{
-				data("any", infrav1.NovaVSphereController{}),
-				data("nvme", infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe}),
-				data("sata", infrav1.NovaVSphereController{Type: infrav1.ControllerSATA, Bus: ptr.To[int32](1)}),
-				data("two", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](2)}),
-				data("far", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](40)}),
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{
+				data("any", vspherev1.NovaVSphereController{}),
+				data("nvme", vspherev1.NovaVSphereController{Type: vspherev1.ControllerNVMe}),
+				data("sata", vspherev1.NovaVSphereController{Type: vspherev1.ControllerSATA, Bus: ptr.To[int32](1)}),
+				data("two", vspherev1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](2)}),
+				data("far", vspherev1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](40)}),
 			}},
 			"nvme0:0,sata1:0,scsi0:0,scsi0:1,scsi0:2,scsi0:3,scsi0:40", "",
 		},
 		{
 			"where one is",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](1)})}},
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{data("a", vspherev1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](1)})}},
 			"", `the data disk "a" requests unit 1 of bus 0, which is in use or does not exist`,
 		},
 		{
 			"where the controller is",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](7)})}},
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{data("a", vspherev1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](7)})}},
 			"", `the data disk "a" requests unit 7 of bus 0, which is in use or does not exist`,
 		},
 		{
 			"on a controller of another kind",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Type: infrav1.ControllerLSILogic, Bus: ptr.To[int32](0)})}},
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{data("a", vspherev1.NovaVSphereController{Type: vspherev1.ControllerLSILogic, Bus: ptr.To[int32](0)})}},
 			"", `the data disk "a" requests a controller LSILogic at bus 0, where the template has a controller of the type ParaVirtual`,
 		},
 		{
 			"on the next controller of another kind",
-			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Type: infrav1.ControllerLSILogicSAS})}},
+			vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{data("a", vspherev1.NovaVSphereController{Type: vspherev1.ControllerLSILogicSAS})}},
 			"scsi0:0,scsi0:1,scsi1:0", "",
 		},
 	}
@@ -110,7 +111,7 @@ func TestDisks(t *testing.T) {
 func TestGrownDisk(t *testing.T) {
 	g := NewWithT(t)
 	source := twoDisks()
-	changes, _, err := disks(source, &infrav1.NovaVSphereDisks{Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, nil)
+	changes, _, err := disks(source, &vspherev1.NovaVSphereDisks{Template: []vspherev1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changes).To(HaveLen(1))
 	change := changes[0].GetVirtualDeviceConfigSpec()
@@ -126,19 +127,19 @@ func TestGrownDisk(t *testing.T) {
 func TestDataDisk(t *testing.T) {
 	on := types.ManagedObjectReference{Type: "Datastore", Value: "datastore-7"}
 	tests := []struct {
-		provisioning infrav1.NovaVSphereProvisioning
+		provisioning vspherev1.NovaVSphereProvisioning
 		thin, eager  *bool
 	}{
 		{"", nil, nil},
-		{infrav1.ProvisioningThin, ptr.To(true), nil},
-		{infrav1.ProvisioningThick, ptr.To(false), ptr.To(false)},
-		{infrav1.ProvisioningEagerZeroed, ptr.To(false), ptr.To(true)},
+		{vspherev1.ProvisioningThin, ptr.To(true), nil},
+		{vspherev1.ProvisioningThick, ptr.To(false), ptr.To(false)},
+		{vspherev1.ProvisioningEagerZeroed, ptr.To(false), ptr.To(true)},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.provisioning), func(t *testing.T) {
 			g := NewWithT(t)
-			changes, _, err := disks(twoDisks(), &infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{{
-				Name: "a", SizeGiB: 3, Provisioning: tt.provisioning, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe},
+			changes, _, err := disks(twoDisks(), &vspherev1.NovaVSphereDisks{Data: []vspherev1.NovaVSphereDataDisk{{
+				Name: "a", SizeGiB: 3, Provisioning: tt.provisioning, Controller: vspherev1.NovaVSphereController{Type: vspherev1.ControllerNVMe},
 			}}}, []DiskPlacement{{Datastore: &on, Name: "fast", Policy: "gold"}})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(changes).To(HaveLen(2), "a controller and a disk")
@@ -159,7 +160,7 @@ func TestDataDisk(t *testing.T) {
 }
 
 func TestRequiredSpace(t *testing.T) {
-	got := RequiredSpace(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
+	got := RequiredSpace(twoDisks(), &vspherev1.NovaVSphereDisks{Boot: vspherev1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []vspherev1.NovaVSphereDataDisk{{SizeGiB: 2}}})
 	if want := int64(30+5+2) << 30; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -12,22 +13,22 @@ import (
 // VM, with the settings of its failure domain and its cluster applied.
 type Effective struct {
 	zone       string
-	Placement  infrav1.NovaVSpherePlacement
-	Template   infrav1.NovaVSphereTemplate
-	Interfaces []infrav1.NovaVSphereInterface
+	Placement  vspherev1.NovaVSpherePlacement
+	Template   vspherev1.NovaVSphereTemplate
+	Interfaces []vspherev1.NovaVSphereInterface
 }
 
 // NewEffective returns the placement, template and networks of a machine's
 // VM. Settings of the failure domain take precedence over those of the machine,
 // and these over those of the cluster.
-func NewEffective(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (Effective, error) {
+func NewEffective(cluster *vspherev1.NovaVSphereClusterSpec, spec *vspherev1.NovaVSphereMachineSpec, zone string) (Effective, error) {
 	g := Effective{
 		zone:       zone,
 		Placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
 		Template:   spec.Template,
 		Interfaces: slices.Clone(spec.Network.GetInterfaces()),
 	}
-	if g.Template == (infrav1.NovaVSphereTemplate{}) {
+	if g.Template == (vspherev1.NovaVSphereTemplate{}) {
 		g.Template = cluster.Template
 	}
 	for i := range g.Interfaces {
@@ -40,7 +41,7 @@ func NewEffective(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSp
 	if domain == nil {
 		return g, hypervisor.Failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
 	}
-	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
+	if domain.Template != (vspherev1.NovaVSphereTemplate{}) {
 		g.Template = domain.Template
 	}
 	if last := domain.LastInterface(); last >= len(g.Interfaces) {
@@ -56,7 +57,7 @@ func NewEffective(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSp
 
 // placementIn returns the placement of a machine in a failure domain; nil if
 // it has none.
-func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, domain *infrav1.NovaVSphereFailureDomain) infrav1.NovaVSpherePlacement {
+func placementIn(cluster *vspherev1.NovaVSphereClusterSpec, spec *vspherev1.NovaVSphereMachineSpec, domain *vspherev1.NovaVSphereFailureDomain) vspherev1.NovaVSpherePlacement {
 	p := spec.Placement.Over(cluster.Placement)
 	if domain != nil {
 		p = domain.Placement.Over(p)
@@ -66,7 +67,7 @@ func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSph
 
 // Zones returns the failure domains in which a machine of the cluster can be.
 // The last is empty: a machine need not have one.
-func Zones(cluster *infrav1.NovaVSphereClusterSpec) []string {
+func Zones(cluster *vspherev1.NovaVSphereClusterSpec) []string {
 	zones := make([]string, 0, len(cluster.FailureDomains)+1)
 	for i := range cluster.FailureDomains {
 		zones = append(zones, cluster.FailureDomains[i].Name)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 )
 
 // Keys of devices that are added. vCenter assigns other keys; ours only
@@ -26,7 +27,7 @@ func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 }
 
 // configureHardware sets the hardware of a machine in the settings of its VM.
-func configureHardware(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *Template) {
+func configureHardware(spec *types.VirtualMachineConfigSpec, h *vspherev1.NovaVSphereHardware, t *Template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
 	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
 		spec.NumCoresPerSocket = ptr.To(cores)
@@ -57,15 +58,15 @@ var firmwares = map[infrav1.Firmware]string{
 	infrav1.FirmwareEFI:  string(types.GuestOsDescriptorFirmwareTypeEfi),
 }
 
-var sharesLevels = map[infrav1.NovaVSphereSharesLevel]types.SharesLevel{
-	infrav1.SharesLow:    types.SharesLevelLow,
-	infrav1.SharesNormal: types.SharesLevelNormal,
-	infrav1.SharesHigh:   types.SharesLevelHigh,
+var sharesLevels = map[vspherev1.NovaVSphereSharesLevel]types.SharesLevel{
+	vspherev1.SharesLow:    types.SharesLevelLow,
+	vspherev1.SharesNormal: types.SharesLevelNormal,
+	vspherev1.SharesHigh:   types.SharesLevelHigh,
 }
 
 // allocation returns the allocation of a resource; nil if none is set.
-func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShares) *types.ResourceAllocationInfo {
-	if reservation == nil && limit == 0 && shares == (infrav1.NovaVSphereShares{}) {
+func allocation(reservation *int64, limit int64, shares vspherev1.NovaVSphereShares) *types.ResourceAllocationInfo {
+	if reservation == nil && limit == 0 && shares == (vspherev1.NovaVSphereShares{}) {
 		return nil
 	}
 	out := &types.ResourceAllocationInfo{Reservation: reservation}
@@ -82,7 +83,7 @@ func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShare
 }
 
 // passthroughDevices returns the passthrough devices of the VM.
-func passthroughDevices(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
+func passthroughDevices(h *vspherev1.NovaVSphereHardware) []types.BaseVirtualDevice {
 	var out []types.BaseVirtualDevice
 	for _, device := range h.PCIDevices {
 		out = append(out, &types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{
@@ -101,21 +102,21 @@ func passthroughDevices(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevic
 }
 
 // encryptionModes maps the modes of the API to those of vCenter.
-var encryptionModes = map[infrav1.NovaVSphereEncryptionMode]string{
-	infrav1.EncryptionDisabled:      "disabled",
-	infrav1.EncryptionOpportunistic: "opportunistic",
-	infrav1.EncryptionRequired:      "required",
+var encryptionModes = map[vspherev1.NovaVSphereEncryptionMode]string{
+	vspherev1.EncryptionDisabled:      "disabled",
+	vspherev1.EncryptionOpportunistic: "opportunistic",
+	vspherev1.EncryptionRequired:      "required",
 }
 
 // faultToleranceModes maps the same modes to vCenter's values for fault
 // tolerance.
-var faultToleranceModes = map[infrav1.NovaVSphereEncryptionMode]string{
-	infrav1.EncryptionDisabled:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionDisabled),
-	infrav1.EncryptionOpportunistic: string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionOpportunistic),
-	infrav1.EncryptionRequired:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionRequired),
+var faultToleranceModes = map[vspherev1.NovaVSphereEncryptionMode]string{
+	vspherev1.EncryptionDisabled:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionDisabled),
+	vspherev1.EncryptionOpportunistic: string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionOpportunistic),
+	vspherev1.EncryptionRequired:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionRequired),
 }
 
-func encrypt(spec *types.VirtualMachineConfigSpec, e infrav1.NovaVSphereEncryption) {
+func encrypt(spec *types.VirtualMachineConfigSpec, e vspherev1.NovaVSphereEncryption) {
 	spec.MigrateEncryption = encryptionModes[e.Migration]
 	spec.FtEncryptionMode = faultToleranceModes[e.FaultTolerance]
 	if e.KeyProvider != "" {
@@ -142,7 +143,7 @@ func hardwareVersion(text string) int {
 
 // PendingUpgrade returns the hardware upgrade that the VM still needs, for
 // messages; empty if it needs none.
-func PendingUpgrade(m *infrav1.NovaVSphereMachine, version string) string {
+func PendingUpgrade(m *vspherev1.NovaVSphereMachine, version string) string {
 	wanted := m.Spec.Hardware.Version
 	if wanted == "" || version == "" || hardwareVersion(version) >= hardwareVersion(wanted) {
 		return ""

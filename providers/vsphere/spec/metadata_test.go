@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -22,7 +22,7 @@ var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
 func options(t *testing.T, l hypervisor.CreateOptions) map[string]string {
 	t.Helper()
-	plain, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	plain, err := NewNICs(vmID, []vspherev1.NovaVSphereInterface{{Network: "n"}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	values, err := guestinfo("m", vmID, plain, l)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ func TestLargeUserData(t *testing.T) {
 // Data that cannot be compressed is rejected from the first byte over the
 // limit, before a VM exists.
 func TestTooLongUserData(t *testing.T) {
-	guestNICs, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	guestNICs, err := NewNICs(vmID, []vspherev1.NovaVSphereInterface{{Network: "n"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -18,7 +19,7 @@ import (
 // nic is a network interface of a VM, as its virtual NIC and its guest are
 // configured.
 type nic struct {
-	infrav1.NovaVSphereInterface
+	vspherev1.NovaVSphereInterface
 	// name is its name in the guest, which finds the interface by mac.
 	name, mac string
 	// poolAddresses are the addresses from IP pools.
@@ -27,7 +28,7 @@ type nic struct {
 
 // NewNICs returns the network interfaces of the VM with the given instance
 // UUID.
-func NewNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) { //nolint:revive // callers only pass it on
+func NewNICs(id uuid.UUID, interfaces []vspherev1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]nic, error) { //nolint:revive // callers only pass it on
 	out := make([]nic, len(interfaces))
 	for i, in := range interfaces {
 		n := nic{NovaVSphereInterface: in}
@@ -54,7 +55,7 @@ func NewNICs(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][
 func (n *nic) isPlain() bool {
 	return n.UsesDHCP4() && !n.UsesDHCP6() && n.MACAddress == "" && n.MTU == 0 && n.DeviceName == "" &&
 		len(n.Addresses) == 0 && len(n.poolAddresses) == 0 && len(n.Nameservers) == 0 && len(n.SearchDomains) == 0 && len(n.Routes) == 0 &&
-		n.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
+		n.DHCP4Overrides == (vspherev1.NovaVSphereDHCPOverrides{})
 }
 
 // MACAddress returns the MAC address of an interface. It is derived from the
@@ -78,13 +79,13 @@ func (n *nic) device(index int, backing types.BaseVirtualDeviceBackingInfo) type
 		AddressType: string(types.VirtualEthernetCardMacTypeManual), MacAddress: n.mac,
 	}
 	switch n.Type {
-	case infrav1.InterfaceE1000e:
+	case vspherev1.InterfaceE1000e:
 		return &types.VirtualE1000e{VirtualEthernetCard: of}
-	case infrav1.InterfaceE1000:
+	case vspherev1.InterfaceE1000:
 		return &types.VirtualE1000{VirtualEthernetCard: of}
-	case infrav1.InterfaceSRIOV:
+	case vspherev1.InterfaceSRIOV:
 		return &types.VirtualSriovEthernetCard{VirtualEthernetCard: of}
-	case infrav1.InterfaceVmxnet3:
+	case vspherev1.InterfaceVmxnet3:
 	}
 	return &types.VirtualVmxnet3{VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: of}}
 }
@@ -167,7 +168,7 @@ func (n *nic) ethernet() map[string]any {
 	if len(resolver) > 0 {
 		e["nameservers"] = resolver
 	}
-	for key, overrides := range map[string]infrav1.NovaVSphereDHCPOverrides{
+	for key, overrides := range map[string]vspherev1.NovaVSphereDHCPOverrides{
 		"dhcp4-overrides": n.DHCP4Overrides, "dhcp6-overrides": n.DHCP6Overrides,
 	} {
 		if o := overridden(overrides); len(o) > 0 {
@@ -190,7 +191,7 @@ func (n *nic) routes() []map[string]any {
 	return out
 }
 
-func overridden(o infrav1.NovaVSphereDHCPOverrides) map[string]any {
+func overridden(o vspherev1.NovaVSphereDHCPOverrides) map[string]any {
 	out := map[string]any{}
 	if o.Hostname != "" {
 		out["hostname"] = o.Hostname
@@ -229,7 +230,7 @@ func kernelArguments(host string, all []nic) (string, error) {
 }
 
 func (n *nic) kernelArguments(host string) ([]string, error) {
-	if len(n.SearchDomains) > 0 || n.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || n.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
+	if len(n.SearchDomains) > 0 || n.DHCP4Overrides != (vspherev1.NovaVSphereDHCPOverrides{}) || n.DHCP6Overrides != (vspherev1.NovaVSphereDHCPOverrides{}) {
 		return nil, kit.InvalidSpec("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up")
 	}
 	out := []string{"ifname=" + n.name + ":" + n.mac}

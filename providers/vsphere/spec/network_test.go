@@ -17,6 +17,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -29,27 +30,27 @@ var pools = []ipamv1.IPPoolReference{{Name: "four"}, {Name: "six"}}
 // networks are network interfaces of machines by the name of their golden
 // files.
 var networks = map[string]struct {
-	interfaces []infrav1.NovaVSphereInterface
+	interfaces []vspherev1.NovaVSphereInterface
 	pooled     [][]hypervisor.Address
 	// arguments are the kernel arguments for Ignition; refused is the error if
 	// there are none.
 	arguments, refused string
 }{
-	"dhcp": {interfaces: []infrav1.NovaVSphereInterface{{}}},
+	"dhcp": {interfaces: []vspherev1.NovaVSphereInterface{{}}},
 	"resolvers": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.2"}}}},
+		interfaces: []vspherev1.NovaVSphereInterface{{InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.2"}}}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp nameserver=192.0.2.2",
 	},
 	"two": {
-		interfaces: []infrav1.NovaVSphereInterface{{}, {}},
+		interfaces: []vspherev1.NovaVSphereInterface{{}, {}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp ifname=eth1:2a:ec:ae:04:48:63 ip=eth1:dhcp",
 	},
 	"dual": {
-		interfaces: []infrav1.NovaVSphereInterface{{MTU: 9000, InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}}},
+		interfaces: []vspherev1.NovaVSphereInterface{{MTU: 9000, InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp:9000 ip=eth0:dhcp6:9000",
 	},
 	"static": {
-		interfaces: []infrav1.NovaVSphereInterface{{DeviceName: "lan", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3"}, {To: "2001:db8:1::/48", Via: "2001:db8::3"}}, InterfaceAddressing: addressing{
+		interfaces: []vspherev1.NovaVSphereInterface{{DeviceName: "lan", Routes: []vspherev1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3"}, {To: "2001:db8:1::/48", Via: "2001:db8::3"}}, InterfaceAddressing: addressing{
 			MACAddress: "02:00:00:0A:0B:0C", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateway4: "192.0.2.1", Gateway6: "2001:db8::1",
 			Nameservers: []string{"192.0.2.2", "2001:db8::2"},
 		}}},
@@ -57,7 +58,7 @@ var networks = map[string]struct {
 			" rd.route=198.51.100.0/24:192.0.2.3:lan rd.route=[2001:db8:1::]/48:[2001:db8::3]:lan nameserver=192.0.2.2 nameserver=[2001:db8::2]",
 	},
 	"pools": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools, Gateway4: "192.0.2.254"}}},
+		interfaces: []vspherev1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools, Gateway4: "192.0.2.254"}}},
 		pooled: [][]hypervisor.Address{{
 			{Prefix: netip.MustParsePrefix("192.0.2.10/24"), Gateway: netip.MustParseAddr("192.0.2.1")},
 			{Prefix: netip.MustParsePrefix("2001:db8::10/64"), Gateway: netip.MustParseAddr("2001:db8::1")},
@@ -65,28 +66,28 @@ var networks = map[string]struct {
 		arguments: "ifname=eth0:66:bb:fd:8f:40:01 ip=192.0.2.10::192.0.2.254:24:m:eth0:none ip=[2001:db8::10]::[2001:db8::1]:64:m:eth0:none",
 	},
 	"none": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{DHCP4: ptr.To(false)}}},
+		interfaces: []vspherev1.NovaVSphereInterface{{InterfaceAddressing: addressing{DHCP4: ptr.To(false)}}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:off",
 	},
 	"overrides": {
-		interfaces: []infrav1.NovaVSphereInterface{{
-			DHCP4Overrides: infrav1.NovaVSphereDHCPOverrides{
+		interfaces: []vspherev1.NovaVSphereInterface{{
+			DHCP4Overrides: vspherev1.NovaVSphereDHCPOverrides{
 				Hostname: "other", RouteMetric: 50, SendHostname: ptr.To(true), UseDNS: ptr.To(false), UseDomains: ptr.To(true),
 				UseHostname: ptr.To(false), UseMTU: ptr.To(false), UseNTP: ptr.To(false), UseRoutes: ptr.To(true),
 			},
-			DHCP6Overrides:      infrav1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false)},
+			DHCP6Overrides:      vspherev1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false)},
 			InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)},
 		}},
 		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up",
 	},
 	"search": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{
+		interfaces: []vspherev1.NovaVSphereInterface{{InterfaceAddressing: addressing{
 			Addresses: []string{"192.0.2.10/24"}, Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com", "example.org"},
 		}}},
 		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be configured on a machine that Ignition sets up",
 	},
 	"metric": {
-		interfaces: []infrav1.NovaVSphereInterface{{Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 7}}}},
+		interfaces: []vspherev1.NovaVSphereInterface{{Routes: []vspherev1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 7}}}},
 		refused:    "the metric of a route cannot be configured on a machine that Ignition sets up",
 	},
 }
@@ -140,7 +141,7 @@ func TestKernelArguments(t *testing.T) {
 
 func TestNICsWaitForPools(t *testing.T) {
 	g := NewWithT(t)
-	_, err := NewNICs(vmID, []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
+	_, err := NewNICs(vmID, []vspherev1.NovaVSphereInterface{{InterfaceAddressing: addressing{AddressesFromPools: pools}}},
 		[][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24")}}})
 	g.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.WaitingForAddressPoolReason))
@@ -173,19 +174,19 @@ func TestNICDevices(t *testing.T) {
 	backing := &types.VirtualEthernetCardNetworkBackingInfo{}
 	const mac = "02:00:00:00:00:01"
 	tests := []struct {
-		kind infrav1.NovaVSphereInterfaceType
+		kind vspherev1.NovaVSphereInterfaceType
 		want types.BaseVirtualDevice
 	}{
 		{"", &types.VirtualVmxnet3{}},
-		{infrav1.InterfaceVmxnet3, &types.VirtualVmxnet3{}},
-		{infrav1.InterfaceE1000e, &types.VirtualE1000e{}},
-		{infrav1.InterfaceE1000, &types.VirtualE1000{}},
-		{infrav1.InterfaceSRIOV, &types.VirtualSriovEthernetCard{}},
+		{vspherev1.InterfaceVmxnet3, &types.VirtualVmxnet3{}},
+		{vspherev1.InterfaceE1000e, &types.VirtualE1000e{}},
+		{vspherev1.InterfaceE1000, &types.VirtualE1000{}},
+		{vspherev1.InterfaceSRIOV, &types.VirtualSriovEthernetCard{}},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			g := NewWithT(t)
-			w := nic{mac: mac, NovaVSphereInterface: infrav1.NovaVSphereInterface{Type: tt.kind}}
+			w := nic{mac: mac, NovaVSphereInterface: vspherev1.NovaVSphereInterface{Type: tt.kind}}
 			device := w.device(1, backing)
 			g.Expect(device).To(BeAssignableToTypeOf(tt.want))
 			card := device.(types.BaseVirtualEthernetCard).GetVirtualEthernetCard()

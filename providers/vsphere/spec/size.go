@@ -4,11 +4,12 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // SizeOf returns the size that a machine's spec sets.
-func SizeOf(spec *infrav1.NovaVSphereMachineSpec) hypervisor.Size {
+func SizeOf(spec *vspherev1.NovaVSphereMachineSpec) hypervisor.Size {
 	return hypervisor.Size{
 		CPUs:        int64(spec.Hardware.CPUs),
 		MemoryBytes: spec.Hardware.MemoryMiB << 20,
@@ -23,7 +24,7 @@ var gpuResources = map[int32]string{4318: "nvidia.com/gpu", 4098: "amd.com/gpu",
 
 // devicesOf returns the extended resources of a node once a device plugin runs
 // on it.
-func devicesOf(h *infrav1.NovaVSphereHardware) map[string]int64 {
+func devicesOf(h *vspherev1.NovaVSphereHardware) map[string]int64 {
 	var out map[string]int64
 	count := func(name string) {
 		if out == nil {

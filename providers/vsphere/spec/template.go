@@ -7,6 +7,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -69,7 +70,7 @@ type Source struct {
 }
 
 // Source decides how t is cloned.
-func (t *Template) Source(mode infrav1.CloneMode, snapshot string, d *infrav1.NovaVSphereDisks) (Source, error) {
+func (t *Template) Source(mode infrav1.CloneMode, snapshot string, d *vspherev1.NovaVSphereDisks) (Source, error) {
 	var from *types.ManagedObjectReference
 	if snapshot != "" {
 		found := findSnapshots(t.snapshots, snapshot)

@@ -16,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -150,7 +151,7 @@ func reasonOf(f types.BaseMethodFault) string {
 	case *types.NoDiskSpace, *types.NoCompatibleHost, *types.NoCompatibleDatastore, types.BaseInsufficientResourcesFault:
 		return infrav1.InsufficientResourcesReason
 	case *types.RestrictedVersion, *types.LicenseExpired, *types.InvalidLicense, types.BaseNotEnoughLicenses:
-		return infrav1.LicenseMissingReason
+		return vspherev1.LicenseMissingReason
 	case *types.ManagedObjectNotFound:
 		if f.Obj.Type == "VirtualMachine" {
 			return infrav1.TemplateNotFoundReason
@@ -168,7 +169,7 @@ func reasonOf(f types.BaseMethodFault) string {
 func reasonOfState(f types.BaseMethodFault) string {
 	switch f.(type) {
 	case *types.FileLocked, types.BaseTaskInProgress, *types.ConcurrentAccess, *types.ResourceInUse:
-		return infrav1.VMLockedReason
+		return vspherev1.VMLockedReason
 	case types.BaseInvalidArgument, types.BaseInvalidVmConfig:
 		return infrav1.InvalidSpecReason
 	default:

@@ -18,6 +18,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -51,12 +52,12 @@ func TestClassify(t *testing.T) {
 		{"name", soapError(types.DuplicateName{Name: "m"}, "The name 'm' already exists."), infrav1.NameConflictReason, "The name 'm' already exists (DuplicateName)"},
 		{"datastore", soapError(types.InvalidDatastore{Name: "d"}, "Invalid datastore."), infrav1.PlacementNotFoundReason, "Invalid datastore (InvalidDatastore)"},
 		{"datastore away", soapError(types.InaccessibleDatastore{}, "Out of reach."), infrav1.PlacementNotFoundReason, "Out of reach (InaccessibleDatastore)"},
-		{"locked file", soapError(types.FileLocked{FileFault: types.FileFault{File: "[ds] m/m.vmdk"}}, "Unable to access file since it is locked."), infrav1.VMLockedReason,
+		{"locked file", soapError(types.FileLocked{FileFault: types.FileFault{File: "[ds] m/m.vmdk"}}, "Unable to access file since it is locked."), vspherev1.VMLockedReason,
 			"Unable to access file since it is locked: [ds] m/m.vmdk (FileLocked)"},
-		{"another task", soapError(types.TaskInProgress{}, "Busy."), infrav1.VMLockedReason, "Busy (TaskInProgress)"},
-		{"in use", soapError(types.ResourceInUse{}, "In use."), infrav1.VMLockedReason, "In use (ResourceInUse)"},
-		{"licence", soapError(types.RestrictedVersion{}, "Current license does not allow it."), infrav1.LicenseMissingReason, "does not allow it (RestrictedVersion)"},
-		{"licences", soapError(types.NotEnoughLicenses{}, "Not enough."), infrav1.LicenseMissingReason, "Not enough (NotEnoughLicenses)"},
+		{"another task", soapError(types.TaskInProgress{}, "Busy."), vspherev1.VMLockedReason, "Busy (TaskInProgress)"},
+		{"in use", soapError(types.ResourceInUse{}, "In use."), vspherev1.VMLockedReason, "In use (ResourceInUse)"},
+		{"licence", soapError(types.RestrictedVersion{}, "Current license does not allow it."), vspherev1.LicenseMissingReason, "does not allow it (RestrictedVersion)"},
+		{"licences", soapError(types.NotEnoughLicenses{}, "Not enough."), vspherev1.LicenseMissingReason, "Not enough (NotEnoughLicenses)"},
 		{"argument", soapError(types.InvalidArgument{InvalidProperty: "spec.location.pool"}, "A specified parameter was not correct."), infrav1.InvalidSpecReason,
 			"A specified parameter was not correct: spec.location.pool (InvalidArgument)"},
 		{"device", soapError(types.InvalidDeviceSpec{InvalidVmConfig: types.InvalidVmConfig{Property: "virtualDeviceSpec[1].device.backing"}}, "Invalid configuration for device '1'."), infrav1.InvalidSpecReason,

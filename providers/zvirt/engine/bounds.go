@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
@@ -18,7 +19,7 @@ import (
 type Bounds struct {
 	// Identity is the name of the identity. It is empty if there is none.
 	Identity string
-	infrav1.NovaZVirtBounds
+	zvirtv1.NovaZVirtBounds
 }
 
 // allow checks the ID and the names of the object that a field references.

@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Check resolves all names in a failure domain, or in the cluster itself.
-func (s *Session) Check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+func (s *Session) Check(ctx context.Context, b Bounds, cluster *zvirtv1.NovaZVirtCluster, domain zvirtv1.NovaZVirtFailureDomain) error {
 	return Classify(s.server, s.check(ctx, b, cluster, domain))
 }
 
-func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+func (s *Session) check(ctx context.Context, b Bounds, cluster *zvirtv1.NovaZVirtCluster, domain zvirtv1.NovaZVirtFailureDomain) error {
 	at, err := plan.DefaultPlacement(&cluster.Spec, domain.Name)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 	if _, err := s.findAll(ctx, "affinityLabel", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
 		return err
 	}
-	if at.Template != (infrav1.NovaZVirtTemplate{}) {
+	if at.Template != (zvirtv1.NovaZVirtTemplate{}) {
 		_, err = s.template(ctx, b, at, dc)
 	}
 	return err
@@ -68,7 +69,7 @@ func (s *Session) checkPlacement(ctx context.Context, b Bounds, at plan.Placemen
 }
 
 // Size returns the capacity of a VM of a spec.
-func (s *Session) Size(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, m *infrav1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
+func (s *Session) Size(ctx context.Context, b Bounds, cluster *zvirtv1.NovaZVirtCluster, m *zvirtv1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
 	zone := ""
 	if domains := cluster.Spec.FailureDomains; len(domains) > 0 {
 		zone = domains[0].Name // the size is the same in all of them

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -65,7 +66,7 @@ func (s *Session) computeCluster(ctx context.Context, b Bounds, at plan.Placemen
 
 // template returns the template.
 func (s *Session) template(ctx context.Context, b Bounds, at plan.Placement, dc string) (*ovirt.Template, error) {
-	if at.Template == (infrav1.NovaZVirtTemplate{}) {
+	if at.Template == (zvirtv1.NovaZVirtTemplate{}) {
 		return nil, hypervisor.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster sets a template: set spec.template")
 	}
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
@@ -124,12 +125,12 @@ func (s *Session) profile(ctx context.Context, b Bounds, field, dc, name string)
 }
 
 // CloneInputs resolves the names in the request that creates a VM.
-func (s *Session) CloneInputs(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
+func (s *Session) CloneInputs(ctx context.Context, b Bounds, m *zvirtv1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
 	out, err := s.cloneInputs(ctx, b, m, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) cloneInputs(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
+func (s *Session) cloneInputs(ctx context.Context, b Bounds, m *zvirtv1.NovaZVirtMachine, at plan.Placement) (plan.CloneInputs, error) {
 	out := plan.CloneInputs{}
 	cl, err := s.computeCluster(ctx, b, at)
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *Session) cloneInputs(ctx context.Context, b Bounds, m *infrav1.NovaZVir
 // of the machine or, if it sets none, on a host of the compute cluster. It
 // reserves the devices until the machine is deleted, because other managers can
 // read them only later, in the comment of the VM.
-func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, cluster string, named []ovirt.Object) (plan.Devices, error) {
+func (s *Session) chooseDevices(ctx context.Context, m *zvirtv1.NovaZVirtMachine, cluster string, named []ovirt.Object) (plan.Devices, error) {
 	var hosts ovirt.HostSet
 	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{ovirt.Hosts}, Into: &hosts}); err != nil {
 		return plan.Devices{}, fmt.Errorf("listing hosts: %w", err)
@@ -225,7 +226,7 @@ func (s *Session) quota(ctx context.Context, name, dc string) (string, error) {
 
 // diskProfiles returns all disk profiles, if a disk of a machine references
 // one.
-func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine) (plan.DiskProfiles, error) {
+func (s *Session) diskProfiles(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (plan.DiskProfiles, error) {
 	if !plan.NamesDiskProfile(&m.Spec.Disks) {
 		return plan.DiskProfiles{}, nil
 	}
@@ -242,7 +243,7 @@ func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine)
 
 // allowTemplateDisks checks the storage domains of the template's disks for
 // which the spec sets no storage domain.
-func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement, t *ovirt.Template) error {
+func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *zvirtv1.NovaZVirtMachine, at plan.Placement, t *ovirt.Template) error {
 	if len(b.StorageDomains) == 0 {
 		return nil
 	}
@@ -261,7 +262,7 @@ func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.N
 // profilesAndDomains resolves the objects that are added to a VM after its
 // creation and before its first boot: the vNIC profiles of its interfaces and
 // the storage domains of its data disks.
-func (s *Session) profilesAndDomains(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Placement, dc string) ([]string, map[string]string, error) {
+func (s *Session) profilesAndDomains(ctx context.Context, b Bounds, m *zvirtv1.NovaZVirtMachine, at plan.Placement, dc string) ([]string, map[string]string, error) {
 	profiles, err := s.profiles(ctx, b, "network.interfaces[%d].network", dc, at.Networks())
 	if err != nil {
 		return nil, nil, err
@@ -275,7 +276,7 @@ func (s *Session) profilesAndDomains(ctx context.Context, b Bounds, m *infrav1.N
 }
 
 // hardware resolves the instance type and the CPU profile.
-func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out *plan.CloneInputs) error {
+func (s *Session) hardware(ctx context.Context, m *zvirtv1.NovaZVirtMachine, out *plan.CloneInputs) error {
 	if name := m.Spec.Hardware.InstanceType; name != "" {
 		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
 		if err != nil {
@@ -295,7 +296,7 @@ func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out
 
 // hostsAndDevices resolves the hosts on which the VM may run. With PCI devices,
 // it is the one host whose devices were chosen.
-func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Placement, out *plan.CloneInputs) error {
+func (s *Session) hostsAndDevices(ctx context.Context, m *zvirtv1.NovaZVirtMachine, at plan.Placement, out *plan.CloneInputs) error {
 	hosts, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(out.Cluster))
 	if err != nil {
 		return err
@@ -314,12 +315,12 @@ func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachi
 
 // References resolves the names in the spec of an existing VM. It resolves the
 // names that matter only before the first boot only before the first boot.
-func (s *Session) References(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
+func (s *Session) References(ctx context.Context, b Bounds, clusterID string, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
 	out, err := s.references(ctx, b, clusterID, m, vm, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) references(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
+func (s *Session) references(ctx context.Context, b Bounds, clusterID string, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement) (plan.References, error) {
 	out := plan.References{Cluster: vm.Cluster.ID}
 	if plan.BeforeBoot(m, vm) {
 		cl, err := s.find(ctx, "the VM's cluster", ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
@@ -349,7 +350,7 @@ func (s *Session) references(ctx context.Context, b Bounds, clusterID string, m 
 
 // groups returns the affinity groups that the VM must be a member of, and the
 // antiAffinity groups that it must leave.
-func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement, out *plan.References) error {
+func (s *Session) groups(ctx context.Context, clusterID string, m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at plan.Placement, out *plan.References) error {
 	wanted := []ovirt.AffinityGroup{}
 	if own, ok := plan.AntiAffinityGroup(clusterID, m, at); ok {
 		wanted = append(wanted, own)
@@ -393,7 +394,7 @@ func (s *Session) DataCenterOf(ctx context.Context, vm *ovirt.VM) (string, error
 }
 
 // tagNames returns the names of tags.
-func tagNames(tags []infrav1.NovaZVirtTag) []string {
+func tagNames(tags []zvirtv1.NovaZVirtTag) []string {
 	var out []string
 	for _, tag := range tags {
 		out = append(out, tag.Name)

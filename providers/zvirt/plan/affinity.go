@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -33,7 +34,7 @@ func GroupOwner(g *ovirt.AffinityGroup) string {
 //
 // The group is created with its first member, so an empty group is a group
 // whose last member was removed.
-func AntiAffinityGroup(clusterID string, m *infrav1.NovaZVirtMachine, at Placement) (ovirt.AffinityGroup, bool) {
+func AntiAffinityGroup(clusterID string, m *zvirtv1.NovaZVirtMachine, at Placement) (ovirt.AffinityGroup, bool) {
 	group, mode := infrav1.AntiAffinityGroup(m), infrav1.AntiAffinityOf(m, at.AntiAffinity)
 	if group == "" || mode == infrav1.AntiAffinityNone {
 		return ovirt.AffinityGroup{}, false

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -21,7 +21,7 @@ const (
 )
 
 // initialization returns the configuration for the first boot of the VM.
-func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement) (*ovirt.Initialization, error) {
+func initialization(m *zvirtv1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement) (*ovirt.Initialization, error) {
 	out := &ovirt.Initialization{HostName: m.Name, NetworkProtocol: "openstack_metadata", NICConfigurations: &ovirt.NICConfigurations{}}
 	var err error
 	switch cmp.Or(l.Format, CloudConfig) {
@@ -54,7 +54,7 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 
 // nicConfiguration returns the network configuration of an interface in the
 // guest.
-func nicConfiguration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
+func nicConfiguration(i int, in *zvirtv1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
 	nic := ovirt.NICConfiguration{Name: cmp.Or(in.DeviceName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
 	all := slices.Clone(pooled)
 	for _, text := range in.Addresses {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
@@ -45,7 +46,7 @@ func (d Devices) Has(host, name string) bool {
 // device only to a VM that is pinned to the host of the device, and it checks
 // only when it starts the VM whether another VM uses the device. Therefore
 // reserved reports the devices of VMs that do not run yet.
-func ChooseDevices(h *infrav1.NovaZVirtHardware, hosts []ovirt.Host, reserved func(host, name string) bool) (Devices, error) {
+func ChooseDevices(h *zvirtv1.NovaZVirtHardware, hosts []ovirt.Host, reserved func(host, name string) bool) (Devices, error) {
 	best, most := Devices{}, 0
 	for i := range hosts {
 		host := &hosts[i]
@@ -66,7 +67,7 @@ func ChooseDevices(h *infrav1.NovaZVirtHardware, hosts []ovirt.Host, reserved fu
 
 // pickDevices returns devices of a host, or nil if the host lacks one of them,
 // and the number of its free devices of these kinds.
-func pickDevices(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(host, name string) bool) (names []string, free int) {
+func pickDevices(want []zvirtv1.NovaZVirtPCIDevice, host *ovirt.Host, reserved func(host, name string) bool) (names []string, free int) {
 	devices := host.Devices.Devices
 	// The devices of an IOMMU group are passed through together.
 	taken := map[int]bool{}
@@ -77,7 +78,7 @@ func pickDevices(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved f
 	}
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d ovirt.HostDevice) bool {
 		return d.Capability != "pci" || d.IOMMUGroup == nil || taken[*d.IOMMUGroup] ||
-			!slices.ContainsFunc(want, func(w infrav1.NovaZVirtPCIDevice) bool { return matches(d, w) })
+			!slices.ContainsFunc(want, func(w zvirtv1.NovaZVirtPCIDevice) bool { return matches(d, w) })
 	})
 	free = len(devices)
 	for _, w := range want {
@@ -91,7 +92,7 @@ func pickDevices(want []infrav1.NovaZVirtPCIDevice, host *ovirt.Host, reserved f
 	return names, free
 }
 
-func matches(d ovirt.HostDevice, w infrav1.NovaZVirtPCIDevice) bool {
+func matches(d ovirt.HostDevice, w zvirtv1.NovaZVirtPCIDevice) bool {
 	return hardwareID(d.Vendor) == w.VendorID && hardwareID(d.Product) == w.DeviceID
 }
 
@@ -108,7 +109,7 @@ func hardwareID(o *ovirt.Object) int32 {
 }
 
 // deviceKinds lists kinds of devices in the format of lspci.
-func deviceKinds(devices []infrav1.NovaZVirtPCIDevice) string {
+func deviceKinds(devices []zvirtv1.NovaZVirtPCIDevice) string {
 	out := make([]string, 0, len(devices))
 	for _, d := range devices {
 		out = append(out, fmt.Sprintf("%04x:%04x", d.VendorID, d.DeviceID))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -12,12 +13,12 @@ import (
 // Placement is the placement of a VM with the settings that a failure domain
 // can replace. Objects are referenced by name.
 type Placement struct {
-	infrav1.NovaZVirtPlacement
+	zvirtv1.NovaZVirtPlacement
 
-	Template infrav1.NovaZVirtTemplate
+	Template zvirtv1.NovaZVirtTemplate
 	// Interfaces are the network interfaces of the machine, in order, with the
 	// networks of its failure domain. Each has a network: a vNIC profile.
-	Interfaces []infrav1.NovaZVirtInterface
+	Interfaces []zvirtv1.NovaZVirtInterface
 	// AntiAffinity is empty if the default applies.
 	AntiAffinity infrav1.AntiAffinity
 	// Labels are the affinity labels of the machine and of its failure domain.
@@ -27,7 +28,7 @@ type Placement struct {
 // PlacementOf returns the placement of the VM of a machine in a failure domain.
 // Fields of the failure domain override fields of the machine, and fields of
 // the machine override fields of the cluster.
-func PlacementOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Placement, error) {
+func PlacementOf(cluster *zvirtv1.NovaZVirtClusterSpec, m *zvirtv1.NovaZVirtMachineSpec, zone string) (Placement, error) {
 	s, domain, err := mergePlacements(cluster, m, zone)
 	if err != nil {
 		return s, err
@@ -47,35 +48,35 @@ func PlacementOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMach
 
 // DefaultPlacement returns the placement of VMs in a failure domain for
 // machines that set no fields. It has no interfaces.
-func DefaultPlacement(cluster *infrav1.NovaZVirtClusterSpec, zone string) (Placement, error) {
-	s, _, err := mergePlacements(cluster, &infrav1.NovaZVirtMachineSpec{}, zone)
+func DefaultPlacement(cluster *zvirtv1.NovaZVirtClusterSpec, zone string) (Placement, error) {
+	s, _, err := mergePlacements(cluster, &zvirtv1.NovaZVirtMachineSpec{}, zone)
 	return s, err
 }
 
-func mergePlacements(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSpec, zone string) (Placement, infrav1.NovaZVirtFailureDomain, error) {
+func mergePlacements(cluster *zvirtv1.NovaZVirtClusterSpec, m *zvirtv1.NovaZVirtMachineSpec, zone string) (Placement, zvirtv1.NovaZVirtFailureDomain, error) {
 	s := Placement{
 		Template: m.Template, Labels: slices.Clone(m.AffinityLabels),
 		AntiAffinity: cmp.Or(m.AntiAffinity, cluster.AntiAffinity),
 	}
-	var domain infrav1.NovaZVirtFailureDomain
+	var domain zvirtv1.NovaZVirtFailureDomain
 	if zone != "" {
-		i := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.NovaZVirtFailureDomain) bool { return d.Name == zone })
+		i := slices.IndexFunc(cluster.FailureDomains, func(d zvirtv1.NovaZVirtFailureDomain) bool { return d.Name == zone })
 		if i < 0 {
 			return s, domain, hypervisor.Failure(infrav1.PlacementNotFoundReason, "failure domain %q is not one of the cluster's spec.failureDomains", zone)
 		}
 		domain = cluster.FailureDomains[i]
 	}
-	for _, p := range []infrav1.NovaZVirtPlacement{domain.Placement, m.Placement, cluster.Placement} {
+	for _, p := range []zvirtv1.NovaZVirtPlacement{domain.Placement, m.Placement, cluster.Placement} {
 		s.Datacenter, s.ComputeCluster = cmp.Or(s.Datacenter, p.Datacenter), cmp.Or(s.ComputeCluster, p.ComputeCluster)
 		s.StorageDomain, s.Quota = cmp.Or(s.StorageDomain, p.StorageDomain), cmp.Or(s.Quota, p.Quota)
 		if len(s.Hosts) == 0 {
 			s.Hosts = p.Hosts
 		}
 	}
-	if domain.Template != (infrav1.NovaZVirtTemplate{}) {
+	if domain.Template != (zvirtv1.NovaZVirtTemplate{}) {
 		s.Template = domain.Template
 	}
-	if s.Template == (infrav1.NovaZVirtTemplate{}) {
+	if s.Template == (zvirtv1.NovaZVirtTemplate{}) {
 		s.Template = cluster.Template
 	}
 	if domain.AffinityLabel != "" {

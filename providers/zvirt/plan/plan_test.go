@@ -17,6 +17,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
@@ -24,12 +25,12 @@ import (
 var id = uuid.MustParse("1f3a9c2e-5b1c-5c0e-9d3c-6d3d4c0f4e11")
 
 // machine returns a machine with one interface.
-func machine(change ...func(*infrav1.NovaZVirtMachineSpec)) *infrav1.NovaZVirtMachine {
-	m := &infrav1.NovaZVirtMachine{ObjectMeta: metav1.ObjectMeta{
+func machine(change ...func(*zvirtv1.NovaZVirtMachineSpec)) *zvirtv1.NovaZVirtMachine {
+	m := &zvirtv1.NovaZVirtMachine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "worker-1", Labels: map[string]string{clusterv1.ClusterNameLabel: "tenant"},
 	}}
 	m.Spec.Template.Name = "node"
-	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}}
+	m.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{}}
 	for _, f := range change {
 		f(&m.Spec)
 	}
@@ -61,25 +62,25 @@ func TestMark(t *testing.T) {
 }
 
 func TestPlacementOf(t *testing.T) {
-	cluster := &infrav1.NovaZVirtClusterSpec{
-		Placement:   infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
+	cluster := &zvirtv1.NovaZVirtClusterSpec{
+		Placement:   zvirtv1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
 		ClusterSpec: infrav1.ClusterSpec{Network: "net/net"},
-		FailureDomains: []infrav1.NovaZVirtFailureDomain{
+		FailureDomains: []zvirtv1.NovaZVirtFailureDomain{
 			{FailureDomain: infrav1.FailureDomain{Name: "empty"}},
 			{
 				FailureDomain: infrav1.FailureDomain{Name: "full", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](0), Network: "net2/net2", Nameservers: []string{"10.0.0.3"}}}},
-				Placement:     infrav1.NovaZVirtPlacement{ComputeCluster: "c2", Hosts: []string{"h2"}},
-				Template:      infrav1.NovaZVirtTemplate{ID: "t2"}, AffinityLabel: "l2",
+				Placement:     zvirtv1.NovaZVirtPlacement{ComputeCluster: "c2", Hosts: []string{"h2"}},
+				Template:      zvirtv1.NovaZVirtTemplate{ID: "t2"}, AffinityLabel: "l2",
 			},
 		},
 	}
-	own := machine(func(m *infrav1.NovaZVirtMachineSpec) {
-		m.Placement = infrav1.NovaZVirtPlacement{ComputeCluster: "own", StorageDomain: "own"}
-		m.Network.Interfaces = []infrav1.NovaZVirtInterface{{Network: "own/own"}, {}}
+	own := machine(func(m *zvirtv1.NovaZVirtMachineSpec) {
+		m.Placement = zvirtv1.NovaZVirtPlacement{ComputeCluster: "own", StorageDomain: "own"}
+		m.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{Network: "own/own"}, {}}
 		m.AffinityLabels = []string{"l"}
 	})
 	for name, tt := range map[string]struct {
-		machine *infrav1.NovaZVirtMachine
+		machine *zvirtv1.NovaZVirtMachine
 		zone    string
 		want    string
 	}{
@@ -100,7 +101,7 @@ func TestPlacementOf(t *testing.T) {
 	if _, err := PlacementOf(cluster, &own.Spec, "nowhere"); hypervisor.ReasonFor(err, "") != infrav1.PlacementNotFoundReason {
 		t.Errorf("an unknown domain: %v", err)
 	}
-	if _, err := PlacementOf(&infrav1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
+	if _, err := PlacementOf(&zvirtv1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
 		t.Errorf("an interface without a profile: %v", err)
 	}
 	if len(own.Spec.AffinityLabels) != 1 {
@@ -233,7 +234,7 @@ func TestConfiguration(t *testing.T) {
 		"bad address":     {in: infrav1.InterfaceAddressing{Addresses: []string{"x"}}, no: "addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nic, err := nicConfiguration(3, &infrav1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
+			nic, err := nicConfiguration(3, &zvirtv1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
 			if tt.no != "" {
 				if !hypervisor.IsTerminal(err) || !strings.Contains(err.Error(), tt.no) {
 					t.Errorf("got %v", err)
@@ -256,7 +257,7 @@ func TestConfiguration(t *testing.T) {
 
 // Failure domains have subnets of their own.
 func TestGatewayOfAFailureDomain(t *testing.T) {
-	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
+	m := machine(func(m *zvirtv1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].InterfaceAddressing = infrav1.InterfaceAddressing{
 			AddressesFromPools: []ipamv1.IPPoolReference{{Name: "all"}}, Gateway4: "10.0.0.1",
 		}
@@ -264,9 +265,9 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 			Name: "b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "b"}}, Gateway4: "10.0.0.254",
 		}}
 	})
-	cluster := &infrav1.NovaZVirtClusterSpec{
+	cluster := &zvirtv1.NovaZVirtClusterSpec{
 		ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
-		FailureDomains: []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "b"}}},
+		FailureDomains: []zvirtv1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "b"}}},
 	}
 	pooled := [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}
 	for zone, want := range map[string]string{"": "10.0.0.1", "a": "10.0.0.1", "b": "10.0.0.254"} {
@@ -282,21 +283,21 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 }
 
 // rich sets all fields.
-func rich(m *infrav1.NovaZVirtMachineSpec) {
-	m.Hardware = infrav1.NovaZVirtHardware{
-		CPUs: 4, CPUType: "Cascadelake-Server", CPUMode: infrav1.CPUModeCustom, CPUPinningPolicy: infrav1.CPUPinningResizeAndPinNUMA,
+func rich(m *zvirtv1.NovaZVirtMachineSpec) {
+	m.Hardware = zvirtv1.NovaZVirtHardware{
+		CPUs: 4, CPUType: "Cascadelake-Server", CPUMode: zvirtv1.CPUModeCustom, CPUPinningPolicy: zvirtv1.CPUPinningResizeAndPinNUMA,
 		MemoryMiB: 4096, MemoryReservationMiB: 2048, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 1048576,
-		VMType: infrav1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, SerialConsole: ptr.To(true),
-		CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "a", Value: "<b>"}},
+		VMType: zvirtv1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, SerialConsole: ptr.To(true),
+		CustomProperties: []zvirtv1.NovaZVirtCustomProperty{{Name: "a", Value: "<b>"}},
 	}
-	m.HighAvailability = infrav1.NovaZVirtHighAvailability{LeaseStorageDomain: "lease"}
+	m.HighAvailability = zvirtv1.NovaZVirtHighAvailability{LeaseStorageDomain: "lease"}
 	m.CloneMode = infrav1.CloneFull
-	m.MigrationMode = infrav1.MigrationMigratable
-	m.Disks = infrav1.NovaZVirtDisks{
-		Boot:     infrav1.NovaZVirtBootDisk{Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick},
-		Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{StorageDomain: "slow"}}},
+	m.MigrationMode = zvirtv1.MigrationMigratable
+	m.Disks = zvirtv1.NovaZVirtDisks{
+		Boot:     zvirtv1.NovaZVirtBootDisk{Format: zvirtv1.DiskFormatRaw, Provisioning: zvirtv1.ZVirtProvisioningThick},
+		Template: []zvirtv1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: zvirtv1.NovaZVirtBootDisk{StorageDomain: "slow"}}},
 	}
-	m.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
+	m.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
 		Nameservers: []string{"10.0.0.2"}, SearchDomains: []string{"example.com"},
 	}}}
 }
@@ -311,7 +312,7 @@ func TestVM(t *testing.T) {
 	full.Lease, full.Hosts, full.InstanceType = "lease-id", []string{"host1", "host2"}, "type"
 	l := hypervisor.CreateOptions{UserData: []byte("#cloud-config\nruncmd: ['a < b && c']\n"), Zone: "zone-1"}
 	for name, tt := range map[string]struct {
-		machine *infrav1.NovaZVirtMachine
+		machine *zvirtv1.NovaZVirtMachine
 		from    CloneInputs
 	}{"plain": {machine(), from}, "rich": {machine(rich), full}} {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +348,7 @@ func TestVM(t *testing.T) {
 // An interface gets the settings of the machine's failure domain.
 func TestVMInFailureDomain(t *testing.T) {
 	m := machine()
-	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{
+	m.Spec.Network.Interfaces = []zvirtv1.NovaZVirtInterface{{
 		InterfaceAddressing: infrav1.InterfaceAddressing{DHCP4: ptr.To(true), Nameservers: []string{"192.0.2.53"}},
 		FailureDomains: []infrav1.InterfaceFailureDomain{{
 			Name: "site-b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "site-b"}}, Nameservers: []string{"198.51.100.53"}, SearchDomains: []string{"b.example.com"},
@@ -367,9 +368,9 @@ func TestVMInFailureDomain(t *testing.T) {
 		if zone == "site-b" {
 			l.Interfaces = pooled
 		}
-		at, err := PlacementOf(&infrav1.NovaZVirtClusterSpec{
+		at, err := PlacementOf(&zvirtv1.NovaZVirtClusterSpec{
 			ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
-			FailureDomains: []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: zone}}},
+			FailureDomains: []zvirtv1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: zone}}},
 		}, &m.Spec, zone)
 		if err != nil {
 			t.Fatal(err)
@@ -406,13 +407,13 @@ func matchingVM(change func(*ovirt.VM)) *ovirt.VM {
 }
 
 func TestNextStep(t *testing.T) {
-	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
+	m := machine(func(m *zvirtv1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].MACAddress = "02:00:00:00:00:01"
 		m.Hardware.Headless = ptr.To(true)
-		m.Disks = infrav1.NovaZVirtDisks{
-			Boot:     infrav1.NovaZVirtBootDisk{SizeGiB: 20},
-			Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{SizeGiB: 5}}},
-			Data:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}},
+		m.Disks = zvirtv1.NovaZVirtDisks{
+			Boot:     zvirtv1.NovaZVirtBootDisk{SizeGiB: 20},
+			Template: []zvirtv1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: zvirtv1.NovaZVirtBootDisk{SizeGiB: 5}}},
+			Data:     []zvirtv1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}},
 		}
 	})
 	provisioned := m.DeepCopy()
@@ -430,7 +431,7 @@ func TestNextStep(t *testing.T) {
 	}
 	lose := disk(1, func(a *ovirt.DiskAttachment) { a.Disk.Name = "somebody-s" })
 	for name, tt := range map[string]struct {
-		machine *infrav1.NovaZVirtMachine
+		machine *zvirtv1.NovaZVirtMachine
 		vm      func(*ovirt.VM)
 		refs    func(*References)
 		want    string
@@ -526,8 +527,8 @@ func TestAntiAffinityGroup(t *testing.T) {
 			t.Errorf("%s: got %+v, %t", mode, g, ok)
 		}
 	}
-	own, _ := AntiAffinityGroup("cid", func() *infrav1.NovaZVirtMachine {
-		m := machine(func(*infrav1.NovaZVirtMachineSpec) {})
+	own, _ := AntiAffinityGroup("cid", func() *zvirtv1.NovaZVirtMachine {
+		m := machine(func(*zvirtv1.NovaZVirtMachineSpec) {})
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
 		return m
 	}(), Placement{AntiAffinity: infrav1.AntiAffinityPreferred})
@@ -536,7 +537,7 @@ func TestAntiAffinityGroup(t *testing.T) {
 			t.Errorf("the owner by %q is %q, want %q", description, got, want)
 		}
 	}
-	if _, ok := AntiAffinityGroup("cid", &infrav1.NovaZVirtMachine{}, Placement{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
+	if _, ok := AntiAffinityGroup("cid", &zvirtv1.NovaZVirtMachine{}, Placement{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
 		t.Error("a machine without a group got one")
 	}
 }
@@ -589,9 +590,9 @@ func TestChooseDevices(t *testing.T) {
 		"a host without memory":      {[]ovirt.Host{full}, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &infrav1.NovaZVirtHardware{MemoryMiB: 4096}
+			h := &zvirtv1.NovaZVirtHardware{MemoryMiB: 4096}
 			for range tc.count {
-				h.PCIDevices = append(h.PCIDevices, infrav1.NovaZVirtPCIDevice{VendorID: vendor, DeviceID: kind})
+				h.PCIDevices = append(h.PCIDevices, zvirtv1.NovaZVirtPCIDevice{VendorID: vendor, DeviceID: kind})
 			}
 			got, err := ChooseDevices(h, tc.hosts, func(host, name string) bool { return host+"/"+name == tc.reserved })
 			if got.String() != tc.want || (err == nil) != (tc.want != "") {

@@ -3,7 +3,7 @@ package plan
 import (
 	"k8s.io/utils/ptr"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
@@ -14,7 +14,7 @@ var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "pp
 
 // Size returns the capacity of a VM of a spec, from the spec, its instance type
 // or the template. Cluster is the processor of the engine's cluster.
-func Size(m *infrav1.NovaZVirtMachineSpec, kind ovirt.Object, t *ovirt.Template, cluster *ovirt.CPU) hypervisor.Size {
+func Size(m *zvirtv1.NovaZVirtMachineSpec, kind ovirt.Object, t *ovirt.Template, cluster *ovirt.CPU) hypervisor.Size {
 	out := hypervisor.Size{MemoryBytes: t.Memory, DiskBytes: m.Disks.Boot.SizeGiB << 30}
 	cpu := t.CPU
 	if kind.CPU != nil {

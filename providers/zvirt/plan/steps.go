@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/utils/ptr"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
@@ -66,13 +66,13 @@ type References struct {
 // BeforeBoot reports whether a VM has not booted yet. Interfaces, disks and
 // consoles are changed only before the first boot: later, a user may have
 // changed them on purpose.
-func BeforeBoot(m *infrav1.NovaZVirtMachine, vm *ovirt.VM) bool {
+func BeforeBoot(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM) bool {
 	return vm.Status == "down" && m.Spec.ProviderID == ""
 }
 
 // NextStep returns the next step, or nil if the VM matches m. The user data is
 // removed by RemoveUserData.
-func NextStep(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs References, id uuid.UUID) (*Step, error) {
+func NextStep(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs References, id uuid.UUID) (*Step, error) {
 	next, err := hardwareStep(m, vm, at, &refs, id)
 	if next != nil || err != nil {
 		return next.in(Hardware), err
@@ -93,7 +93,7 @@ func (s *Step) in(part string) *Step {
 
 // hardwareStep returns the step for the first difference in the hardware of a VM
 // that has not booted yet.
-func hardwareStep(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs *References, id uuid.UUID) (*Step, error) {
+func hardwareStep(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs *References, id uuid.UUID) (*Step, error) {
 	if !BeforeBoot(m, vm) {
 		return nil, nil //nolint:nilnil // no step is the usual answer, and no failure
 	}
@@ -174,7 +174,7 @@ func putNIC(vm *ovirt.VM, have []ovirt.NIC, at int, method string, want ovirt.NI
 
 // disks returns the step for the first disk that differs: disks of the template
 // by their size, data disks by their name.
-func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs *References, id uuid.UUID) (*Step, error) {
+func disks(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, at Placement, refs *References, id uuid.UUID) (*Step, error) {
 	have, sizes := Attachments(vm), map[string]int64{diskName(m.Name, bootDisk, id): m.Spec.Disks.Boot.SizeGiB}
 	for _, t := range m.Spec.Disks.Template {
 		sizes[diskName(m.Name, templateDisk+t.Name, id)] = t.SizeGiB
@@ -252,7 +252,7 @@ type diskBody struct {
 	ovirt.Disk
 }
 
-func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, refs *References) (*Step, error) {
+func addDisk(vm *ovirt.VM, want zvirtv1.NovaZVirtDataDisk, name, domain string, refs *References) (*Step, error) {
 	bootable := ptr.Deref(want.Bootable, false)
 	if bootable && slices.ContainsFunc(Attachments(vm), func(a ovirt.DiskAttachment) bool { return ptr.Deref(a.Bootable, false) }) {
 		return nil, kit.InvalidSpec("disks.data: %s cannot be bootable, as the template has a boot disk", want.Name)
@@ -264,10 +264,10 @@ func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, 
 	if err != nil {
 		return nil, err
 	}
-	sparse := want.Provisioning != infrav1.ZVirtProvisioningThick
-	format := infrav1.DiskFormatCOW
+	sparse := want.Provisioning != zvirtv1.ZVirtProvisioningThick
+	format := zvirtv1.DiskFormatCOW
 	if !sparse {
-		format = infrav1.DiskFormatRaw
+		format = zvirtv1.DiskFormatRaw
 	}
 	created := &ovirt.DiskAttachment{}
 	disk := &ovirt.Disk{
@@ -278,7 +278,7 @@ func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, 
 		Description: fmt.Sprintf("Adding the disk %s", want.Name),
 		Request: ovirt.Request{
 			Method: http.MethodPost, Path: []string{"vms", vm.ID, "diskattachments"}, Into: created,
-			Body: ovirt.DiskAttachment{Active: ptr.To(true), Bootable: &bootable, Interface: diskInterfaces[cmp.Or(want.Interface, infrav1.DiskInterfaceVirtIOSCSI)], Disk: disk},
+			Body: ovirt.DiskAttachment{Active: ptr.To(true), Bootable: &bootable, Interface: diskInterfaces[cmp.Or(want.Interface, zvirtv1.DiskInterfaceVirtIOSCSI)], Disk: disk},
 		},
 		Apply: func(vm *ovirt.VM) {
 			shown := *disk

@@ -4,52 +4,53 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 )
 
 // The values of the engine for the enums of the API. A value that is not set is
 // not sent.
 var (
-	migrationModes = map[infrav1.NovaZVirtMigrationMode]string{
-		infrav1.MigrationMigratable:     "migratable",
-		infrav1.MigrationUserMigratable: "user_migratable",
-		infrav1.MigrationPinned:         "pinned",
+	migrationModes = map[zvirtv1.NovaZVirtMigrationMode]string{
+		zvirtv1.MigrationMigratable:     "migratable",
+		zvirtv1.MigrationUserMigratable: "user_migratable",
+		zvirtv1.MigrationPinned:         "pinned",
 	}
-	vmTypes = map[infrav1.NovaZVirtVMType]string{
-		infrav1.VMTypeServer:          "server",
-		infrav1.VMTypeHighPerformance: "high_performance",
-		infrav1.VMTypeDesktop:         "desktop",
+	vmTypes = map[zvirtv1.NovaZVirtVMType]string{
+		zvirtv1.VMTypeServer:          "server",
+		zvirtv1.VMTypeHighPerformance: "high_performance",
+		zvirtv1.VMTypeDesktop:         "desktop",
 	}
-	cpuModes = map[infrav1.NovaZVirtCPUMode]string{
-		infrav1.CPUModeCustom:          "custom",
-		infrav1.CPUModeHostModel:       "host_model",
-		infrav1.CPUModeHostPassthrough: "host_passthrough",
+	cpuModes = map[zvirtv1.NovaZVirtCPUMode]string{
+		zvirtv1.CPUModeCustom:          "custom",
+		zvirtv1.CPUModeHostModel:       "host_model",
+		zvirtv1.CPUModeHostPassthrough: "host_passthrough",
 	}
-	cpuPinningPolicies = map[infrav1.NovaZVirtCPUPinningPolicy]string{
-		infrav1.CPUPinningNone:             "none",
-		infrav1.CPUPinningResizeAndPinNUMA: "resize_and_pin_numa",
-		infrav1.CPUPinningDedicated:        "dedicated",
-		infrav1.CPUPinningIsolateThreads:   "isolate_threads",
+	cpuPinningPolicies = map[zvirtv1.NovaZVirtCPUPinningPolicy]string{
+		zvirtv1.CPUPinningNone:             "none",
+		zvirtv1.CPUPinningResizeAndPinNUMA: "resize_and_pin_numa",
+		zvirtv1.CPUPinningDedicated:        "dedicated",
+		zvirtv1.CPUPinningIsolateThreads:   "isolate_threads",
 	}
-	diskFormats = map[infrav1.NovaZVirtDiskFormat]string{
-		infrav1.DiskFormatRaw: "raw",
-		infrav1.DiskFormatCOW: "cow",
+	diskFormats = map[zvirtv1.NovaZVirtDiskFormat]string{
+		zvirtv1.DiskFormatRaw: "raw",
+		zvirtv1.DiskFormatCOW: "cow",
 	}
-	diskInterfaces = map[infrav1.NovaZVirtDiskInterface]string{
-		infrav1.DiskInterfaceVirtIOSCSI: "virtio_scsi",
-		infrav1.DiskInterfaceVirtIO:     "virtio",
-		infrav1.DiskInterfaceSATA:       "sata",
+	diskInterfaces = map[zvirtv1.NovaZVirtDiskInterface]string{
+		zvirtv1.DiskInterfaceVirtIOSCSI: "virtio_scsi",
+		zvirtv1.DiskInterfaceVirtIO:     "virtio",
+		zvirtv1.DiskInterfaceSATA:       "sata",
 	}
-	interfaceTypes = map[infrav1.NovaZVirtInterfaceType]string{
-		infrav1.ZVirtInterfaceVirtIO:  "virtio",
-		infrav1.ZVirtInterfaceE1000:   "e1000",
-		infrav1.ZVirtInterfaceE1000e:  "e1000e",
-		infrav1.ZVirtInterfaceRTL8139: "rtl8139",
-		infrav1.ZVirtInterfaceSRIOV:   "pci_passthrough",
+	interfaceTypes = map[zvirtv1.NovaZVirtInterfaceType]string{
+		zvirtv1.ZVirtInterfaceVirtIO:  "virtio",
+		zvirtv1.ZVirtInterfaceE1000:   "e1000",
+		zvirtv1.ZVirtInterfaceE1000e:  "e1000e",
+		zvirtv1.ZVirtInterfaceRTL8139: "rtl8139",
+		zvirtv1.ZVirtInterfaceSRIOV:   "pci_passthrough",
 	}
 )
 
 // biosType returns the value of the engine for a firmware and chipset.
-func biosType(h infrav1.NovaZVirtHardware) string {
+func biosType(h zvirtv1.NovaZVirtHardware) string {
 	switch {
 	case h.Firmware == infrav1.FirmwareBIOS:
 		return "q35_sea_bios"
@@ -62,9 +63,9 @@ func biosType(h infrav1.NovaZVirtHardware) string {
 
 // sparse returns the value of the engine for a provisioning, or nil if it is
 // not set.
-func sparse(p infrav1.NovaZVirtProvisioning) *bool {
+func sparse(p zvirtv1.NovaZVirtProvisioning) *bool {
 	if p == "" {
 		return nil
 	}
-	return ptr.To(p == infrav1.ZVirtProvisioningThin)
+	return ptr.To(p == zvirtv1.ZVirtProvisioningThin)
 }

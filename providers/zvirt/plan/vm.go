@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -63,14 +64,14 @@ func (p DiskProfiles) find(disk, domain, name string) (*ovirt.Object, error) {
 
 // NamesDiskProfile reports whether a disk of a machine references a disk
 // profile.
-func NamesDiskProfile(s *infrav1.NovaZVirtDisks) bool {
+func NamesDiskProfile(s *zvirtv1.NovaZVirtDisks) bool {
 	return s.Boot.Profile != "" ||
-		slices.ContainsFunc(s.Template, func(d infrav1.NovaZVirtTemplateDisk) bool { return d.Profile != "" }) ||
-		slices.ContainsFunc(s.Data, func(d infrav1.NovaZVirtDataDisk) bool { return d.Profile != "" })
+		slices.ContainsFunc(s.Template, func(d zvirtv1.NovaZVirtTemplateDisk) bool { return d.Profile != "" }) ||
+		slices.ContainsFunc(s.Data, func(d zvirtv1.NovaZVirtDataDisk) bool { return d.Profile != "" })
 }
 
 // VM returns the body of the request that creates the VM.
-func VM(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement, inputs CloneInputs, id uuid.UUID) (*ovirt.VM, error) {
+func VM(m *zvirtv1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement, inputs CloneInputs, id uuid.UUID) (*ovirt.VM, error) {
 	boot, err := initialization(m, l, at)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement, i
 	vm.Cluster, vm.Template, vm.InstanceType = ovirt.Ref(inputs.Cluster), ovirt.Ref(inputs.Template.ID), ovirt.Ref(inputs.InstanceType)
 	vm.CPUProfile, vm.Quota = ovirt.Ref(inputs.CPUProfile), ovirt.Ref(inputs.Quota)
 	vm.Initialization = boot
-	if ha := m.Spec.HighAvailability; ha != (infrav1.NovaZVirtHighAvailability{}) {
+	if ha := m.Spec.HighAvailability; ha != (zvirtv1.NovaZVirtHighAvailability{}) {
 		vm.HighAvailability = &ovirt.HighAvailability{Enabled: true, Priority: ha.GetPriority()}
 	}
 	if inputs.Lease != "" {
@@ -94,7 +95,7 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement, i
 	}
 	mode := m.Spec.MigrationMode
 	if inputs.Devices.Host != "" {
-		mode = cmp.Or(mode, infrav1.MigrationPinned) // such a VM cannot migrate
+		mode = cmp.Or(mode, zvirtv1.MigrationPinned) // such a VM cannot migrate
 	}
 	if mode != "" || len(inputs.Hosts) > 0 {
 		vm.PlacementPolicy = &ovirt.PlacementPolicy{Affinity: migrationModes[mode]}
@@ -110,7 +111,7 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Placement, i
 }
 
 // hardware returns the hardware of a VM that needs no look-up.
-func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
+func hardware(h zvirtv1.NovaZVirtHardware) *ovirt.VM {
 	vm := &ovirt.VM{
 		Type: vmTypes[h.VMType], CustomCPUModel: h.CPUType, CPUPinningPolicy: cpuPinningPolicies[h.CPUPinningPolicy], Memory: h.MemoryMiB << 20,
 		// A kubelet assumes that the memory that it reads is available.
@@ -155,7 +156,7 @@ func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
 
 // clonedDisks returns the settings of the template's disks in the VM. Each disk
 // gets the name of an owned disk.
-func clonedDisks(m *infrav1.NovaZVirtMachine, at Placement, inputs CloneInputs, id uuid.UUID) (*ovirt.DiskAttachments, error) {
+func clonedDisks(m *zvirtv1.NovaZVirtMachine, at Placement, inputs CloneInputs, id uuid.UUID) (*ovirt.DiskAttachments, error) {
 	out := &ovirt.DiskAttachments{}
 	if inputs.Template.DiskAttachments == nil {
 		return out, nil
@@ -186,7 +187,7 @@ func clonedDisks(m *infrav1.NovaZVirtMachine, at Placement, inputs CloneInputs, 
 // mode LinkedOrFull copies them if one of them cannot be thin, or if its
 // storage domain differs: the engine stores thin disks in the storage domain of
 // the template.
-func IsFullClone(m *infrav1.NovaZVirtMachineSpec, at Placement, inputs CloneInputs) bool {
+func IsFullClone(m *zvirtv1.NovaZVirtMachineSpec, at Placement, inputs CloneInputs) bool {
 	switch m.CloneMode {
 	case infrav1.CloneFull:
 		return true
@@ -212,14 +213,14 @@ func TemplateAttachments(t *ovirt.Template) []ovirt.DiskAttachment {
 
 // canBeLinked reports whether a disk with these settings can be a disk of a
 // linked clone.
-func canBeLinked(d infrav1.NovaZVirtBootDisk) bool {
-	return d.Format != infrav1.DiskFormatRaw && d.Provisioning != infrav1.ZVirtProvisioningThick
+func canBeLinked(d zvirtv1.NovaZVirtBootDisk) bool {
+	return d.Format != zvirtv1.DiskFormatRaw && d.Provisioning != zvirtv1.ZVirtProvisioningThick
 }
 
 // DefaultStorageDomains returns the storage domains of the template's disks for
 // whose copies the spec sets no storage domain. The engine stores these copies
 // in the same storage domains.
-func DefaultStorageDomains(m *infrav1.NovaZVirtMachine, at Placement, t *ovirt.Template) []ovirt.Object {
+func DefaultStorageDomains(m *zvirtv1.NovaZVirtMachine, at Placement, t *ovirt.Template) []ovirt.Object {
 	if at.StorageDomain != "" || t.DiskAttachments == nil {
 		return nil
 	}
@@ -233,7 +234,7 @@ func DefaultStorageDomains(m *infrav1.NovaZVirtMachine, at Placement, t *ovirt.T
 }
 
 // diskSettings returns the name part and the settings of a template's disk.
-func diskSettings(s *infrav1.NovaZVirtDisks, a ovirt.DiskAttachment) (string, infrav1.NovaZVirtBootDisk) {
+func diskSettings(s *zvirtv1.NovaZVirtDisks, a ovirt.DiskAttachment) (string, zvirtv1.NovaZVirtBootDisk) {
 	if ptr.Deref(a.Bootable, false) {
 		return bootDisk, s.Boot
 	}
@@ -246,5 +247,5 @@ func diskSettings(s *infrav1.NovaZVirtDisks, a ovirt.DiskAttachment) (string, in
 			return templateDisk + own, named.NovaZVirtBootDisk
 		}
 	}
-	return templateDisk + own, infrav1.NovaZVirtBootDisk{}
+	return templateDisk + own, zvirtv1.NovaZVirtBootDisk{}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -194,12 +195,12 @@ func (n *bench) awaitSynced(ctx context.Context) error {
 // waits until the existing worker was replaced.
 func (n *bench) dressWorkers(ctx context.Context) error {
 	key := client.ObjectKey{Namespace: n.cluster.Namespace, Name: n.cluster.Name + "-worker"}
-	plain := &infrav1.NovaVSphereMachineTemplate{}
+	plain := &vspherev1.NovaVSphereMachineTemplate{}
 	md := &clusterv1.MachineDeployment{}
 	if err := errors.Join(n.bed.Client.Get(ctx, key, plain), n.bed.Client.Get(ctx, key, md)); err != nil {
 		return fmt.Errorf("reading workers: %w", err)
 	}
-	all := &infrav1.NovaVSphereMachineTemplate{Spec: plain.Spec}
+	all := &vspherev1.NovaVSphereMachineTemplate{Spec: plain.Spec}
 	all.Namespace, all.Name, all.Labels = plain.Namespace, plain.Name+"-all", plain.Labels
 	dress(&all.Spec.Template.Spec)
 	if err := n.bed.Client.Create(ctx, all); err != nil {
@@ -211,7 +212,7 @@ func (n *bench) dressWorkers(ctx context.Context) error {
 		return fmt.Errorf("changing MachineDeployment: %w", err)
 	}
 	return poll(ctx, func() (bool, error) {
-		list := &infrav1.NovaVSphereMachineList{}
+		list := &vspherev1.NovaVSphereMachineList{}
 		if err := n.bed.Client.List(ctx, list, client.InNamespace(n.cluster.Namespace)); err != nil {
 			return false, fmt.Errorf("listing machines: %w", err)
 		}
@@ -230,20 +231,20 @@ func (n *bench) dressWorkers(ctx context.Context) error {
 
 // dress switches every option on that costs a VM without special hardware
 // anything.
-func dress(spec *infrav1.NovaVSphereMachineSpec) {
+func dress(spec *vspherev1.NovaVSphereMachineSpec) {
 	yes, some := true, int64(100)
 	spec.PowerOff.Mode = infrav1.PowerOffSoftThenHard
 	spec.Placement.Folder, spec.Placement.CreateFolder = "nova/bench/workers", &yes
 	spec.Hardware.CPUReservationMHz = &some
 	spec.Hardware.MemoryReservationMiB = &some
 	spec.Hardware.NestedVirtualization = &yes
-	spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "bench.nova", Value: "all"}}
+	spec.Hardware.ExtraConfig = []vspherev1.NovaVSphereExtraConfig{{Name: "bench.nova", Value: "all"}}
 	spec.Disks.Boot.SizeGiB = 40
-	spec.Disks.Data = []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 5}}
+	spec.Disks.Data = []vspherev1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 5}}
 	spec.AntiAffinity = infrav1.AntiAffinityPreferred
-	spec.Tags = []infrav1.NovaVSphereTag{{Category: "bench-team", Name: "blue"}, {Category: "bench-stage", Name: "test"}}
+	spec.Tags = []vspherev1.NovaVSphereTag{{Category: "bench-team", Name: "blue"}, {Category: "bench-stage", Name: "test"}}
 	spec.TagsFromLabels = []string{clusterv1.ClusterNameLabel}
-	spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "bench-cost-centre", Value: "17"}}
+	spec.CustomAttributes = []vspherev1.NovaVSphereCustomAttribute{{Name: "bench-cost-centre", Value: "17"}}
 	spec.CreateMissingTags = &yes
 }
 
@@ -270,9 +271,9 @@ func (n *bench) idles(ctx context.Context) error {
 
 // dressIdle returns the options of idle machines: the simulated datastore has no space for a
 // thousand boot disks of 40 GiB.
-func dressIdle(spec *infrav1.NovaVSphereMachineSpec) {
+func dressIdle(spec *vspherev1.NovaVSphereMachineSpec) {
 	dress(spec)
-	spec.Disks = infrav1.NovaVSphereDisks{}
+	spec.Disks = vspherev1.NovaVSphereDisks{}
 }
 
 // reportAddresses gives each VM that is up an address, once.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -46,7 +47,7 @@ type crowd struct {
 	// report sets an address for each running VM, once. reported holds the VMs that have one.
 	report func(ctx context.Context, reported map[string]bool) error
 	// dress changes the spec of vSphere machines, if it is not nil.
-	dress func(spec *infrav1.NovaVSphereMachineSpec)
+	dress func(spec *vspherev1.NovaVSphereMachineSpec)
 }
 
 // use is the resource usage of a manager during a measurement.
@@ -114,7 +115,7 @@ func (c *crowd) gather(ctx context.Context) error {
 		return err
 	}
 	if c.dress != nil {
-		typed := &infrav1.NovaVSphereMachineSpec{}
+		typed := &vspherev1.NovaVSphereMachineSpec{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, typed); err != nil {
 			return fmt.Errorf("reading machine spec: %w", err)
 		}

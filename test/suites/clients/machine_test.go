@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -20,7 +21,7 @@ import (
 
 // machine is a machine of this project beside the VMs of other clients.
 type machine struct {
-	*infrav1.NovaVSphereMachine
+	*vspherev1.NovaVSphereMachine
 
 	connector *vsphere.Connector
 }
@@ -37,20 +38,20 @@ func newMachine(ctx context.Context, s *site, name string) *machine {
 	}
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	Expect(vspherev1.AddToScheme(scheme)).To(Succeed())
 	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{ObjectMeta: meta("tenant"), Data: map[string][]byte{"username": []byte(s.Userinfo().Username()), "password": []byte(password)}},
-		&infrav1.NovaVSphereCluster{ObjectMeta: meta("tenant"), Spec: infrav1.NovaVSphereClusterSpec{
+		&vspherev1.NovaVSphereCluster{ObjectMeta: meta("tenant"), Spec: vspherev1.NovaVSphereClusterSpec{
 			ClusterSpec: infrav1.ClusterSpec{Server: s.Address, TLS: infrav1.Trust{CABundle: string(s.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: "tenant"}},
-			Placement:   infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: store},
+			Placement:   vspherev1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: store},
 		}},
 	).Build()
 	m := &machine{
-		NovaVSphereMachine: &infrav1.NovaVSphereMachine{ObjectMeta: meta(name), Spec: infrav1.NovaVSphereMachineSpec{
-			Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
-			Hardware: infrav1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
-			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
+		NovaVSphereMachine: &vspherev1.NovaVSphereMachine{ObjectMeta: meta(name), Spec: vspherev1.NovaVSphereMachineSpec{
+			Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+			Hardware: vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
+			Network:  vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
 		}},
 		connector: vsphere.NewConnector(objects, vsphere.Options{}),
 	}

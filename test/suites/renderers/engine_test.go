@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
@@ -27,8 +28,8 @@ import (
 
 // engineInterface is an interface with its name in the guest, by which the engine
 // configures it.
-func engineInterface(name string, addressing infrav1.InterfaceAddressing) infrav1.NovaZVirtInterface {
-	return infrav1.NovaZVirtInterface{DeviceName: name, InterfaceAddressing: addressing}
+func engineInterface(name string, addressing infrav1.InterfaceAddressing) zvirtv1.NovaZVirtInterface {
+	return zvirtv1.NovaZVirtInterface{DeviceName: name, InterfaceAddressing: addressing}
 }
 
 // engineStatic is an interface of both families. Nothing answers at its gateways:
@@ -41,7 +42,7 @@ func engineStatic(last int) infrav1.InterfaceAddressing {
 }
 
 // drives are the machines whose drives are rendered.
-var drives = map[string][]infrav1.NovaZVirtInterface{
+var drives = map[string][]zvirtv1.NovaZVirtInterface{
 	"engine-dhcp":   {engineInterface("enp1s0", infrav1.InterfaceAddressing{})},
 	"engine-dual":   {engineInterface("enp1s0", infrav1.InterfaceAddressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)})},
 	"engine-static": {engineInterface("enp1s0", engineStatic(60))},
@@ -59,7 +60,7 @@ func engineConfigs(ctx context.Context) map[string]config {
 	defer server.Stop()
 	defer connector.Close()
 	configs := map[string]config{}
-	var machines []*infrav1.NovaZVirtMachine
+	var machines []*zvirtv1.NovaZVirtMachine
 	for name, interfaces := range drives {
 		machines = append(machines, engineMachine(name, "node", interfaces))
 	}
@@ -83,45 +84,45 @@ func engine(ctx context.Context, guests ovirtsim.Guests, templates ...ovirtsim.T
 	Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	Expect(zvirtv1.AddToScheme(scheme)).To(Succeed())
 	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	return server, zvirt.NewConnector(fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bed},
 			Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 		},
-		&infrav1.NovaZVirtCluster{
+		&zvirtv1.NovaZVirtCluster{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: bed,
 				Labels:      map[string]string{clusterv1.ClusterNameLabel: bed},
 				Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 			},
-			Spec: infrav1.NovaZVirtClusterSpec{
+			Spec: zvirtv1.NovaZVirtClusterSpec{
 				ClusterSpec: infrav1.ClusterSpec{
 					Server: strings.TrimSuffix(strings.TrimPrefix(server.URL, "https://"), "/ovirt-engine/api"), TLS: infrav1.Trust{CABundle: server.CABundle},
 					IdentityRef: infrav1.IdentityReference{Name: bed}, Network: "ovirtmgmt/ovirtmgmt",
 				},
-				Placement: infrav1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
+				Placement: zvirtv1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
 			},
 		},
 	).Build(), zvirt.Options{})
 }
 
-func engineMachine(name, template string, interfaces []infrav1.NovaZVirtInterface) *infrav1.NovaZVirtMachine {
-	return &infrav1.NovaZVirtMachine{
+func engineMachine(name, template string, interfaces []zvirtv1.NovaZVirtInterface) *zvirtv1.NovaZVirtMachine {
+	return &zvirtv1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: bed}},
-		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplate{Name: template},
-			Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
-			Network:  infrav1.NovaZVirtNetwork{Interfaces: interfaces},
+		Spec: zvirtv1.NovaZVirtMachineSpec{
+			Template: zvirtv1.NovaZVirtTemplate{Name: template},
+			Hardware: zvirtv1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
+			Network:  zvirtv1.NovaZVirtNetwork{Interfaces: interfaces},
 		},
 	}
 }
 
 // createOnEngine creates the VMs of machines, sets them up and starts them.
-func createOnEngine(ctx context.Context, connector *zvirt.Connector, machines ...*infrav1.NovaZVirtMachine) {
+func createOnEngine(ctx context.Context, connector *zvirt.Connector, machines ...*zvirtv1.NovaZVirtMachine) {
 	GinkgoHelper()
-	step := func(g Gomega, m *infrav1.NovaZVirtMachine) hypervisor.State {
+	step := func(g Gomega, m *zvirtv1.NovaZVirtMachine) hypervisor.State {
 		d, err := connector.Connect(ctx, m)
 		g.Expect(err).NotTo(HaveOccurred())
 		vm, err := d.Observe(ctx, m)
@@ -183,7 +184,7 @@ var _ = describeInFull("A guest of an engine", Ordered, ContinueOnFailure, func(
 	DescribeTable("has the network of its machine", func(ctx context.Context, renderer string, last int) {
 		name := "on-engine-" + renderer
 		// These are the names of the NICs of such hosts.
-		m := engineMachine(name, renderer, []infrav1.NovaZVirtInterface{
+		m := engineMachine(name, renderer, []zvirtv1.NovaZVirtInterface{
 			engineInterface("ens192", engineStatic(last)), engineInterface("ens224", infrav1.InterfaceAddressing{DHCP4: ptr.To(true)}),
 		})
 		h := func() *host.Host { return guests.Host(engineVM(server, name).ID) }

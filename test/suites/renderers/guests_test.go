@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
@@ -27,9 +28,9 @@ const namespace = "default"
 // interfaces are two interfaces of a node: a static one, and one on a network with DHCP. The
 // gateways of the first one do not exist: guests only need their addresses. last is the last part
 // of the addresses.
-func interfaces(last int) []infrav1.NovaVSphereInterface {
-	return []infrav1.NovaVSphereInterface{
-		{Network: "VM Network", MTU: 1400, Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}}, InterfaceAddressing: infrav1.InterfaceAddressing{
+func interfaces(last int) []vspherev1.NovaVSphereInterface {
+	return []vspherev1.NovaVSphereInterface{
+		{Network: "VM Network", MTU: 1400, Routes: []vspherev1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}}, InterfaceAddressing: infrav1.InterfaceAddressing{
 			Addresses: []string{fmt.Sprintf("10.78.0.%d/24", last), fmt.Sprintf("fd78::%d/64", last)}, Gateway4: "10.78.0.1", Gateway6: "fd78::1",
 			Nameservers: []string{"10.78.0.53"}, SearchDomains: []string{"corp.example", "example"},
 		}},
@@ -164,22 +165,22 @@ func connect(server *vcenter.Server) *vsphere.Connector {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	Expect(vspherev1.AddToScheme(scheme)).To(Succeed())
 	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	return vsphere.NewConnector(fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bed},
 			Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
 		},
-		&infrav1.NovaVSphereCluster{
+		&vspherev1.NovaVSphereCluster{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: bed,
 				Labels:      map[string]string{clusterv1.ClusterNameLabel: bed},
 				Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 			},
-			Spec: infrav1.NovaVSphereClusterSpec{
+			Spec: vspherev1.NovaVSphereClusterSpec{
 				ClusterSpec: infrav1.ClusterSpec{Server: server.Address, TLS: infrav1.Trust{CABundle: string(server.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: bed}},
-				Placement: infrav1.NovaVSpherePlacement{
+				Placement: vspherev1.NovaVSpherePlacement{
 					Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 				},
 			},
@@ -188,19 +189,19 @@ func connect(server *vcenter.Server) *vsphere.Connector {
 }
 
 // machine is one of two interfaces, from a template.
-func machine(name, template string, last int) *infrav1.NovaVSphereMachine {
-	return &infrav1.NovaVSphereMachine{
+func machine(name, template string, last int) *vspherev1.NovaVSphereMachine {
+	return &vspherev1.NovaVSphereMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: bed}},
-		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: infrav1.NovaVSphereTemplate{Name: template},
-			Hardware: infrav1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
-			Network:  infrav1.NovaVSphereNetwork{Interfaces: interfaces(last)},
+		Spec: vspherev1.NovaVSphereMachineSpec{
+			Template: vspherev1.NovaVSphereTemplate{Name: template},
+			Hardware: vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
+			Network:  vspherev1.NovaVSphereNetwork{Interfaces: interfaces(last)},
 		},
 	}
 }
 
 // create repeats the creation of a machine's VM until it runs.
-func create(ctx context.Context, connector *vsphere.Connector, m *infrav1.NovaVSphereMachine) {
+func create(ctx context.Context, connector *vsphere.Connector, m *vspherev1.NovaVSphereMachine) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		d, err := connector.Connect(ctx, m)

@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
 // DefaultZVirtProviderIDPrefix is the default of providerIDPrefix.
@@ -20,7 +22,7 @@ const NovaZVirtIdentityKind = "NovaZVirtIdentity"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaZVirtIdentity: the server comes from the identity"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"
 type NovaZVirtClusterSpec struct {
-	ClusterSpec `json:",inline"`
+	infrav1.ClusterSpec `json:",inline"`
 
 	// template is the template of machines that do not name one. A change affects
 	// new machines only. If not set, each machine must name a template, unless its
@@ -108,7 +110,7 @@ type NovaZVirtPlacement struct {
 // NovaZVirtFailureDomain is a part of the engine that fails as a whole. Its fields
 // replace those of machines and of the cluster.
 type NovaZVirtFailureDomain struct {
-	FailureDomain `json:",inline"`
+	infrav1.FailureDomain `json:",inline"`
 
 	// placement is where machines of this failure domain are created. A change affects
 	// new machines only. Fields that are not set have the value of the machine, or
@@ -163,7 +165,7 @@ type NovaZVirtCluster struct {
 
 	// status is the observed state.
 	// +optional
-	Status ClusterStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.ClusterStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -176,12 +178,14 @@ func (c *NovaZVirtCluster) SetConditions(conditions []metav1.Condition) {
 
 // Common returns the fields that every hypervisor's cluster has; writing to
 // them writes to the object.
-func (c *NovaZVirtCluster) Common() (*ClusterSpec, *ClusterStatus) {
+func (c *NovaZVirtCluster) Common() (*infrav1.ClusterSpec, *infrav1.ClusterStatus) {
 	return &c.Spec.ClusterSpec, &c.Status
 }
 
 // Identity returns the identityRef with its defaults.
-func (c *NovaZVirtCluster) Identity() IdentityReference { return IdentityOf(c, &c.Spec.ClusterSpec) }
+func (c *NovaZVirtCluster) Identity() infrav1.IdentityReference {
+	return infrav1.IdentityOf(c, &c.Spec.ClusterSpec)
+}
 
 // +kubebuilder:object:root=true
 
@@ -238,14 +242,4 @@ type NovaZVirtClusterTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NovaZVirtClusterTemplate `json:"items"`
-}
-
-func init() {
-	register(
-		&NovaZVirtCluster{}, &NovaZVirtClusterList{},
-		&NovaZVirtClusterTemplate{}, &NovaZVirtClusterTemplateList{},
-		&NovaZVirtIdentity{}, &NovaZVirtIdentityList{},
-		&NovaZVirtMachine{}, &NovaZVirtMachineList{},
-		&NovaZVirtMachineTemplate{}, &NovaZVirtMachineTemplateList{},
-	)
 }

@@ -1,6 +1,10 @@
 package v1beta2
 
-import "slices"
+import (
+	"slices"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
 
 // NovaVSpherePlacement is where a VM is created. Each field is a name or an
 // inventory path.
@@ -112,7 +116,7 @@ func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlace
 // NovaVSphereFailureDomain is a part of a vCenter that fails as a whole. Its fields
 // replace those of machines and of the cluster.
 type NovaVSphereFailureDomain struct {
-	FailureDomain `json:",inline"`
+	infrav1.FailureDomain `json:",inline"`
 
 	// placement is where machines of this failure domain are created. A change affects
 	// new machines only, except for vmGroup. Fields that are not set have the value of

@@ -3,6 +3,8 @@ package v1beta2
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
 // NovaVSphereClusterSpec contains the settings that the machines of one workload
@@ -11,7 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaVSphereIdentity: the server comes from the identity"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"
 type NovaVSphereClusterSpec struct {
-	ClusterSpec `json:",inline"`
+	infrav1.ClusterSpec `json:",inline"`
 
 	// template is the template of machines that do not name one. A change affects
 	// new machines only. If not set, each machine must name a template, unless its
@@ -69,7 +71,7 @@ type NovaVSphereCluster struct {
 
 	// status is the observed state.
 	// +optional
-	Status ClusterStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.ClusterStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -82,12 +84,14 @@ func (c *NovaVSphereCluster) SetConditions(conditions []metav1.Condition) {
 
 // Common returns the fields that every hypervisor's cluster has; writing to
 // them writes to the object.
-func (c *NovaVSphereCluster) Common() (*ClusterSpec, *ClusterStatus) {
+func (c *NovaVSphereCluster) Common() (*infrav1.ClusterSpec, *infrav1.ClusterStatus) {
 	return &c.Spec.ClusterSpec, &c.Status
 }
 
 // Identity returns the identityRef with its defaults.
-func (c *NovaVSphereCluster) Identity() IdentityReference { return IdentityOf(c, &c.Spec.ClusterSpec) }
+func (c *NovaVSphereCluster) Identity() infrav1.IdentityReference {
+	return infrav1.IdentityOf(c, &c.Spec.ClusterSpec)
+}
 
 // +kubebuilder:object:root=true
 
@@ -144,14 +148,4 @@ type NovaVSphereClusterTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NovaVSphereClusterTemplate `json:"items"`
-}
-
-func init() {
-	register(
-		&NovaVSphereCluster{}, &NovaVSphereClusterList{},
-		&NovaVSphereClusterTemplate{}, &NovaVSphereClusterTemplateList{},
-		&NovaVSphereIdentity{}, &NovaVSphereIdentityList{},
-		&NovaVSphereMachine{}, &NovaVSphereMachineList{},
-		&NovaVSphereMachineTemplate{}, &NovaVSphereMachineTemplateList{},
-	)
 }

@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
 // NovaZVirtMachineSpec is the VM of a machine.
@@ -13,7 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || !has(self.disks.boot) || !((has(self.disks.boot.format) && self.disks.boot.format == 'Raw') || (has(self.disks.boot.provisioning) && self.disks.boot.provisioning == 'Thick'))",message="a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or leave format and provisioning of disks.boot out"
 // +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || !has(self.disks.template) || !self.disks.template.exists(d, (has(d.format) && d.format == 'Raw') || (has(d.provisioning) && d.provisioning == 'Thick'))",message="a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or leave format and provisioning of disks.template out"
 type NovaZVirtMachineSpec struct {
-	MachineSpec `json:",inline"`
+	infrav1.MachineSpec `json:",inline"`
 
 	// template is the template that the VM is created from. A machine template with
 	// another value, once it is referenced, rolls out machines. If not set, the
@@ -29,7 +31,7 @@ type NovaZVirtMachineSpec struct {
 	// another value, once it is referenced, rolls out machines. Defaults to
 	// LinkedOrFull.
 	// +optional
-	CloneMode CloneMode `json:"cloneMode,omitempty"`
+	CloneMode infrav1.CloneMode `json:"cloneMode,omitempty"`
 
 	// placement is where the VM is created. A machine template with another value,
 	// once it is referenced, rolls out machines. Fields that are not set have the
@@ -258,7 +260,7 @@ type NovaZVirtHardware struct {
 	// Q35. The boot disk of the template must support it. If not set, the firmware of
 	// the template is used.
 	// +optional
-	Firmware Firmware `json:"firmware,omitempty"`
+	Firmware infrav1.Firmware `json:"firmware,omitempty"`
 
 	// secureBoot starts signed boot loaders only. It needs the firmware EFI. If not
 	// set, firmware EFI has no secure boot.
@@ -316,7 +318,7 @@ type NovaZVirtPCIDevice struct {
 // NovaZVirtCPUTopology defines how the virtual CPUs are divided.
 // +kubebuilder:validation:MinProperties=1
 type NovaZVirtCPUTopology struct {
-	CPUTopology `json:",inline"`
+	infrav1.CPUTopology `json:",inline"`
 
 	// threadsPerCore is the number of threads of each core. Defaults to 1.
 	// +optional
@@ -584,7 +586,7 @@ type NovaZVirtInterface struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_.-]*$`
 	DeviceName string `json:"deviceName,omitempty"`
 
-	InterfaceAddressing `json:",inline"`
+	infrav1.InterfaceAddressing `json:",inline"`
 
 	// failureDomains are the settings of this interface in failure domains that have
 	// a network of their own. If not set, machines have the same settings in all
@@ -594,7 +596,7 @@ type NovaZVirtInterface struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	FailureDomains []InterfaceFailureDomain `json:"failureDomains,omitempty"`
+	FailureDomains []infrav1.InterfaceFailureDomain `json:"failureDomains,omitempty"`
 }
 
 // NovaZVirtHighAvailability lets the engine restart a VM when its host fails.
@@ -661,7 +663,7 @@ type NovaZVirtMachine struct {
 
 	// status is the observed state.
 	// +optional
-	Status MachineStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.MachineStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -674,15 +676,15 @@ func (m *NovaZVirtMachine) SetConditions(conditions []metav1.Condition) {
 
 // Common returns the fields that every hypervisor's machine has; writing to
 // them writes to the object.
-func (m *NovaZVirtMachine) Common() (*MachineSpec, *MachineStatus) {
+func (m *NovaZVirtMachine) Common() (*infrav1.MachineSpec, *infrav1.MachineStatus) {
 	return &m.Spec.MachineSpec, &m.Status
 }
 
 // Addressing returns how the machine's interfaces get their addresses in a failure
 // domain.
-func (m *NovaZVirtMachine) Addressing(domain string) []*InterfaceAddressing {
+func (m *NovaZVirtMachine) Addressing(domain string) []*infrav1.InterfaceAddressing {
 	interfaces := m.Spec.Network.GetInterfaces()
-	all := make([]*InterfaceAddressing, len(interfaces))
+	all := make([]*infrav1.InterfaceAddressing, len(interfaces))
 	for i := range interfaces {
 		in := interfaces[i].In(domain)
 		all[i] = &in.InterfaceAddressing
@@ -705,7 +707,7 @@ func (n *NovaZVirtInterface) In(domain string) NovaZVirtInterface {
 	out := *n
 	for i := range n.FailureDomains {
 		if own := &n.FailureDomains[i]; own.Name == domain {
-			out.InterfaceAddressing = n.with(own)
+			out.InterfaceAddressing = n.With(own)
 		}
 	}
 	return out
@@ -779,7 +781,7 @@ type NovaZVirtMachineTemplate struct {
 
 	// status is the capacity of machines of the template.
 	// +optional
-	Status MachineTemplateStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.MachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -791,7 +793,7 @@ func (t *NovaZVirtMachineTemplate) SetConditions(conditions []metav1.Condition) 
 }
 
 // Capacity returns the status of the template; writing to it writes to the object.
-func (t *NovaZVirtMachineTemplate) Capacity() *MachineTemplateStatus { return &t.Status }
+func (t *NovaZVirtMachineTemplate) Capacity() *infrav1.MachineTemplateStatus { return &t.Status }
 
 // +kubebuilder:object:root=true
 

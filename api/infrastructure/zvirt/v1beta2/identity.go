@@ -1,11 +1,15 @@
 package v1beta2
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
 
 // NovaZVirtIdentitySpec selects which engine and which of its objects clusters of
 // the allowed namespaces may use.
 type NovaZVirtIdentitySpec struct {
-	IdentitySpec `json:",inline"`
+	infrav1.IdentitySpec `json:",inline"`
 
 	// bounds limit the objects of the engine that clusters may use. A change replaces
 	// nothing; existing VMs stay unchanged. If not set, they may use all that the
@@ -96,7 +100,7 @@ type NovaZVirtIdentity struct {
 
 // Common returns the fields that every hypervisor's identity has; writing to
 // them writes to the object.
-func (i *NovaZVirtIdentity) Common() *IdentitySpec { return &i.Spec.IdentitySpec }
+func (i *NovaZVirtIdentity) Common() *infrav1.IdentitySpec { return &i.Spec.IdentitySpec }
 
 // +kubebuilder:object:root=true
 

@@ -1,5 +1,7 @@
 package v1beta2
 
+import infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+
 // NovaVSphereHardware is the virtual hardware of a VM.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuTopology) || !has(self.cpuTopology.coresPerSocket) || (has(self.cpus) && self.cpus % self.cpuTopology.coresPerSocket == 0)",message="cpus must be set and be a multiple of cpuTopology.coresPerSocket"
@@ -18,7 +20,7 @@ type NovaVSphereHardware struct {
 	// cpuTopology defines how the virtual CPUs are divided into sockets. If not set,
 	// vCenter chooses it.
 	// +optional
-	CPUTopology CPUTopology `json:"cpuTopology,omitempty,omitzero"`
+	CPUTopology infrav1.CPUTopology `json:"cpuTopology,omitempty,omitzero"`
 
 	// memoryMiB is the memory in MiB, a multiple of 4. If not set, the VM has as much
 	// as the template.
@@ -79,7 +81,7 @@ type NovaVSphereHardware struct {
 	// firmware is the firmware that the VM boots with: BIOS or EFI. The boot disk of
 	// the template must support it. If not set, the firmware of the template is used.
 	// +optional
-	Firmware Firmware `json:"firmware,omitempty"`
+	Firmware infrav1.Firmware `json:"firmware,omitempty"`
 
 	// secureBoot starts signed boot loaders only. It needs the firmware EFI. If not
 	// set, the setting of the template is used.

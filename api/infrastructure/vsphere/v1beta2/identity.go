@@ -1,6 +1,10 @@
 package v1beta2
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
 
 // NovaVSphereIdentityKind is the kind of a cluster-scoped identity for a vCenter.
 const NovaVSphereIdentityKind = "NovaVSphereIdentity"
@@ -8,7 +12,7 @@ const NovaVSphereIdentityKind = "NovaVSphereIdentity"
 // NovaVSphereIdentitySpec selects which vCenter and which of its objects clusters
 // of the allowed namespaces may use.
 type NovaVSphereIdentitySpec struct {
-	IdentitySpec `json:",inline"`
+	infrav1.IdentitySpec `json:",inline"`
 
 	// bounds limit the objects of the vCenter that clusters may use. A change replaces
 	// nothing; existing VMs stay unchanged. If not set, they may use all that the
@@ -149,4 +153,4 @@ type NovaVSphereIdentityList struct {
 }
 
 // Common returns the fields that every hypervisor's identity has.
-func (i *NovaVSphereIdentity) Common() *IdentitySpec { return &i.Spec.IdentitySpec }
+func (i *NovaVSphereIdentity) Common() *infrav1.IdentitySpec { return &i.Spec.IdentitySpec }

@@ -1,5 +1,7 @@
 package v1beta2
 
+import infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+
 // NovaVSphereNetwork has the network interfaces of a VM.
 type NovaVSphereNetwork struct {
 	// interfaces are the network interfaces of the VM in order. They replace those
@@ -67,7 +69,7 @@ type NovaVSphereInterface struct {
 	// +kubebuilder:validation:Maximum=9216
 	MTU int32 `json:"mtu,omitempty"`
 
-	InterfaceAddressing `json:",inline"`
+	infrav1.InterfaceAddressing `json:",inline"`
 
 	// routes are static routes over this interface. If not set, there are none.
 	// +optional
@@ -92,7 +94,7 @@ type NovaVSphereInterface struct {
 // gateways replace those of the interface. Each other field replaces its own. A name
 // server or search domain here takes precedence over one of the failure domain.
 type NovaVSphereInterfaceFailureDomain struct {
-	InterfaceFailureDomain `json:",inline"`
+	infrav1.InterfaceFailureDomain `json:",inline"`
 
 	// routes are static routes over the interface in this failure domain. If not
 	// set, those of the interface are used.
@@ -185,7 +187,7 @@ func (n *NovaVSphereInterface) In(domain string) NovaVSphereInterface {
 	out := *n
 	for i := range n.FailureDomains {
 		if own := &n.FailureDomains[i]; own.Name == domain {
-			out.InterfaceAddressing = n.with(&own.InterfaceFailureDomain)
+			out.InterfaceAddressing = n.With(&own.InterfaceFailureDomain)
 			if own.Routes != nil {
 				out.Routes = own.Routes
 			}
@@ -196,9 +198,9 @@ func (n *NovaVSphereInterface) In(domain string) NovaVSphereInterface {
 
 // Addressing returns how the machine's interfaces get their addresses in a failure
 // domain.
-func (m *NovaVSphereMachine) Addressing(domain string) []*InterfaceAddressing {
+func (m *NovaVSphereMachine) Addressing(domain string) []*infrav1.InterfaceAddressing {
 	interfaces := m.Spec.Network.GetInterfaces()
-	all := make([]*InterfaceAddressing, len(interfaces))
+	all := make([]*infrav1.InterfaceAddressing, len(interfaces))
 	for i := range interfaces {
 		in := interfaces[i].In(domain)
 		all[i] = &in.InterfaceAddressing

@@ -3,13 +3,15 @@ package v1beta2
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
 // NovaVSphereMachineSpec is the VM of a machine.
 // +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || (!has(self.disks.boot) && !has(self.disks.template))",message="a linked clone shares the disks of the template and cannot grow them: leave disks.boot and disks.template out, or set cloneMode to LinkedOrFull"
 // +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.hardware) || !has(self.hardware.encryption) || !has(self.hardware.encryption.keyProvider)",message="a linked clone has the key of its template: leave hardware.encryption.keyID and keyProvider out, or set cloneMode to Full"
 type NovaVSphereMachineSpec struct {
-	MachineSpec `json:",inline"`
+	infrav1.MachineSpec `json:",inline"`
 
 	// template is the template that the VM is cloned from. A machine template with
 	// another value, once it is referenced, rolls out machines. If not set, the
@@ -23,7 +25,7 @@ type NovaVSphereMachineSpec struct {
 	// one of its disks is to grow. A machine template with another value, once it is
 	// referenced, rolls out machines. Defaults to Full.
 	// +optional
-	CloneMode CloneMode `json:"cloneMode,omitempty"`
+	CloneMode infrav1.CloneMode `json:"cloneMode,omitempty"`
 
 	// placement is where the VM is created. A machine template with another value,
 	// once it is referenced, rolls out machines. Fields that are not set have the
@@ -127,7 +129,7 @@ type NovaVSphereMachine struct {
 
 	// status is the observed state.
 	// +optional
-	Status MachineStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.MachineStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -140,7 +142,7 @@ func (m *NovaVSphereMachine) SetConditions(conditions []metav1.Condition) {
 
 // Common returns the fields that every hypervisor's machine has; writing to
 // them writes to the object.
-func (m *NovaVSphereMachine) Common() (*MachineSpec, *MachineStatus) {
+func (m *NovaVSphereMachine) Common() (*infrav1.MachineSpec, *infrav1.MachineStatus) {
 	return &m.Spec.MachineSpec, &m.Status
 }
 
@@ -203,7 +205,7 @@ type NovaVSphereMachineTemplate struct {
 
 	// status is the capacity of machines of the template.
 	// +optional
-	Status MachineTemplateStatus `json:"status,omitempty,omitzero"`
+	Status infrav1.MachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
 
 // GetConditions returns the conditions.
@@ -215,7 +217,7 @@ func (t *NovaVSphereMachineTemplate) SetConditions(conditions []metav1.Condition
 }
 
 // Capacity returns the status of the template; writing to it writes to the object.
-func (t *NovaVSphereMachineTemplate) Capacity() *MachineTemplateStatus { return &t.Status }
+func (t *NovaVSphereMachineTemplate) Capacity() *infrav1.MachineTemplateStatus { return &t.Status }
 
 // +kubebuilder:object:root=true
 
