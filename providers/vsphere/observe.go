@@ -84,7 +84,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSp
 	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
 		s.vm.OutOfSync, s.vm.ToSync = outOfSyncPrefix+text, append(s.vm.ToSync, syncHardware)
 	}
-	s.vm.Addresses = spec.WithoutEndpoint(s.vm.Addresses, d.endpoint)
+	s.vm.Addresses = kit.WithoutEndpoint(s.vm.Addresses, d.endpoint)
 	return s, nil
 }
 

@@ -117,6 +117,21 @@ func outside[M Machine, C Cluster]() []behavior[M, C] {
 				{Type: clusterv1.MachineInternalDNS, Address: "m"},
 			}))
 		}},
+		{name: "the endpoint is reported if it is the only address of a machine", check: func(e env) {
+			m := e.machine("m")
+			e.updateCluster(func(c *infrav1.ClusterSpec) {
+				c.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.7", Port: 6443}
+			})
+			e.noAddresses = true
+			e.Eventually(func(g Gomega) {
+				vm, _, err := e.reconcile(e.connector, m, false)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(vm.State).To(Equal(hypervisor.Running))
+			}).Should(Succeed())
+			e.sim.SetAddresses(e.vm("m").ID, netip.MustParsePrefix("10.0.0.7/24"))
+			e.Expect(e.until(m, stepUp).Addresses).To(ContainElement(
+				clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.0.0.7"}))
+		}},
 		{name: "the report of the first boot is returned until it is cleared", check: func(e env) {
 			m := e.up("m")
 			drain(e.connector.Changes())

@@ -112,17 +112,6 @@ func ownAddresses(guestNIC types.GuestNicInfo) []netip.Addr {
 	return own
 }
 
-// WithoutEndpoint removes the control plane endpoint, which moves between
-// machines, unless it is the only address.
-func WithoutEndpoint(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
-	floats := func(a clusterv1.MachineAddress) bool { return a.Address == endpoint }
-	isIP := func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineInternalIP && !floats(a) }
-	if endpoint == "" || !slices.ContainsFunc(all, isIP) {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), floats)
-}
-
 // ReportedAddresses returns the addresses of a VM's own network interfaces.
 func ReportedAddresses(guestNICs []types.GuestNicInfo) []netip.Addr {
 	var out []netip.Addr

@@ -92,15 +92,3 @@ func TestPublicAddressesAndNames(t *testing.T) {
 		t.Errorf("a name that is not the machine's does not count: -want +got\n%s", diff)
 	}
 }
-
-func TestEndpointIsNoAddressOfANode(t *testing.T) {
-	guestNICs := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9", "10.0.0.2"}}}
-	all := Addresses("m", "", guestNICs)
-	if got := WithoutEndpoint(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
-		t.Errorf("the endpoint floats between machines, and is among %v", got)
-	}
-	alone := Addresses("m", "", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9"}}})
-	if got := WithoutEndpoint(alone, "10.0.0.9"); len(got) != len(alone) {
-		t.Errorf("a cluster whose endpoint is its only machine has no address left: %v", got)
-	}
-}
