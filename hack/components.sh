@@ -50,7 +50,7 @@ provider() {
 	local release=$dir/$2/$version minor=${version#v}
 	minor=${minor%.*}
 	if ! tr -d '\n' <"config/$1/metadata.yaml" | grep -qE "major: ${minor%.*} +minor: ${minor#*.} +contract: v1beta2"; then
-		echo "components.sh: config/$1/metadata.yaml has no series ${minor}: add it to all metadata.yaml, or name a version of a series that is there" >&2
+		echo "components.sh: config/$1/metadata.yaml has no series ${minor}: add it to metadata.yaml and run \"make generate\", or name a version of a series that is there" >&2
 		return 1
 	fi
 	mkdir -p "$release"
@@ -66,10 +66,10 @@ provider() {
 	fi
 	printf -- '- name: %s\n  type: %s\n  url: %s\n' "$3" "$4" "$dir/$2/latest/$5" >>"$dir/clusterctl.yaml"
 }
-for folder in templates/nova-*; do
-	manager=$(basename "$folder")
+infrastructure=$(go run ./hack/providers list)
+while read -r manager _; do
 	provider "$manager" "infrastructure-$manager" "$manager" InfrastructureProvider infrastructure-components.yaml
-done
+done <<<"$infrastructure"
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml
 provider nova-addon addon-nova nova AddonProvider addon-components.yaml

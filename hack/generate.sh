@@ -49,6 +49,11 @@ kinds infrastructure
 # The files of each infrastructure provider: roles, policies, parts of scripts.
 go run ./hack/providers write .
 
+# The release series of the other managers; metadata.yaml is the source.
+for manager in nova-bootstrap nova-control-plane nova-addon; do
+	cp metadata.yaml "config/$manager/metadata.yaml"
+done
+
 # role CONTROLLER PROVIDER NAME writes the role of a manager from markers.
 role() {
 	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"

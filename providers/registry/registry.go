@@ -16,7 +16,3 @@ var providers = []*provider.Info{
 
 // All returns the providers in the order of the documents.
 func All() []*provider.Info { return slices.Clone(providers) }
-
-// Register adds a provider. Tests use it to add one that the project does not
-// have.
-func Register(p *provider.Info) { providers = append(providers, p) }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -65,7 +66,8 @@ var _ = Describe("a release", Ordered, func() {
 		}
 	})
 
-	for _, hypervisor := range []string{"nova-vsphere", "nova-zvirt"} {
+	for _, p := range registry.All() {
+		hypervisor := p.Manager()
 		for _, flavor := range flavors {
 			It("has the template"+flavor+" of "+hypervisor+" that the API server takes", func(ctx SpecContext) {
 				paths, err := tools.Paths(ctx, GinkgoWriter, "clusterctl")

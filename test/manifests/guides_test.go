@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -21,7 +22,8 @@ func TestFlavorsAreExplained(t *testing.T) {
 	}
 	headings := anchorsIn(t, file)
 	flavors := []string{"topology"}
-	for _, provider := range []string{"nova-vsphere", "nova-zvirt"} {
+	for _, p := range registry.All() {
+		provider := p.Manager()
 		found, err := filepath.Glob(filepath.Join(tools.Root(), "templates", provider, "flavors", "*"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s has no flavors: %v", provider, err)

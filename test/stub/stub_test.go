@@ -41,8 +41,11 @@ func workTree(t *testing.T) string {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(root, "metadata.yaml"), metadata, 0o600)).To(Succeed())
 
-	registry.Register(&New(nil).Info)
-	g.Expect(files.Write(root, registry.All())).To(Succeed())
+	stale := filepath.Join(root, "templates/nova-zvirt/flavors/removed/kustomization.yaml")
+	g.Expect(os.MkdirAll(filepath.Dir(stale), 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(stale, []byte("# Generated from hack/providers/files/templates/flavors/removed/kustomization.yaml.tmpl by hack/generate.sh.\n"), 0o600)).To(Succeed())
+	g.Expect(files.Write(root, append(registry.All(), &New(nil).Info))).To(Succeed())
+	g.Expect(filepath.Dir(stale)).NotTo(BeADirectory(), "a file whose template was removed")
 
 	// The stub's kinds have the fields of vSphere's.
 	from, to := filepath.Join(root, "config/nova-vsphere/crd/bases"), filepath.Join(root, "config/nova-stub/crd/bases")

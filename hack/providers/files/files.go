@@ -48,6 +48,13 @@ func Write(root string, providers []*provider.Info) error {
 			return fmt.Errorf("writing %s: %w", s.file, err)
 		}
 	}
+	for _, p := range providers {
+		for _, folder := range []string{"config", "templates"} {
+			if err := removeStale(root, path.Join(folder, p.Manager()), written); err != nil {
+				return fmt.Errorf("removing files without a template: %w", err)
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		target := filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(target), 0o750), os.WriteFile(target, written[name], 0o600)); err != nil {
@@ -55,6 +62,47 @@ func Write(root string, providers []*provider.Info) error {
 		}
 	}
 	return nil
+}
+
+// source begins the first line of a YAML file, followed by its template.
+const source = "# Generated from hack/providers/files/"
+
+// removeStale removes the generated files of a folder that are not written any
+// more, and the folders that become empty.
+func removeStale(root, folder string, written map[string][]byte) error {
+	entries, err := os.ReadDir(filepath.Join(root, folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		name := path.Join(folder, entry.Name())
+		if entry.IsDir() {
+			err = removeStale(root, name, written)
+		} else if _, current := written[name]; !current {
+			err = removeGenerated(filepath.Join(root, name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeGenerated removes a file if it is generated, and its folder if that is
+// empty then.
+func removeGenerated(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(text), source) {
+		return err
+	}
+	if err := os.Remove(file); err != nil {
+		return err
+	}
+	left, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return os.Remove(filepath.Dir(file))
 }
 
 // Of returns the files of one provider, by their path in the work tree root.
@@ -101,7 +149,7 @@ func render(name, text string, p *provider.Info) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if strings.HasSuffix(name, ".yaml.tmpl") {
-		fmt.Fprintf(&out, "# Generated from hack/providers/files/%s by hack/generate.sh.\n", name)
+		fmt.Fprintf(&out, "%s%s by hack/generate.sh.\n", source, name)
 	}
 	if err := t.Execute(&out, p); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
