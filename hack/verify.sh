@@ -128,6 +128,7 @@ done
 check "manifests and templates" manifests
 check "versions of images" pinned
 check "shell scripts" scripts
+check "catalogue and facts" go test -vet=off ./modules/catalogue -run "Facts|Known|Listed"
 check "links of documents" links
 check "wording" wording
 check "structure" structure

@@ -84,6 +84,9 @@ func TestSetsAreValid(t *testing.T) {
 			}
 			for i := range c.Modules {
 				m := &c.Modules[i]
+				if m.Kubernetes == "" {
+					t.Errorf("module %s names no versions of Kubernetes", m.Name)
+				}
 				if m.Source == "" {
 					t.Errorf("module %s names no source", m.Name)
 				}
@@ -137,13 +140,13 @@ func TestWhichModulesAreOn(t *testing.T) {
 	}{
 		{
 			"vsphere-hybrid-3",
-			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-cpi", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "oauth", "cluster-autoscaler"},
+			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-cpi", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "oauth", "cluster-autoscaler", "console", "gitea"},
 			[]string{"calico", "ovirt-csi-node"},
 		},
 		{
 			"vsphere-internal-1",
-			[]string{"cilium", "nova-dns", "coredns", "console", "ingress-internal"},
-			[]string{"nova-dns-published", "thanos-query", "ingress-public", "opensearch", "starvault-csi", "cluster-autoscaler", "oauth"},
+			[]string{"cilium", "nova-dns", "coredns", "ingress-internal"},
+			[]string{"nova-dns-published", "thanos-query", "ingress-public", "opensearch", "starvault-csi", "cluster-autoscaler", "oauth", "console", "gitea"},
 		},
 		{
 			"zvirt-external-3",

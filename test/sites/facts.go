@@ -19,6 +19,10 @@ type Facts struct {
 	Operators []Operator `json:"operators"`
 	// Created are objects that a program or a user creates.
 	Created []Created `json:"created"`
+	// Values are values that users have to set, by module.
+	Values map[string]map[string]any `json:"values"`
+	// Open are the paths of values, by chart, that take any keys.
+	Open map[string][]string `json:"open"`
 }
 
 // ChartFacts are facts about one chart.
@@ -36,7 +40,7 @@ type ChartFacts struct {
 	Checksum string   `json:"checksum"`
 	Images   []string `json:"images,omitempty"`
 	CRDs     []string `json:"crds,omitempty"`
-	// Values are the paths of all values, to a depth of four.
+	// Values are the paths of all values, to a depth of three.
 	Values []string `json:"values"`
 }
 
@@ -59,7 +63,7 @@ type Created struct {
 // ReadFacts reads the folder facts.
 func ReadFacts(folder fs.FS) (*Facts, error) {
 	out := &Facts{Charts: map[string]ChartFacts{}}
-	for _, file := range []string{"images.yaml", "operators.yaml", "created.yaml"} {
+	for _, file := range []string{"images.yaml", "operators.yaml", "created.yaml", "values.yaml"} {
 		if err := readFile(folder, file, out); err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ func external() map[string]any {
 // labels are the labels of a Cluster that enable all optional modules.
 func labels() map[string]string {
 	out := map[string]string{}
-	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler"} {
+	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler", "gitea", "console"} {
 		out["addons.cluster.x-k8s.io/"+name] = "true"
 	}
 	return out

@@ -92,8 +92,16 @@ func factsOf(r *renderer, name string, c *chartv2.Chart) (*sites.ChartFacts, err
 		return nil, fmt.Errorf("reading the values of %s: %w", name, err)
 	}
 	keys := map[string]bool{}
-	leaves("", values, keys)
+	leaves("", map[string]any(values), keys)
 	named(c, "", keys)
+	for _, d := range c.Dependencies() {
+		if !r.enabled[name+"/"+d.Name()] {
+			maps.DeleteFunc(keys, func(key string, _ bool) bool {
+				return strings.HasPrefix(key, d.Name()+".")
+			})
+			leaves(d.Name(), c.Values[d.Name()], keys)
+		}
+	}
 	out := &sites.ChartFacts{
 		Name: c.Name(), Version: c.Metadata.Version, AppVersion: c.Metadata.AppVersion, Kubernetes: c.Metadata.KubeVersion, Checksum: sum,
 		Values: slices.Sorted(maps.Keys(keys)), Images: slices.Sorted(maps.Keys(r.images[name])),
@@ -113,7 +121,7 @@ func factsOf(r *renderer, name string, c *chartv2.Chart) (*sites.ChartFacts, err
 }
 
 // depth is the number of levels of values whose keys are recorded.
-const depth = 4
+const depth = 3
 
 // leaves lists the paths of values. An object without keys takes any.
 func leaves(path string, value any, into map[string]bool) {
@@ -138,10 +146,11 @@ func named(c *chartv2.Chart, prefix string, into map[string]bool) {
 	for _, t := range c.Templates {
 		for _, found := range reference.FindAllStringSubmatch(string(t.Data), -1) {
 			path := strings.TrimPrefix(found[1], ".")
-			if parts := strings.Split(path, "."); len(parts) > depth {
+			if parts := strings.Split(prefix+path, "."); len(parts) > depth {
 				path = strings.Join(parts[:depth], ".")
+			} else {
+				path = prefix + path
 			}
-			path = prefix + path
 			if !covered(path, into) {
 				into[path] = true
 			}

@@ -62,7 +62,7 @@ func run(out io.Writer, o options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r := newRenderer(o.charts, o.root)
+	r := newRenderer(o.charts, o.root, facts.Values)
 	report := &report{only: o.only, seen: map[string]bool{}}
 	matrix := sites.Matrix(versions...)
 	images := newImages(facts)

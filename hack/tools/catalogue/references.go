@@ -239,15 +239,18 @@ func (x *index) binding(module string, o *unstructured.Unstructured) {
 	if !slices.Contains([]string{"cluster-admin", "admin", "edit", "view", "extension-apiserver-authentication-reader"}, name) && !strings.HasPrefix(name, "system:") {
 		x.needs(module, from, kind, namespace, name)
 	}
+	// One of the accounts is enough: a chart may name those of parts that are off.
 	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
-	for _, s := range subjects {
+	for i, s := range subjects {
 		subject, _ := s.(map[string]any)
-		if subject["kind"] != "ServiceAccount" || subject["name"] == "default" {
-			continue
-		}
 		of, _ := subject["namespace"].(string)
 		account, _ := subject["name"].(string)
-		x.needs(module, from, "ServiceAccount", of, account)
+		if subject["kind"] != "ServiceAccount" || account == "default" || x.objects[key("ServiceAccount", of, account)] != nil {
+			return
+		}
+		if i == len(subjects)-1 {
+			x.needs(module, from, "ServiceAccount", of, account)
+		}
 	}
 }
 

@@ -59,13 +59,18 @@ type renderer struct {
 	// images are the images of each chart, as rendered for open networks.
 	images  map[string]map[string]bool
 	missing map[string]bool
-	count   int
+	// enabled are the charts that a chart depends on and that a module uses.
+	enabled map[string]bool
+	// given are values that users set, by module.
+	given map[string]map[string]any
+	count int
 }
 
-func newRenderer(charts, root string) *renderer {
+func newRenderer(charts, root string, given map[string]map[string]any) *renderer {
 	return &renderer{
 		charts: charts, root: root, cache: map[string][]*unstructured.Unstructured{}, trees: map[string][]byte{},
-		used: map[string]*chartv2.Chart{}, images: map[string]map[string]bool{}, missing: map[string]bool{},
+		used: map[string]*chartv2.Chart{}, images: map[string]map[string]bool{}, missing: map[string]bool{}, enabled: map[string]bool{},
+		given: given,
 	}
 }
 
@@ -144,6 +149,7 @@ func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, sch
 	if err := json.Unmarshal(o.Spec.Values.Raw, &values); err != nil {
 		return fmt.Errorf("reading values: %w", err)
 	}
+	values = util.CoalesceTables(values, maps.Clone(r.given[out.module]))
 	if r.used[name] == nil {
 		if r.used[name], err = loader.LoadDir(folder); err != nil {
 			return fmt.Errorf("loading %s: %w", name, err)
@@ -152,6 +158,9 @@ func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, sch
 	objects, err := renderChart(c, values, o, s.Kubernetes, apis)
 	if err != nil {
 		return fmt.Errorf("rendering %s: %w", name, err)
+	}
+	for _, d := range c.Dependencies() {
+		r.enabled[name+"/"+d.Name()] = true // Helm has removed the others.
 	}
 	r.count++
 	r.cache[key], out.objects = objects, objects
@@ -169,7 +178,7 @@ func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, sch
 }
 
 // renderChart renders a chart as Helm installs it: the CRDs of its folder crds,
-// then hooks and objects.
+// hooks and objects.
 func renderChart(c *chartv2.Chart, values map[string]any, o *helmv2.HelmRelease, version string, apis []string) ([]*unstructured.Unstructured, error) {
 	if err := chartutil.ProcessDependencies(c, values); err != nil {
 		return nil, fmt.Errorf("reading dependencies: %w", err)
@@ -194,28 +203,27 @@ func renderChart(c *chartv2.Chart, values map[string]any, o *helmv2.HelmRelease,
 	if err != nil {
 		return nil, fmt.Errorf("executing templates: %w", err)
 	}
-	texts := make([]string, 0, len(files))
 	for _, crd := range c.CRDObjects() {
-		texts = append(texts, separator.Split(string(crd.File.Data), -1)...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if base := filepath.Base(name); base != "NOTES.txt" && !strings.HasPrefix(base, "_") {
-			texts = append(texts, separator.Split(files[name], -1)...)
-		}
+		files["crds/"+crd.Filename] = string(crd.File.Data)
 	}
 	var out []*unstructured.Unstructured
-	for _, text := range texts {
-		objects, err := objectsOf(text, o.Spec.TargetNamespace)
-		if err != nil {
-			return nil, err
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if base := filepath.Base(name); base == "NOTES.txt" || strings.HasPrefix(base, "_") {
+			continue
 		}
-		out = append(out, objects...)
+		for _, text := range separator.Split(files[name], -1) {
+			objects, err := objectsOf(text, o.Spec.TargetNamespace)
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", name, err)
+			}
+			out = append(out, objects...)
+		}
 	}
 	return out, nil
 }
 
-// separator separates YAML documents.
-var separator = regexp.MustCompile(`(?m)^---\s*?$`)
+// separator separates YAML documents as Helm does, also before a comment.
+var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
 
 // parsed contains the objects of each text, so that equal objects of different
 // sites are one in memory and are validated once.
