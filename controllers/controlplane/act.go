@@ -49,7 +49,7 @@ func (r *actor) failed(s *scope.Scope, err error) error {
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
 		// Another writer changed the object; the decision may no longer be
 		// valid.
-		s.RequeueAfter(timelimits.NextAction)
+		s.RequeueAfter(requeueAfterAction(s.Decision.Action))
 		return nil
 	}
 	actionsFailed.WithLabelValues(string(s.Decision.Action)).Inc()
@@ -149,8 +149,8 @@ func (r *actor) removeMember(ctx context.Context, s *scope.Scope, d plan.Decisio
 		return fmt.Errorf("removing etcd member %x: %w", d.Member, err)
 	}
 	if machine, ok := s.Machines[d.Machine]; ok {
-		if move, moved := r.endpointMoves.Get(machine.UID); moved && move.Failed {
-			r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = false })
+		if move, moved := r.endpointMoves.Get(moveKeyOf(s, machine)); moved && move.Failed {
+			r.endpointMoves.Update(moveKeyOf(s, machine), func(move *plan.EndpointMove) { move.Failed = false })
 		}
 	}
 	r.leaderTransfers.forget(s.ControlPlane.UID, d.Member)
@@ -167,7 +167,6 @@ func (r *actor) releaseMachine(ctx context.Context, s *scope.Scope, d plan.Decis
 	if err := r.ReleaseHook(ctx, machine); err != nil {
 		return err
 	}
-	r.endpointMoves.Forget(machine.UID)
 	r.Event(s, corev1.EventTypeNormal, "MachineSafeToDelete", string(d.Action), d.Reason)
 	return nil
 }

@@ -116,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		if apierrors.IsNotFound(err) {
 			deleteMetrics(req.NamespacedName)
 			r.certificateKeeper.Forget(req.NamespacedName)
+			r.forgetMoves(req.NamespacedName, nil)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

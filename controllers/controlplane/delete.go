@@ -36,7 +36,6 @@ func (r *remover) carryOutDeletion(ctx context.Context, s *scope.Scope, d plan.D
 	for _, name := range d.Machines {
 		machine := s.Machines[name]
 		r.forget(s, machine)
-		r.endpointMoves.Forget(machine.UID)
 		// etcd is not needed any more.
 		if err := r.ReleaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
@@ -25,23 +26,29 @@ func (r *actor) moveEndpoint(ctx context.Context, s *scope.Scope, d plan.Decisio
 	} else if err != nil {
 		// It moves by itself once the machine is deleted.
 		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(d.Action), err)
-		r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Failed = true })
+		r.endpointMoves.Update(moveKeyOf(s, machine), func(move *plan.EndpointMove) { move.Failed = true })
 		return nil
 	}
-	r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) { move.Tried = append(move.Tried, d.Node) })
+	r.endpointMoves.Update(moveKeyOf(s, machine), func(move *plan.EndpointMove) { move.Tried = append(move.Tried, d.Node) })
 	r.Event(s, corev1.EventTypeNormal, "EndpointMoved", string(d.Action), fmt.Sprintf("Moved the endpoint's address from node %s to node %s", from, d.Node))
 	return nil
 }
 
 // awaitEndpoint records since when a machine waits for another one to take the
-// endpoint's address.
+// endpoint's address, and forgets waits that were interrupted.
 func (r *actor) awaitEndpoint(s *scope.Scope, d plan.Decision) {
+	in := input.Of(s, r.CurrentTime())
+	for _, m := range in.Machines {
+		if plan.EndpointWaitInterrupted(in, d, m) {
+			r.endpointMoves.Forget(moveKeyOf(s, s.Machines[m.Name]))
+		}
+	}
 	machine, ok := s.Machines[d.Machine]
 	if !ok || !d.MovesEndpoint {
 		return
 	}
 	s.RequeueAfter(timelimits.ShortPoll)
-	r.endpointMoves.Update(machine.UID, func(move *plan.EndpointMove) {
+	r.endpointMoves.Update(moveKeyOf(s, machine), func(move *plan.EndpointMove) {
 		if move.Since.IsZero() {
 			move.Since = r.CurrentTime()
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -193,6 +195,9 @@ func TestMoveEndpoint(t *testing.T) {
 			if diff := cmp.Diff(tc.moved, workloadCluster.moved); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
+			if tc.waits && s.Again != timelimits.ShortPoll {
+				t.Errorf("%s: decides again after %s", tc.reason, s.Again)
+			}
 		})
 	}
 }
@@ -202,8 +207,8 @@ func TestMoveEndpoint(t *testing.T) {
 func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
 	t.Helper()
 	for {
-		uid := s.Machines["m0"].UID
-		move, _ := r.endpointMoves.Get(uid)
+		key := moveKeyOf(s, s.Machines["m0"])
+		move, _ := r.endpointMoves.Get(key)
 		s.EndpointMoves = map[string]plan.EndpointMove{"m0": move}
 		s.Decision = plan.Decide(input.Of(s, r.CurrentTime()))
 		r.awaitEndpoint(s, s.Decision)
@@ -211,7 +216,7 @@ func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
 			if err := r.carryOut(t.Context(), s, s.Decision); err != nil && r.failed(s, err) != nil {
 				t.Errorf("to wait is no failure: %v", err)
 			}
-			if move, _ = r.endpointMoves.Get(uid); move.Failed {
+			if move, _ = r.endpointMoves.Get(key); move.Failed {
 				continue
 			}
 		}
@@ -248,8 +253,69 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	if waiting() {
 		t.Errorf("the wait starts again: %s", s.Decision.Reason)
 	}
-	r.endpointMoves.Forget(s.Machines["m0"].UID)
+	r.endpointMoves.Forget(moveKeyOf(s, s.Machines["m0"]))
 	if !waiting() {
 		t.Error("a new machine starts a new wait")
 	}
 }
+
+func TestInterruptedMoveIsANewWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason    string
+		interrupt func(*scope.Scope)
+		// waits is true if the machine waits again afterwards.
+		waits bool
+	}{
+		"Held":    {reason: "another node had the address meanwhile", waits: true, interrupt: func(s *scope.Scope) { s.Workload.Endpoint.Holder = "m1" }},
+		"Quorum":  {reason: "the machine was needed for the quorum meanwhile", waits: true, interrupt: func(s *scope.Scope) { s.Workload.Etcd.Members[1].Answers = false }},
+		"Unknown": {reason: "an unknown state proves nothing", interrupt: func(s *scope.Scope) { s.Workload.Etcd, s.Workload.EtcdProblem = nil, "no answer" }},
+		"Nothing": {reason: "the limit holds", interrupt: func(*scope.Scope) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waiting := func() *scope.Scope {
+				s := three()
+				s.Workload.Nodes[1].Components.KubeVIP.State, s.Workload.Nodes[2].Components.KubeVIP.State = facts.Failed, facts.Failed
+				return s
+			}
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			r := New(scope.Config{WorkloadClusters: &fakeClusters{}, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }})
+			if !decideEndpoint(t, r, waiting()).MovesEndpoint {
+				t.Fatal("the machine does not wait")
+			}
+			now = now.Add(timelimits.LongGrace - time.Minute)
+			interrupted := waiting()
+			tc.interrupt(interrupted)
+			decideEndpoint(t, r, interrupted)
+			now = now.Add(2 * time.Minute)
+			if got := decideEndpoint(t, r, waiting()); got.MovesEndpoint != tc.waits {
+				t.Errorf("%s: %s %s", tc.reason, got.Action, got.Reason)
+			}
+		})
+	}
+}
+
+var _ = Describe("The move of an endpoint", func() {
+	It("is forgotten with its machine, and with its control plane", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &fakeClusters{})
+		r.reconcileUntilIdle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		move := func(machine int) {
+			key := moveKey{controlPlane: r.key(controlPlaneName), machine: machines[machine].UID}
+			reconciler.endpointMoves.Set(key, plan.EndpointMove{Failed: true})
+		}
+		move(0)
+		move(1)
+		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 1)
+		Expect(reconciler.endpointMoves.Len()).To(Equal(1))
+
+		c, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(testEnv.Client.Delete(ctx, c)).To(Succeed())
+		c.Finalizers = nil
+		Expect(testEnv.Client.Update(ctx, c)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 1)
+		Expect(reconciler.endpointMoves.Len()).To(BeZero())
+	})
+})

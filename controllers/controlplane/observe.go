@@ -40,9 +40,31 @@ type observer struct {
 	// endpointMoves are the moves of the endpoint's address off machines to be
 	// deleted, by machine. After a restart all moves are tried again, which only
 	// costs time.
-	endpointMoves reconcile.Memory[types.UID, plan.EndpointMove]
+	endpointMoves reconcile.Memory[moveKey, plan.EndpointMove]
 	// observedNodes are the last observations of Machines and nodes.
 	observedNodes observedNodes
+}
+
+// moveKey is a machine of a control plane.
+type moveKey struct {
+	controlPlane client.ObjectKey
+	machine      types.UID
+}
+
+func moveKeyOf(s *scope.Scope, machine *clusterv1.Machine) moveKey {
+	return moveKey{controlPlane: client.ObjectKeyFromObject(s.ControlPlane), machine: machine.UID}
+}
+
+// forgetMoves forgets the moves of machines that the control plane does not have
+// any more.
+func (r *observer) forgetMoves(controlPlane client.ObjectKey, machines collections.Machines) {
+	uids := sets.New[types.UID]()
+	for _, machine := range machines {
+		uids.Insert(machine.UID)
+	}
+	r.endpointMoves.ForgetIf(func(k moveKey, _ plan.EndpointMove) bool {
+		return k.controlPlane == controlPlane && !uids.Has(k.machine)
+	})
 }
 
 // observe reads the state into the scope. It changes nothing.
@@ -51,6 +73,7 @@ func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 	if s.Machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
 		return err
 	}
+	r.forgetMoves(client.ObjectKeyFromObject(s.ControlPlane), s.Machines)
 	s.Infra = map[string]*metav1.PartialObjectMetadata{}
 	s.Configs = map[string]*bootstrapv1.NovaConfig{}
 	s.EndpointMoves = map[string]plan.EndpointMove{}
@@ -106,7 +129,7 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	if err == nil {
 		s.Configs[machine.Name] = config
 	}
-	s.EndpointMoves[machine.Name], _ = r.endpointMoves.Get(machine.UID)
+	s.EndpointMoves[machine.Name], _ = r.endpointMoves.Get(moveKeyOf(s, machine))
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
 	if diff := uptodate.Differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff

@@ -75,7 +75,6 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.
 			}
 		}
 		r.forget(s, machine)
-		r.endpointMoves.Forget(machine.UID)
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

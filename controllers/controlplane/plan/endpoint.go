@@ -74,6 +74,23 @@ func endpointFirst(p *problem, d *Decision) *Decision {
 	return waiting
 }
 
+// EndpointWaitInterrupted reports whether a machine waited for another one to
+// take the endpoint's address, and does not wait for now: another node holds the
+// address, or the decision is another one. Its next wait is a new one. Unknown
+// facts do not interrupt a wait, and the end of its time stays until another
+// node holds the address.
+func EndpointWaitInterrupted(in Input, d Decision, m Machine) bool {
+	switch since := m.EndpointMove.Since; {
+	case since.IsZero() || in.Endpoint == nil || in.Etcd == nil:
+		return false
+	case in.Endpoint.Confirmed && in.Endpoint.Holder != m.On.Name:
+		return true
+	case in.Now.Sub(since) >= in.Limits.EndpointMoveTimeout:
+		return false
+	}
+	return d.Machine != m.Name || !d.MovesEndpoint
+}
+
 // nextHolder returns the node to move the address to before a machine is
 // deleted, and why the machine has to wait; both may be empty.
 func nextHolder(p *problem, of Machine) (to, why string) {
