@@ -52,7 +52,7 @@ func (r *actor) failed(s *scope.Scope, err error) error {
 		s.RequeueAfter(requeueAfterAction(s.Decision.Action))
 		return nil
 	}
-	actionsFailed.WithLabelValues(string(s.Decision.Action)).Inc()
+	err = countFailed(s.Decision.Action, err)
 	reason := string(s.Decision.Action) + "Failed"
 	if s.Decision.Action == plan.CreateMachine {
 		reason = "MachineCreationFailed"
@@ -83,8 +83,19 @@ func (r *actor) carryOut(ctx context.Context, s *scope.Scope, d plan.Decision) e
 	if err := do(ctx, s, d); err != nil {
 		return err
 	}
-	actionsDone.WithLabelValues(string(d.Action)).Inc()
+	countDone(d.Action)
 	return nil
+}
+
+// countDone counts a successful action.
+func countDone(a plan.Action) { actionsDone.WithLabelValues(string(a)).Inc() }
+
+// countFailed counts a failed action. It returns the error.
+func countFailed(a plan.Action, err error) error {
+	if err != nil {
+		actionsFailed.WithLabelValues(string(a)).Inc()
+	}
+	return err
 }
 
 func (r *actor) createMachine(ctx context.Context, s *scope.Scope, d plan.Decision) error {

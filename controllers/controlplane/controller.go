@@ -198,7 +198,6 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		{plan.KeepAll, r.deleteOrphans},
 	}); err != nil {
 		// The action is not carried out.
-		s.Decision = plan.Decision{}
 		return errors.Join(append(s.Failures, err)...)
 	}
 	if err := r.act(ctx, s); err != nil {
@@ -245,6 +244,9 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 		s.Requirements.Fenced = cmp.Or(fence.Condition(s.Fenced).Message, s.Fenced.Error())
 	}
 	if s.Requirements.Deleting = !s.ControlPlane.DeletionTimestamp.IsZero(); s.Requirements.Deleting {
+		if s.Fenced != nil {
+			return nil
+		}
 		return r.observeWorkers(ctx, s)
 	}
 	// Until the initialization is recorded, a second kubeadm init is possible.
@@ -263,7 +265,12 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 			return err
 		}
 	}
-	return r.observeRestore(ctx, s, r.Client)
+	if !s.Requirements.RestoresUnknown {
+		if err := r.observeRestore(ctx, s, r.Client); err != nil {
+			restoresUnknown(s, err)
+		}
+	}
+	return nil
 }
 
 // holdsUncached reads the facts of the decision again without caches, and reports
@@ -280,7 +287,8 @@ func (r *Reconciler) holdsUncached(ctx context.Context, s *scope.Scope) (bool, e
 	}
 	// Objects were kept in sync with old values, or the API server was not probed
 	// before a second control plane.
-	s.Decision = plan.Decision{}
+	s.Decision = d
+	s.Decision.Upkeep = plan.KeepNothing
 	s.RequeueAfter(timelimits.NextAction)
 	return false, nil
 }
@@ -305,10 +313,10 @@ func (r *Reconciler) act(ctx context.Context, s *scope.Scope) error {
 		}
 		switch s.Decision.Upkeep {
 		case plan.KeepNothing:
-			return r.carryOutDeletion(ctx, s, s.Decision)
+			return countFailed(s.Decision.Action, r.carryOutDeletion(ctx, s, s.Decision))
 		case plan.KeepKubeconfig:
 			s.RequeueAfter(timelimits.ShortPoll)
-			return r.carryOutRestore(ctx, s, s.Decision)
+			return countFailed(s.Decision.Action, r.carryOutRestore(ctx, s, s.Decision))
 		case plan.KeepOwners, plan.KeepCertificates, plan.KeepAll:
 		}
 		r.awaitEndpoint(s, s.Decision)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -247,11 +248,16 @@ func (c *crash) write() error {
 var errRefused = errors.New("no machines today")
 
 // refuseMachines is a connection that rejects all Machines.
-func refuseMachines() *rest.Config {
+func refuseMachines() *rest.Config { return refuse(http.MethodPatch, "/machines/") }
+
+// refuse is a connection that rejects requests with a method whose path has one
+// of the parts.
+func refuse(method string, parts ...string) *rest.Config {
 	config := rest.CopyConfig(testEnv.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/machines/") {
+			has := func(part string) bool { return strings.Contains(request.URL.Path, part) }
+			if request.Method == method && slices.ContainsFunc(parts, has) {
 				return nil, errRefused
 			}
 			return next.RoundTrip(request)

@@ -33,6 +33,7 @@ func (r *remover) carryOutDeletion(ctx context.Context, s *scope.Scope, d plan.D
 		return r.endDeletion(ctx, s)
 	}
 	var errs []error
+	deleted := false
 	for _, name := range d.Machines {
 		machine := s.Machines[name]
 		r.forget(s, machine)
@@ -46,7 +47,12 @@ func (r *remover) carryOutDeletion(ctx context.Context, s *scope.Scope, d plan.D
 		}
 		if err := r.Client.Delete(ctx, machine); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting machine %s: %w", machine.Name, err))
+			continue
 		}
+		deleted = true
+	}
+	if deleted {
+		countDone(d.Action)
 	}
 	return errors.Join(errs...)
 }
@@ -60,6 +66,7 @@ func (r *remover) endDeletion(ctx context.Context, s *scope.Scope) error {
 		}
 	}
 	controllerutil.RemoveFinalizer(s.ControlPlane, controlplanev1.Finalizer)
+	countDone(plan.EndDeletion)
 	return nil
 }
 

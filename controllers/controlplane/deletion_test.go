@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
@@ -60,6 +62,23 @@ var _ = Describe("Deleting a control plane", func() {
 			}).Should(Succeed())
 		}
 	}
+
+	It("counts each action once", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &fakeClusters{})
+		r.reconcileUntilIdle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		hold(ctx, machines)
+		done := func(a plan.Action) float64 { return testutil.ToFloat64(actionsDone.WithLabelValues(string(a))) }
+		deleted, ended := done(plan.DeleteAll), done(plan.EndDeletion)
+		deleteIt(ctx, r)
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(done(plan.DeleteAll)).To(Equal(deleted+1), "to wait for the machines is no action")
+		letGo(ctx, machines)
+		r.reconcileTimes(ctx, reconciler, 2)
+		Expect(gone(ctx, r)()).To(BeTrue())
+		Expect(done(plan.EndDeletion)).To(Equal(ended + 1))
+	})
 
 	It("deletes the workers first, then all machines at once", func(ctx SpecContext) {
 		r := newRig(ctx, managed, nil)

@@ -313,8 +313,7 @@ var _ = Describe("The move of an endpoint", func() {
 		c, err := r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(testEnv.Client.Delete(ctx, c)).To(Succeed())
-		c.Finalizers = nil
-		Expect(testEnv.Client.Update(ctx, c)).To(Succeed())
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Finalizers = nil })
 		r.reconcileTimes(ctx, reconciler, 1)
 		Expect(reconciler.endpointMoves.Len()).To(BeZero())
 	})

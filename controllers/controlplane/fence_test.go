@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -63,9 +64,12 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(testEnv.Client.Delete(ctx, c)).To(Succeed())
 
+		// Workers do not matter to a management cluster that does not act.
+		reconciler = direct(refuse(http.MethodGet, "/machinedeployments", "/machinesets", "/machinepools"), &fakeClusters{})
 		reconciler.Fence = fence.For(restored)
-		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+		result, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(BeZero())
 		Expect(r.condition(ctx, controlplanev1.DeletingCondition)()).To(HaveField("Message", ContainSubstring(fence.TakeOverAnnotation)))
 		Expect(r.machines(ctx)).To(And(HaveLen(3), HaveEach(HaveField("DeletionTimestamp", BeNil()))))
 	})

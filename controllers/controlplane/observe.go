@@ -69,8 +69,11 @@ func (r *observer) forgetMoves(controlPlane client.ObjectKey, machines collectio
 
 // observe reads the state into the scope. It changes nothing.
 func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
-	var err error
-	if s.Machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
+	restores, err := listRestores(ctx, r.Client, s)
+	if err != nil {
+		restoresUnknown(s, err)
+	}
+	if s.Machines, err = machinesBeside(ctx, r.Client, s, restores); err != nil {
 		return err
 	}
 	r.forgetMoves(client.ObjectKeyFromObject(s.ControlPlane), s.Machines)
@@ -144,19 +147,25 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 }
 
 // ownedMachines lists the machines of the control plane, and records those that
-// other controllers own. A machine that a restore fences does not count once it
-// is being deleted: its VM may not be deletable for long. Only the deletion of
-// the control plane waits for it.
+// other controllers own.
 func (r *observer) ownedMachines(ctx context.Context, c client.Reader, s *scope.Scope) (collections.Machines, error) {
+	restores, err := listRestores(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	return machinesBeside(ctx, c, s, restores)
+}
+
+// machinesBeside lists the machines of the control plane. A machine that one of
+// the restores fences does not count once it is being deleted: its VM may not be
+// deletable for long. Only the deletion of the control plane waits for it.
+func machinesBeside(ctx context.Context, c client.Reader, s *scope.Scope, restores []controlplanev1.NovaEtcdRestore) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName}); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
-	fenced, err := fencedMachines(ctx, c, s)
-	if err != nil {
-		return nil, err
-	}
+	fenced := fencedMachines(s, restores)
 	s.OtherMachines = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
 		if fenced.Has(m.Name) && released(m) && s.ControlPlane.DeletionTimestamp.IsZero() {
@@ -308,19 +317,31 @@ func (r *observer) readMachines(ctx context.Context, s *scope.Scope) error {
 
 // fencedMachines returns the machines that restores of the control plane fence.
 // A restore that was refused fences none.
-func fencedMachines(ctx context.Context, c client.Reader, s *scope.Scope) (sets.Set[string], error) {
+func fencedMachines(s *scope.Scope, restores []controlplanev1.NovaEtcdRestore) sets.Set[string] {
 	fenced := sets.Set[string]{}
-	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing restores: %w", err)
-	}
-	for i := range list.Items {
-		restore := &list.Items[i]
+	for i := range restores {
+		restore := &restores[i]
 		if restore.Spec.ControlPlaneRef.Name == s.ControlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
 			fenced.Insert(restore.Spec.Fencing.Machines...)
 		}
 	}
-	return fenced, nil
+	return fenced
+}
+
+// listRestores lists the restores in the namespace of the control plane.
+func listRestores(ctx context.Context, c client.Reader, s *scope.Scope) ([]controlplanev1.NovaEtcdRestore, error) {
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing restores: %w", err)
+	}
+	return list.Items, nil
+}
+
+// restoresUnknown records that restores could not be read: no machine is changed
+// then, and certificates are kept.
+func restoresUnknown(s *scope.Scope, err error) {
+	s.Requirements.RestoresUnknown = true
+	s.Failures = append(s.Failures, err)
 }
 
 // certificateLifetime returns the lifetime of the certificates of a new

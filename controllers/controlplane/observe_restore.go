@@ -23,13 +23,13 @@ func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.
 	if err != nil {
 		return err
 	}
-	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
-		return fmt.Errorf("listing restores: %w", err)
+	restores, err := listRestores(ctx, c, s)
+	if err != nil {
+		return err
 	}
 	s.Restore = plan.Restore{
 		Alive: s.Workload.Answers || s.Workload.Alive, Begun: lock.Name, Machine: lock.Machine, Since: lock.Since,
-		Abandoned: lock.Name != "" && !underWay(list.Items, lock.Name), Up: restoredAlone(s, lock.Machine),
+		Abandoned: lock.Name != "" && !underWay(restores, lock.Name), Up: restoredAlone(s, lock.Machine),
 	}
 	s.Restore.Unreachable = !s.Restore.Alive && !input.InitUnknown(&s.Workload, r.CurrentTime())
 	for _, node := range s.Workload.Nodes {
@@ -44,7 +44,7 @@ func (r *observer) observeRestore(ctx context.Context, s *scope.Scope, c client.
 		// timeout; a restore has its own timeout.
 		s.Restore.Failed = isNode && input.CheckFailed(m, isNode) || input.BootFailed(m, isNode)
 	}
-	return r.observeNextRestore(ctx, s, list.Items)
+	return r.observeNextRestore(ctx, s, restores)
 }
 
 // observeNextRestore reads whether the node data of the next restore is prepared.

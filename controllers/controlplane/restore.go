@@ -31,7 +31,7 @@ func (r *restorer) carryOutRestore(ctx context.Context, s *scope.Scope, d plan.D
 	case plan.DeleteForRestore:
 		return r.removeForRestore(ctx, s, d)
 	case plan.CreateForRestore:
-		return r.createForRestore(ctx, s)
+		return r.createForRestore(ctx, s, d)
 	case plan.EndRestore:
 		return r.endRestore(ctx, s, d)
 	default:
@@ -45,6 +45,7 @@ func (r *restorer) endRestore(ctx context.Context, s *scope.Scope, d plan.Decisi
 	if err := initlock.EndRestore(ctx, r.Client, s.Cluster, s.Restore.Begun); err != nil {
 		return ignoreConflict(err)
 	}
+	countDone(d.Action)
 	r.Event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", d.Reason)
 	return nil
 }
@@ -53,6 +54,7 @@ func (r *restorer) beginRestore(ctx context.Context, s *scope.Scope, d plan.Deci
 	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, s.Restore.Next, "", r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
+	countDone(d.Action)
 	r.Event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", d.Reason)
 	return nil
 }
@@ -60,6 +62,7 @@ func (r *restorer) beginRestore(ctx context.Context, s *scope.Scope, d plan.Deci
 // removeForRestore deletes machines without a drain and without our hook: the
 // API server that a drain needs is deleted too.
 func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	deleted := false
 	for _, name := range d.Machines {
 		machine := s.Machines[name]
 		_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
@@ -81,14 +84,18 @@ func (r *restorer) removeForRestore(ctx context.Context, s *scope.Scope, d plan.
 		if err := r.Client.Delete(ctx, machine, scope.UID(machine)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting machine %s: %w", name, err)
 		}
+		deleted = true
 		r.Event(s, corev1.EventTypeNormal, "MachineDeleted", "Restore", "Deleted Machine "+name+" to restore etcd")
+	}
+	if deleted {
+		countDone(d.Action)
 	}
 	return nil
 }
 
 // createForRestore creates a machine and assigns the init lock to it. A machine
 // that was created and not assigned, after a crash, is deleted like the others.
-func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope) error {
+func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
 	}
@@ -102,6 +109,7 @@ func (r *restorer) createForRestore(ctx context.Context, s *scope.Scope) error {
 	if err := initlock.BeginRestore(ctx, r.Client, s.Cluster, s.Restore.Next, machine.Name, r.CurrentTime()); err != nil {
 		return ignoreConflict(err)
 	}
+	countDone(d.Action)
 	r.Event(s, corev1.EventTypeNormal, "MachineCreated", "Restore", "Created Machine "+machine.Name+" to restore etcd")
 	return nil
 }

@@ -2,10 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,6 +17,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
@@ -233,6 +236,59 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		workloadCluster.Cluster = facts.Cluster{Problem: "The API server does not answer"}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.restoring(ctx).Machine).To(Equal(r.expectMachines(ctx, 1)[0].Name))
+	})
+
+	It("reports the restore while an object cannot be kept in sync", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		workloadCluster := &fakeClusters{Cluster: facts.Cluster{Problem: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		done := func(a plan.Action) float64 { return testutil.ToFloat64(actionsDone.WithLabelValues(string(a))) }
+		actions := []plan.Action{plan.BeginRestore, plan.DeleteForRestore, plan.CreateForRestore}
+		before := []float64{done(actions[0]), done(actions[1]), done(actions[2])}
+		r.beginRestore(ctx, reconciler)
+		for i, action := range actions {
+			Expect(done(action)).To(Equal(before[i]+1), string(action))
+		}
+		r.reconcileTimes(ctx, reconciler, 2)
+		waiting, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(waiting.Message).To(ContainSubstring("to restore etcd"))
+
+		_, err = direct(refuse(http.MethodGet, "/novavspheremachinetemplates/"), workloadCluster).Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring(errRefused.Error())))
+		Expect(r.condition(ctx, controlplanev1.AvailableCondition)()).To(Equal(waiting))
+	})
+
+	It("keeps certificates while restores cannot be read, and changes no machine", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		unreadable := direct(refuse(http.MethodGet, "/novaetcdrestores"), &fakeClusters{})
+		for range 3 {
+			_, err := unreadable.Reconcile(ctx, requestFor(r))
+			if err != nil {
+				Expect(err).To(MatchError(ContainSubstring(errRefused.Error())))
+			}
+		}
+		Expect(r.condition(ctx, controlplanev1.CertificatesAvailableCondition)()).To(HaveField("Status", metav1.ConditionTrue))
+		Expect(r.machines(ctx)).To(BeEmpty())
+
+		By("being available nevertheless")
+		reconciler := direct(testEnv.Config, &fakeClusters{})
+		r.reconcileUntilIdle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		running := &fakeClusters{Cluster: facts.Cluster{
+			Answers: true, KubeadmConfig: true, EtcdProblem: "not queried",
+			Nodes: []facts.Node{{Name: machines[0].Name, Machine: machines[0].Name, ControlPlane: true, Ready: true}},
+		}}
+		r.reconcileTimes(ctx, direct(testEnv.Config, running), 2)
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Status).To(Equal(metav1.ConditionTrue))
+		Expect(testEnv.Client.Delete(ctx, &machines[2])).To(Succeed())
+		_, err = direct(refuse(http.MethodGet, "/novaetcdrestores"), running).Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring(errRefused.Error())))
+		Expect(r.condition(ctx, controlplanev1.AvailableCondition)()).To(Equal(available))
+		Expect(r.machines(ctx)).To(HaveLen(2))
+		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(HaveField("Message", ContainSubstring("NovaEtcdRestores cannot be read")))
 	})
 
 	It("keeps the machine that restores as long as it may be the one that answers", func(ctx context.Context) {

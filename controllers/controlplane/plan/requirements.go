@@ -39,6 +39,8 @@ type Requirements struct {
 	ExternalSecret string
 	// EndpointMissing is true while the Cluster has no endpoint.
 	EndpointMissing bool
+	// RestoresUnknown is true if the restores of etcd could not be read.
+	RestoresUnknown bool
 }
 
 // requirements decides whatever does not depend on machines. It returns nil if
@@ -59,6 +61,12 @@ func requirements(p *problem) *Decision {
 		return holdAt(KeepOwners, "Waiting for Secret %s, which external etcd needs", needs.ExternalSecret)
 	case needs.EndpointMissing:
 		return holdAt(KeepCertificates, "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster")
+	case needs.RestoresUnknown:
+		// The API server may work, so the control plane is not reported as
+		// unavailable.
+		d := wait("NovaEtcdRestores cannot be read, and one of them may be in progress")
+		d.Upkeep = KeepKubeconfig
+		return d
 	}
 	return nil
 }
