@@ -194,7 +194,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		{plan.KeepAll, r.upgrader.ReportAltered},
 		{plan.KeepAll, r.reportHealth},
 		{plan.KeepAll, r.upgrader.KeepConfiguration},
-		{plan.KeepAll, r.upgrader.RequireSnapshot},
+		{plan.KeepAll, r.upgrader.RequestSnapshot},
 		{plan.KeepAll, r.deleteOrphans},
 	}); err != nil {
 		// The action is not carried out.
@@ -265,6 +265,7 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 			return err
 		}
 	}
+	upgrade.ObserveSnapshot(s)
 	if !s.Requirements.RestoresUnknown {
 		if err := r.observeRestore(ctx, s, r.Client); err != nil {
 			restoresUnknown(s, err)

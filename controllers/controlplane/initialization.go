@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/collections"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
@@ -28,7 +27,6 @@ func (r *observer) initialization(ctx context.Context, s *scope.Scope) error {
 		r.Event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialized")
 	}
 	s.Initialized = true
-	s.ControlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	return nil
 }
 

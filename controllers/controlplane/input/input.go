@@ -40,7 +40,7 @@ func Of(s *scope.Scope, now time.Time) plan.Input {
 		LockHolder:          s.Lock.Holder,
 		LockSince:           s.Lock.Since,
 		KubeadmVersion:      s.Workload.KubeadmVersion,
-		JoinBlocked:         cmp.Or(s.JoinBlocked, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
+		JoinBlocked:         cmp.Or(s.JoinBlocked, s.UpgradeWaits, topologyRefusal(s.Cluster, spec.Version), scope.ForeignRefusal(s)),
 		OldestKubelet:       s.Workload.OldestKubelet,
 		LastRemediation:     LastRemediation(s.ControlPlane),
 		Requirements:        s.Requirements,

@@ -52,6 +52,9 @@ func Report(s *scope.Scope, err error) {
 		// Nothing was observed, so the status does not change.
 		return
 	}
+	if s.Initialized {
+		s.ControlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	}
 	reportReplicas(s)
 	for _, condition := range []metav1.Condition{
 		fence.Condition(s.Fenced),

@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,33 +14,44 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-// RequireSnapshot requests a snapshot before an upgrade to another minor
-// version and blocks joins until it is stored, if the spec requires that.
-func (r *Upgrader) RequireSnapshot(_ context.Context, s *scope.Scope) error {
-	if s.Workload.KubeadmVersion == "" {
-		// Nothing is upgraded while the version is unknown.
-		return nil
+// ObserveSnapshot sets why an upgrade to another minor version waits for a
+// snapshot, if the spec requires one. RequestSnapshot requests it.
+func ObserveSnapshot(s *scope.Scope) {
+	if !snapshotRequired(s) {
+		return
 	}
-	controlPlane := s.ControlPlane
-	if !controlPlane.Spec.Etcd.Snapshots.GatesUpgrades() || !minorUpgrade(s.Workload.KubeadmVersion, controlPlane.Spec.Version) {
-		delete(controlPlane.Annotations, controlplanev1.UpgradeSnapshotAnnotation)
-		return nil
-	}
-	requested, ok := SnapshotRequested(controlPlane)
+	requested, ok := SnapshotRequested(s.ControlPlane)
 	if !ok {
-		// The request and its time are stored by one patch.
-		requested = r.CurrentTime().UTC().Truncate(time.Second)
+		requested = s.At.UTC().Truncate(time.Second)
+	}
+	if s.UpgradeWaits = missingSnapshot(s.ControlPlane, requested); s.UpgradeWaits != "" {
+		s.RequeueAfter(timelimits.LongPoll)
+	}
+}
+
+// RequestSnapshot requests a snapshot before an upgrade to another minor version,
+// if the spec requires one.
+func (r *Upgrader) RequestSnapshot(_ context.Context, s *scope.Scope) error {
+	controlPlane := s.ControlPlane
+	switch _, requested := SnapshotRequested(controlPlane); {
+	case s.Workload.KubeadmVersion == "", requested && snapshotRequired(s):
+	case !snapshotRequired(s):
+		delete(controlPlane.Annotations, controlplanev1.UpgradeSnapshotAnnotation)
+	default:
 		if controlPlane.Annotations == nil {
 			controlPlane.Annotations = map[string]string{}
 		}
-		controlPlane.Annotations[controlplanev1.UpgradeSnapshotAnnotation] = controlPlane.Spec.Version + " " + requested.Format(time.RFC3339)
+		// The request and its time are stored by one patch.
+		controlPlane.Annotations[controlplanev1.UpgradeSnapshotAnnotation] = controlPlane.Spec.Version + " " + s.At.UTC().Format(time.RFC3339)
 		controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation] = controlPlane.Spec.Version
 	}
-	if s.UpgradeWaits = missingSnapshot(controlPlane, requested); s.UpgradeWaits != "" {
-		s.JoinBlocked = cmp.Or(s.JoinBlocked, s.UpgradeWaits)
-		s.RequeueAfter(timelimits.LongPoll)
-	}
 	return nil
+}
+
+// snapshotRequired reports whether the spec requires a snapshot for an upgrade.
+// Nothing is upgraded while the version is unknown.
+func snapshotRequired(s *scope.Scope) bool {
+	return s.ControlPlane.Spec.Etcd.Snapshots.GatesUpgrades() && minorUpgrade(s.Workload.KubeadmVersion, s.ControlPlane.Spec.Version)
 }
 
 // minorUpgrade reports whether a version has a higher minor version than another.

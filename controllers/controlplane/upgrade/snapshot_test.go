@@ -5,9 +5,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
 func TestMissingSnapshot(t *testing.T) {
@@ -52,5 +55,35 @@ func TestMinorUpgrade(t *testing.T) {
 		if got := minorUpgrade(tc.from, tc.to); got != tc.want {
 			t.Errorf("from %q to %q: %t", tc.from, tc.to, got)
 		}
+	}
+}
+
+func TestSnapshotIsAFact(t *testing.T) {
+	at := time.Date(2026, 11, 23, 2, 30, 0, 5, time.UTC)
+	s := &scope.Scope{At: at, ControlPlane: &controlplanev1.NovaControlPlane{Spec: controlplanev1.NovaControlPlaneSpec{Version: "v1.37.0"}}}
+	s.ControlPlane.Spec.Etcd.Snapshots.BeforeUpgrade = ptr.To(true)
+	s.Workload.KubeadmVersion = "v1.36.3"
+	const waits = "The upgrade to v1.37.0 waits for a snapshot of etcd that was requested at 2026-11-23T02:30:00Z"
+	ObserveSnapshot(s)
+	if got := input.Of(s, at).JoinBlocked; got != waits || len(s.ControlPlane.Annotations) != 0 {
+		t.Errorf("the first decision knows it, and an observation writes nothing: %q, %v", got, s.ControlPlane.Annotations)
+	}
+	if err := (&Upgrader{}).RequestSnapshot(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s.At = at.Add(time.Hour)
+	ObserveSnapshot(s)
+	if got := input.Of(s, s.At).JoinBlocked; got != waits {
+		t.Errorf("the request stays: %q", got)
+	}
+	s.ControlPlane.Spec.Version = "v1.36.4"
+	s.UpgradeWaits = ""
+	ObserveSnapshot(s)
+	if err := (&Upgrader{}).RequestSnapshot(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	_, requested := s.ControlPlane.Annotations[controlplanev1.UpgradeSnapshotAnnotation]
+	if got := input.Of(s, s.At).JoinBlocked; got != "" || requested {
+		t.Errorf("a patch version needs none: %q, %t", got, requested)
 	}
 }
