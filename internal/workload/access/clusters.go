@@ -180,17 +180,22 @@ func (t *Clusters) Observe(ctx context.Context, cluster client.ObjectKey, machin
 	p.SetMembers(apiServers(machines, observed.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero() || facts.NodeOf(m, observed.Nodes) == nil
 	}))
+	read := reading{err: err}
+	t.withState(cluster, func(m *clusterState) { read.failingSince = m.unreadableSince })
+	state := reach(now, read, time.Now())
 	switch {
+	case state.answers:
 	case !now.Known:
-		observed.Answers, observed.Pending, observed.Again = false, true, timelimits.CallTimeout
+		observed.Answers, observed.Pending, observed.Again = false, state.unknown, timelimits.CallTimeout
 		observed.Problem = "The API server does not answer"
 		return observed
 	case !now.Answers:
-		observed.UnreachableSince = now.Since
+		observed.UnreachableSince = state.unreachableSince
 		t.unreachable(ctx, cluster, machines, &observed, now.Problem)
 		return observed
-	case err != nil:
+	default:
 		t.unreadable(cluster, &observed, err)
+		observed.Pending = state.unknown
 		return observed
 	}
 	t.withState(cluster, func(m *clusterState) { m.unreadableSince, m.nodes = time.Time{}, slices.Clone(observed.Nodes) })
@@ -223,14 +228,10 @@ func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines
 	}
 	observed.Endpoint, observed.Alive = now.EndpointFacts(), err == nil || now.Answers
 	if err != nil {
-		// A connection may just have broken. Only the health probe decides
-		// whether the workload cluster is unreachable.
 		observed.Answers, observed.Problem, observed.Again = false, problemOf(err), time.Second
-		if now.Known && !now.Answers {
-			observed.UnreachableSince = now.Since
-		}
 		t.withState(cluster, func(m *clusterState) {
-			observed.Pending = inconclusive(now, m.unreadableSince, time.Now())
+			state := reach(now, reading{err: err, uncached: true, failingSince: m.unreadableSince}, time.Now())
+			observed.Pending, observed.UnreachableSince = state.unknown, state.unreachableSince
 			observed.Nodes = slices.Clone(m.nodes)
 		})
 		return observed
@@ -250,13 +251,6 @@ func (t *Clusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines
 	}
 	t.remember(cluster, &observed)
 	return observed
-}
-
-// inconclusive reports whether a failed read proves nothing about the workload
-// cluster: it was not probed yet, or it answers and only the cluster cache
-// cannot be read, since unreadableSince.
-func inconclusive(last probe.Result, unreadableSince, now time.Time) bool {
-	return !last.Known || last.Answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < timelimits.Grace)
 }
 
 // deletingWithoutNode reports whether a machine is being deleted and has no node. It may
@@ -294,7 +288,6 @@ func (t *Clusters) unreadable(cluster client.ObjectKey, observed *facts.Cluster,
 		if m.unreadableSince.IsZero() {
 			m.unreadableSince = time.Now()
 		}
-		observed.Pending = time.Since(m.unreadableSince) < timelimits.Reconnect
 		m.etcd = etcdAnswer{}
 	})
 }
