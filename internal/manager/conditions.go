@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
 // lookTimeout limits how long a scrape waits for the cache.
@@ -38,13 +39,12 @@ func init() { metrics.Registry.MustRegister(conditionCollector) }
 // are read from the cache during a scrape: nothing is stored, so nothing has to
 // be deleted.
 type conditionMetrics struct {
-	mu      sync.Mutex
-	sources []conditionSource
+	// sources are the sources by kind.
+	sources reconcile.Memory[string, conditionSource]
 }
 
 // conditionSource lists the objects of a kind.
 type conditionSource struct {
-	kind string
 	list func(ctx context.Context) (client.ObjectList, error)
 	// elected is closed once this manager is the leader. A second replica would
 	// export each series twice.
@@ -63,10 +63,7 @@ func ExportConditions(mgr ctrl.Manager, o *Options, list client.ObjectList) erro
 	if o.WatchFilter != "" {
 		options = append(options, client.MatchingLabels{clusterv1.WatchLabel: o.WatchFilter})
 	}
-	conditionCollector.mu.Lock()
-	defer conditionCollector.mu.Unlock()
-	conditionCollector.sources = append(conditionCollector.sources, conditionSource{
-		kind:    strings.TrimSuffix(gvk.Kind, "List"),
+	conditionCollector.sources.Set(strings.TrimSuffix(gvk.Kind, "List"), conditionSource{
 		elected: mgr.Elected(),
 		list: func(ctx context.Context) (client.ObjectList, error) {
 			found, ok := list.DeepCopyObject().(client.ObjectList)
@@ -87,12 +84,9 @@ func (c *conditionMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect reads all objects.
 func (c *conditionMetrics) Collect(to chan<- prometheus.Metric) {
-	c.mu.Lock()
-	sources := c.sources
-	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	for _, source := range sources {
+	for kind, source := range c.sources.All() {
 		select {
 		case <-source.elected:
 		default:
@@ -101,12 +95,12 @@ func (c *conditionMetrics) Collect(to chan<- prometheus.Metric) {
 		list, err := source.list(ctx)
 		if err != nil {
 			// An error would fail the whole scrape.
-			ctrl.Log.WithName("metrics").Info("Cannot read conditions", "kind", source.kind, "cause", err.Error())
+			ctrl.Log.WithName("metrics").Info("Cannot read conditions", "kind", kind, "cause", err.Error())
 			continue
 		}
 		// An object that cannot be read has no conditions.
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
-			exportConditions(to, source.kind, o)
+			exportConditions(to, kind, o)
 			return nil
 		})
 	}

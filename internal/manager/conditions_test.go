@@ -49,12 +49,14 @@ func TestConditionMetrics(t *testing.T) {
 	leads := make(chan struct{})
 	var broken error
 	registry := prometheus.NewPedanticRegistry()
-	g.Expect(registry.Register(&conditionMetrics{sources: []conditionSource{{
-		kind: "Cluster", elected: leads,
+	exported := &conditionMetrics{}
+	exported.sources.Set("Cluster", conditionSource{
+		elected: leads,
 		list: func(context.Context) (client.ObjectList, error) {
 			return &clusterv1.ClusterList{Items: []clusterv1.Cluster{cluster}}, broken
 		},
-	}}})).To(Succeed())
+	})
+	g.Expect(registry.Register(exported)).To(Succeed())
 	g.Expect(series(t, registry, "nova_condition")).To(BeEmpty(), "another manager leads")
 
 	close(leads)

@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,7 +14,6 @@ import (
 // written. They are written when the API server forbids a request, again after an
 // attempt that failed, and every grantFresh: a change in the cluster may concern another connection.
 type granter struct {
-	mu   sync.Mutex
 	last time.Time
 	// failed is true if the last attempt failed: a part of the permissions may be
 	// missing that no request of the manager needs.
@@ -25,8 +23,6 @@ type granter struct {
 // due reports whether the permissions are to be written now, and counts the
 // attempt.
 func (g *granter) due(forbidden bool, now time.Time) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	wait := timelimits.Hourly
 	if forbidden || g.failed {
 		wait = timelimits.Reconnect
@@ -38,24 +34,12 @@ func (g *granter) due(forbidden bool, now time.Time) bool {
 	return true
 }
 
-// ended records how an attempt ended.
-func (g *granter) ended(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.failed = err != nil
-}
-
-func (g *granter) unused(now time.Time) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !g.last.IsZero() && now.Sub(g.last) > 2*timelimits.Hourly
-}
-
 // granting sends the requests of one connection.
 type granting struct {
-	granter *granter
-	next    http.RoundTripper
-	grant   func(ctx context.Context) (changed bool, err error)
+	// with calls a function with the granter of the cluster.
+	with  func(func(*granter))
+	next  http.RoundTripper
+	grant func(ctx context.Context) (changed bool, err error)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -65,7 +49,11 @@ func (g *granting) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	forbidden := response.StatusCode == http.StatusForbidden
-	if response.StatusCode == http.StatusUnauthorized || !g.granter.due(forbidden, time.Now()) {
+	due := false
+	if response.StatusCode != http.StatusUnauthorized {
+		g.with(func(g *granter) { due = g.due(forbidden, time.Now()) })
+	}
+	if !due {
 		return response, nil
 	}
 	if !forbidden {
@@ -83,7 +71,7 @@ func (g *granting) run(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, timelimits.ConnectTimeout)
 	defer cancel()
 	changed, err := g.grant(ctx)
-	g.granter.ended(err)
+	g.with(func(g *granter) { g.failed = err != nil })
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Writing the manager's permissions in the workload cluster")
 	}

@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
@@ -59,8 +60,7 @@ type Secrets struct {
 	recorder events.EventRecorder
 	number   string
 
-	mu     sync.Mutex
-	routes map[client.ObjectKey]*route
+	routes reconcile.Memory[client.ObjectKey, *route]
 }
 
 // route is the connection to one workload cluster.
@@ -98,7 +98,7 @@ var (
 func NewSecrets(reader client.Reader, user *User, recorder events.EventRecorder) *Secrets {
 	register()
 	s := &Secrets{
-		Reader: reader, user: user, recorder: recorder, number: strconv.FormatInt(numbers.Add(1), 10), routes: map[client.ObjectKey]*route{},
+		Reader: reader, user: user, recorder: recorder, number: strconv.FormatInt(numbers.Add(1), 10),
 	}
 	all.Store(s.number, s)
 	return s
@@ -107,9 +107,7 @@ func NewSecrets(reader client.Reader, user *User, recorder events.EventRecorder)
 // Refused returns why the kubeconfig of a cluster is refused, as of the last
 // time that it was read.
 func (s *Secrets) Refused(cluster client.ObjectKey) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.routes[cluster]; r != nil {
+	if r, _ := s.routes.Get(cluster); r != nil {
 		return r.refused
 	}
 	return nil
@@ -124,7 +122,7 @@ func (s *Secrets) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	of := client.ObjectKey{Namespace: key.Namespace, Name: cluster}
 	err := s.Reader.Get(ctx, key, o, options...)
 	if apierrors.IsNotFound(err) {
-		s.drop(of)
+		s.forgetIf(func(key client.ObjectKey, _ *route) bool { return key == of })
 	}
 	if err != nil {
 		return err
@@ -169,31 +167,31 @@ func (s *Secrets) connect(ctx context.Context, of client.ObjectKey, kubeconfig [
 		// Neither the kubeconfig nor the route that exists is to blame.
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.routes[of]
-	if refused {
-		next = &route{used: time.Now(), refused: refusal}
-		if was != nil {
-			next.reported = was.reported
+	s.routes.Update(of, func(was **route) {
+		if refused {
+			next = &route{used: time.Now(), refused: refusal}
+			if *was != nil {
+				next.reported = (*was).reported
+			}
 		}
-	}
-	was.close()
-	s.routes[of] = next
+		(*was).close()
+		*was = next
+	})
 	return err
 }
 
 // keep reports whether the route to a cluster stays as it is.
 func (s *Secrets) keep(of client.ObjectKey, kubeconfig []byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweep()
-	was := s.routes[of]
-	if was == nil || !bytes.Equal(was.kubeconfig, kubeconfig) || was.refused != nil || was.due(time.Now()) {
-		return false
-	}
-	was.used = time.Now()
-	return true
+	now := time.Now()
+	// Routes that are not used any more are those of deleted clusters.
+	s.forgetIf(func(_ client.ObjectKey, r *route) bool { return now.Sub(r.used) > timelimits.Hourly })
+	kept := false
+	s.with(of, func(r *route) {
+		if kept = bytes.Equal(r.kubeconfig, kubeconfig) && r.refused == nil && !r.due(now); kept {
+			r.used = now
+		}
+	})
+	return kept
 }
 
 // recordRefusal records an event on the Cluster, once for each reason.
@@ -205,30 +203,34 @@ func (s *Secrets) recordRefusal(ctx context.Context, of client.ObjectKey, why er
 	if err := s.Reader.Get(ctx, of, cluster); err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.routes[of]; r != nil && r.reported != why.Error() {
-		r.reported = why.Error()
-		s.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, KubeconfigRefusedReason, "Connect",
-			"Secret %s: %s", secret.Name(of.Name, secret.Kubeconfig), why.Error())
-	}
-}
-
-// sweep drops routes that are not used any more: those of deleted clusters.
-func (s *Secrets) sweep() {
-	for of, r := range s.routes {
-		if time.Since(r.used) > timelimits.Hourly {
-			r.close()
-			delete(s.routes, of)
+	s.with(of, func(r *route) {
+		if r.reported != why.Error() {
+			r.reported = why.Error()
+			s.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, KubeconfigRefusedReason, "Connect",
+				"Secret %s: %s", secret.Name(of.Name, secret.Kubeconfig), why.Error())
 		}
-	}
+	})
 }
 
-func (s *Secrets) drop(of client.ObjectKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.routes[of].close()
-	delete(s.routes, of)
+// with calls a function with the route to a cluster, if there is one. Other
+// calls wait until it returns.
+func (s *Secrets) with(of client.ObjectKey, do func(r *route)) {
+	s.routes.Update(of, func(r **route) {
+		if *r != nil {
+			do(*r)
+		}
+	})
+}
+
+// forgetIf closes and forgets the routes for which old returns true.
+func (s *Secrets) forgetIf(old func(client.ObjectKey, *route) bool) {
+	s.routes.ForgetIf(func(of client.ObjectKey, r *route) bool {
+		forget := r == nil || old(of, r)
+		if forget {
+			r.close()
+		}
+		return forget
+	})
 }
 
 // route returns the route to a cluster.
@@ -253,16 +255,14 @@ func (s *Secrets) route(ctx context.Context, of client.ObjectKey) (*route, error
 // routeNow returns the route to a cluster, and whether the caller is to renew
 // it: one request does that while others go on with the route as it is.
 func (s *Secrets) routeNow(of client.ObjectKey) (r *route, due bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r = s.routes[of]; r == nil {
-		return nil, false
-	}
 	now := time.Now()
-	r.used = now
-	if due = r.due(now) && now.Sub(r.renewing) > timelimits.Fresh; due {
-		r.renewing = now
-	}
+	s.with(of, func(known *route) {
+		r = known
+		r.used = now
+		if due = r.due(now) && now.Sub(r.renewing) > timelimits.Fresh; due {
+			r.renewing = now
+		}
+	})
 	return r, due
 }
 

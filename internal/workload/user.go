@@ -34,7 +34,7 @@ type User struct {
 	// Permissions are the permissions of the user.
 	Permissions Permissions
 
-	granters reconcile.Memory[client.ObjectKey, *granter]
+	granters reconcile.Memory[client.ObjectKey, granter]
 }
 
 // Authority signs client certificates for workload clusters.
@@ -67,26 +67,14 @@ func (u *User) RESTConfig(ctx context.Context, cluster client.ObjectKey, kubecon
 		return nil, time.Time{}, fmt.Errorf("reading the certificate of user %s: %w", u.Name, err)
 	}
 	now := time.Now()
-	g := u.granter(cluster, now)
+	// Clusters that were not used for long may not exist any more.
+	u.granters.ForgetIf(func(_ client.ObjectKey, g granter) bool { return now.Sub(g.last) > 2*timelimits.Hourly })
+	with := func(do func(*granter)) { u.granters.Update(cluster, do) }
 	grant := func(ctx context.Context) (bool, error) { return u.grant(ctx, cluster, config) }
 	own.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
-		return &granting{granter: g, next: newLimiter(next), grant: grant}
+		return &granting{with: with, next: newLimiter(next), grant: grant}
 	}
 	return own, now.Add(certificate.NotAfter.Sub(now) / 2), nil
-}
-
-// granter returns the granter of a cluster, and drops those that were not used
-// for long.
-func (u *User) granter(cluster client.ObjectKey, now time.Time) *granter {
-	u.granters.ForgetIf(func(_ client.ObjectKey, g *granter) bool { return g.unused(now) })
-	var found *granter
-	u.granters.Update(cluster, func(g **granter) {
-		if *g == nil {
-			*g = &granter{}
-		}
-		found = *g
-	})
-	return found
 }
 
 // signed reports whether a client certificate was signed by the cluster's CA,

@@ -260,10 +260,7 @@ func TestInterruptedPermissionsAreWritten(t *testing.T) {
 	if err := people(); server.lost != "" || !apierrors.IsNotFound(err) {
 		t.Fatalf("the permissions were not interrupted: %v", err)
 	}
-	g := user.granter(blue, time.Now())
-	g.mu.Lock()
-	g.last = g.last.Add(-timelimits.Reconnect)
-	g.mu.Unlock()
+	user.granters.Update(blue, func(g *granter) { g.last = g.last.Add(-timelimits.Reconnect) })
 	if err := request(); err != nil {
 		t.Fatal(err)
 	}

@@ -494,25 +494,25 @@ func (c *connection) close() {
 
 // alive returns the machines whose API server answers at its own address.
 func (c *connection) alive(ctx context.Context, members map[string]string) []string {
-	var mu sync.Mutex
-	var found []string
+	found := make(chan string, len(members))
 	var group sync.WaitGroup
 	for name, address := range members {
 		group.Go(func() {
 			dialer := &tls.Dialer{NetDialer: &net.Dialer{Control: endpoints.Control}, Config: c.directTLS()}
-			conn, err := dialer.DialContext(ctx, "tcp", address)
-			if err != nil {
-				return
+			if conn, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+				_ = conn.Close()
+				found <- name
 			}
-			_ = conn.Close()
-			mu.Lock()
-			defer mu.Unlock()
-			found = append(found, name)
 		})
 	}
 	group.Wait()
-	slices.Sort(found)
-	return found
+	close(found)
+	var names []string
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // directTLS returns the connection's TLS configuration for another address of

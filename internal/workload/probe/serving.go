@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,22 +34,26 @@ func APIServers(ctx context.Context, config *rest.Config, addresses map[string]s
 		TLSClientConfig: c.directTLS(), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		DialContext: (&net.Dialer{Control: endpoints.Control}).DialContext,
 	}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for machine, address := range addresses {
-		group.Go(func() {
-			status, err := readyz(ctx, transport, address)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case status == http.StatusOK:
-				serving.Insert(machine)
-			case status >= http.StatusInternalServerError, errors.Is(err, syscall.ECONNREFUSED):
-				failing.Insert(machine)
-			}
-		})
+	type answer struct {
+		machine string
+		status  int
+		err     error
 	}
-	group.Wait()
+	answers := make(chan answer, len(addresses))
+	for machine, address := range addresses {
+		go func() {
+			status, err := readyz(ctx, transport, address)
+			answers <- answer{machine: machine, status: status, err: err}
+		}()
+	}
+	for range addresses {
+		switch a := <-answers; {
+		case a.status == http.StatusOK:
+			serving.Insert(a.machine)
+		case a.status >= http.StatusInternalServerError, errors.Is(a.err, syscall.ECONNREFUSED):
+			failing.Insert(a.machine)
+		}
+	}
 	return serving, failing
 }
 
