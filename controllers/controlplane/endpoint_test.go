@@ -259,7 +259,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 	}
 }
 
-func TestInterruptedMoveIsANewWait(t *testing.T) {
+func TestInterruptedMoveWaitsAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason    string
 		interrupt func(*scope.Scope)

@@ -77,11 +77,11 @@ func endpointFirst(p *problem, d *Decision) *Decision {
 // EndpointWaitInterrupted reports whether a machine waited for another one to
 // take the endpoint's address, and does not wait for now: another node holds the
 // address, or the decision is another one. Its next wait is a new one. Unknown
-// facts do not interrupt a wait, and the end of its time stays until another
-// node holds the address.
+// facts do not interrupt a wait, nor does a failed move end one, and the end of
+// its time stays until another node holds the address.
 func EndpointWaitInterrupted(in Input, d Decision, m Machine) bool {
 	switch since := m.EndpointMove.Since; {
-	case since.IsZero() || in.Endpoint == nil || in.Etcd == nil:
+	case since.IsZero() || m.EndpointMove.Failed || in.Endpoint == nil || in.Etcd == nil:
 		return false
 	case in.Endpoint.Confirmed && in.Endpoint.Holder != m.On.Name:
 		return true

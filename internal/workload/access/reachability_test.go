@@ -12,7 +12,7 @@ import (
 func TestReach(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	since := now.Add(-time.Hour)
-	answers, silent := probe.Result{Known: true, Answers: true}, probe.Result{Known: true, Since: since}
+	answers, down := probe.Result{Known: true, Answers: true}, probe.Result{Known: true, Since: since}
 	failed := errors.New("failed")
 	for name, tc := range map[string]struct {
 		reason string
@@ -23,9 +23,9 @@ func TestReach(t *testing.T) {
 		"Unprobed":       {reason: "no probe yet", read: reading{err: failed, uncached: true}, want: reachability{unknown: true}},
 		"UnprobedCached": {reason: "a cache may be old", want: reachability{unknown: true}},
 		"UnprobedRead":   {reason: "a response is a proof", read: reading{uncached: true}, want: reachability{answers: true}},
-		"Silent":         {reason: "it was probed and does not answer", last: silent, read: reading{err: failed, uncached: true}, want: reachability{unreachableSince: since}},
-		"SilentCached":   {reason: "a cache may be old", last: silent, want: reachability{unreachableSince: since}},
-		"SilentRead":     {reason: "a response is newer than the probe", last: silent, read: reading{uncached: true}, want: reachability{answers: true}},
+		"Silent":         {reason: "it was probed and does not answer", last: down, read: reading{err: failed, uncached: true}, want: reachability{unreachableSince: since}},
+		"SilentCached":   {reason: "a cache may be old", last: down, want: reachability{unreachableSince: since}},
+		"SilentRead":     {reason: "a response is newer than the probe", last: down, read: reading{uncached: true}, want: reachability{answers: true}},
 		"Answers":        {reason: "both agree", last: answers, want: reachability{answers: true}},
 		"Broken":         {reason: "a connection broke in this moment", last: answers, read: reading{err: failed, uncached: true}, want: reachability{unknown: true}},
 		"BrokenCached":   {reason: "the cache reconnects", last: answers, read: reading{err: failed}, want: reachability{unknown: true}},
