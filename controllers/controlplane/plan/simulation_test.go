@@ -44,7 +44,7 @@ func (w *world) play(r rules) outcome {
 			return ""
 		}
 	}
-	w.calm, w.alarm = true, false
+	w.calm, w.alarm, w.fenced = true, false, false
 	for range calmTicks {
 		d := w.tick(r)
 		if w.broken != "" {
@@ -73,6 +73,7 @@ func (w *world) tick(r rules) Decision {
 	w.step()
 	in := w.observe()
 	d := decide(in, r)
+	w.awaitEndpoint(in, d)
 	if !w.calm && w.chance(200) {
 		w.step()
 	}
@@ -84,6 +85,8 @@ func (w *world) tick(r rules) Decision {
 func (w *world) result(d Decision) (outcome, bool) {
 	voters, _, ok := w.quorum()
 	switch {
+	case w.restores.underWay():
+		return "", false
 	case w.initialized && !w.answers() && (ok || w.in.ExternalEtcd):
 		if d.Action != Wait && !w.answered {
 			w.failf("acts without an API server: %s %s", d.Action, d.Reason)
@@ -199,6 +202,7 @@ func playAll(n uint64, r rules) (*world, uint64, map[outcome]int, map[Action]int
 				did["restores"] += w.restored
 				did["late actions"] += w.overtaken
 				did["checks of redundancy"] += w.checked
+				did["checks of the endpoint"] += w.checkedEndpoint
 				if w.broken != "" && (failed == nil || seed < failedSeed) {
 					failed, failedSeed = w, seed
 					over.Store(true)
@@ -225,7 +229,8 @@ func TestSimulation(t *testing.T) {
 	}
 	for _, action := range []Action{
 		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, Remediate, MoveLeader, RemoveMember, ReleaseHook,
-		"moves", "restores", "late actions", "checks of redundancy",
+		MoveEndpoint, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore,
+		"moves", "restores", "late actions", "checks of redundancy", "checks of the endpoint",
 	} {
 		if did[action] == 0 {
 			t.Errorf("no history led to: %s", action)
@@ -336,6 +341,31 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 			reason: "a rule that needs all machines replaces none",
 			broken: func(r *rules) { r.needed = func(*problem, Machine) string { return "it is needed" } },
 			want:   "no progress",
+		},
+		"DiscardFirst": {
+			reason: "a machine restores etcd only after all others are deleted",
+			broken: func(r *rules) {
+				r.discardFirst = func(p *problem) bool {
+					_, created := p.machine(p.Restore.Machine)
+					return created || p.Restore.Alive
+				}
+			},
+			want: "initializes while",
+		},
+		"NeverDiscarded": {
+			reason: "a restore ends",
+			broken: func(r *rules) { r.discardFirst = func(*problem) bool { return false } },
+			want:   "no progress",
+		},
+		"EndpointFirst": {
+			reason: "the endpoint's address is moved before its holder is deleted",
+			broken: func(r *rules) { r.endpointFirst = func(_ *problem, d *Decision) *Decision { return d } },
+			want:   "holds the endpoint's address",
+		},
+		"Requirements": {
+			reason: "nothing is changed while another management cluster acts",
+			broken: func(r *rules) { r.requirements = func(*problem) *Decision { return nil } },
+			want:   "another management cluster",
 		},
 		"Stuck": {
 			reason: "a rule that allows nothing is safe and useless",

@@ -47,6 +47,9 @@ type host struct {
 	remediated    bool
 	// joinedOnce is true once it was a node.
 	joinedOnce bool
+	// vip is true while kube-vip runs, and restores is true if the machine was
+	// created to restore etcd.
+	vip, restores bool
 }
 
 // world is a model of a control plane: the true state, which is observed in
@@ -87,9 +90,19 @@ type world struct {
 	soles []time.Time
 	// sole is the last of them.
 	sole Machine
-	// moved, restored, overtaken and checked count moves, restores, late actions
-	// and checks of redundancy.
-	moved, restored, overtaken, checked int
+	// moved, restored, overtaken, checked and checkedEndpoint count moves,
+	// restores, late actions, and checks of redundancy and of the endpoint.
+	moved, restored, overtaken, checked, checkedEndpoint int
+	restores                                             restoreWorld
+	// kubeVIP is true where a node holds the endpoint's address: holder, since
+	// heldSince.
+	kubeVIP   bool
+	holder    string
+	heldSince time.Time
+	// observation is the last one.
+	observation Input
+	// fenced is true while another management cluster acts.
+	fenced bool
 
 	// The state that is stored outside of the machines.
 	initialized bool
@@ -129,12 +142,14 @@ func newWorld(seed uint64) *world {
 		Limits: Limits{
 			MaxRetry: -1, RetryPeriod: time.Duration(r.IntN(5)) * tick, MinHealthyPeriod: time.Hour,
 			JoinTimeout: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
+			RestoreTimeout: 45 * time.Minute, RestorePause: 5 * time.Minute, EndpointMoveTimeout: 10 * time.Minute,
 		},
 	}
 	if r.IntN(3) == 0 {
 		w.in.Limits.MaxRetry = r.IntN(3)
 	}
 	w.direct, w.local, w.noCNI = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(10) == 0
+	w.kubeVIP = r.IntN(2) == 0
 	return w
 }
 
@@ -250,8 +265,10 @@ func (w *world) step() {
 		w.advance(h)
 	}
 	w.elect()
+	w.takeEndpoint()
 	w.healthCheck()
 	w.join()
+	w.advanceRestore()
 }
 
 // injectFaults injects faults.
@@ -260,13 +277,15 @@ func (w *world) injectFaults() {
 		if !h.exists || !w.chance(w.faulty) {
 			continue
 		}
-		switch w.r.IntN(6) {
+		switch w.r.IntN(7) {
 		case 0:
 			h.lost, h.running = true, false
 		case 1:
 			h.running = false
 		case 2, 3:
 			w.endAPI(h)
+		case 4:
+			h.vip = false
 		default:
 			h.kubelet = false
 		}
@@ -329,15 +348,9 @@ func (w *world) move() {
 	}
 }
 
-// restore deletes all machines and starts a new control plane.
-func (w *world) restore() {
-	w.restored++
-	w.changes++
-	w.hosts, w.etcd, w.seen, w.lock, w.initialized, w.alarm, w.late = nil, nil, nil, "", false, false, nil
-}
-
 // users changes the spec and deletes machines, as users do.
 func (w *world) users() {
+	w.fenced = w.chance(20) || w.fenced && w.chance(800)
 	switch w.r.IntN(66) {
 	case 8:
 		if len(w.hosts) > 0 {
@@ -345,7 +358,7 @@ func (w *world) users() {
 		}
 	case 9:
 		if w.chance(200) {
-			w.restore()
+			w.requestRestore()
 		}
 	case 10:
 		if w.chance(500) {
@@ -401,7 +414,7 @@ func (w *world) advance(h *host) {
 		h.JoinBy = w.now.Add(w.in.Limits.JoinTimeout)
 	}
 	if !h.bootAt.IsZero() && !h.Booted && !h.Deleting && !w.now.Before(h.bootAt) {
-		h.Booted, h.exists, h.running, h.kubelet, h.api = true, true, true, true, true
+		h.Booted, h.exists, h.running, h.kubelet, h.api, h.vip = true, true, true, true, true, true
 	}
 	if w.calm && h.exists && !h.api && !w.local && w.chance(50) {
 		h.api = true // No health check notices it, so an administrator starts it.
@@ -426,7 +439,7 @@ func (w *world) init(h *host) {
 			w.failf("%s initializes while %s is part of another init", h.Name, other.Name)
 		}
 	}
-	if w.initialized {
+	if w.initialized && !h.restores {
 		w.failf("%s initializes a cluster that is initialized", h.Name)
 	}
 	w.inits++
@@ -515,6 +528,7 @@ func (w *world) joinExternal() {
 	for _, h := range w.hosts {
 		if h.Role == Join && h.running && h.of == 0 && (w.calm || w.chance(600)) {
 			h.of, h.Node, h.joinedOnce = w.inits, true, true
+			w.changes++
 		}
 	}
 }
@@ -551,6 +565,7 @@ func (w *world) observe() Input {
 	in.Machines = make([]Machine, 0, len(w.hosts))
 	for _, h := range w.hosts {
 		m := h.Machine
+		m.On = w.nodeOf(h)
 		if h.template != w.template {
 			m.Differs = []string{"template"}
 		}
@@ -579,6 +594,11 @@ func (w *world) observe() Input {
 		}
 	}
 	in.Initialized = w.initialized
+	in.Restore, in.Endpoint = w.observeRestore(), w.observeEndpoint()
+	w.observation = in
+	if w.fenced {
+		in.Requirements.Fenced = "another management cluster acts"
+	}
 	return in
 }
 
@@ -611,6 +631,9 @@ func (w *world) act(d Decision) {
 	if w.traced {
 		w.trace = append(w.trace, fmt.Sprintf("%s %s %s", w.now.Format("15:04:05"), d.Action, d.Reason))
 	}
+	if w.fenced && d.Action != Nothing && d.Action != Wait {
+		w.failf("acts although another management cluster does: %s", d.Action)
+	}
 	if !w.calm && w.chance(50) {
 		return
 	}
@@ -640,8 +663,10 @@ func (w *world) actLate() {
 		if w.lock != w.lateLock {
 			return
 		}
+	case BeginRestore, CreateForRestore, EndRestore, MoveEndpoint:
+		return // The init lock, or kube-vip's lease, was written since.
 	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
-		MoveEndpoint, DeleteAll, EndDeletion, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
+		DeleteAll, EndDeletion, DeleteForRestore:
 	}
 	w.overtaken++
 	// Its action does not count against the controller that took over.
@@ -657,6 +682,7 @@ func (w *world) carryOut(d Decision) {
 	h := w.find(d.Machine)
 	if d.Action == RemoveMember || d.Action == ReleaseHook {
 		w.checkRedundancy(h)
+		w.checkEndpoint(h, d)
 	}
 	switch d.Action {
 	case CreateMachine:
@@ -679,12 +705,16 @@ func (w *world) carryOut(d Decision) {
 		w.moveLeader(d)
 	case RemoveMember:
 		if h != nil {
-			h.Joined = true
+			h.Joined, h.EndpointMove.Failed = true, false
 		}
 		if w.calm || !w.chance(100) {
 			w.remove(d.Member)
 		}
-	case Nothing, Wait, SetVersion, MoveEndpoint, DeleteAll, EndDeletion, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
+	case MoveEndpoint:
+		w.moveEndpoint(h, d)
+	case BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
+		w.carryOutRestore(d)
+	case Nothing, Wait, SetVersion, DeleteAll, EndDeletion:
 	}
 }
 
@@ -764,12 +794,13 @@ func (w *world) checkRemediation(h *host) {
 	}
 }
 
-func (w *world) create(d Decision) {
+func (w *world) create(d Decision) *host {
 	w.count++
-	w.hosts = append(w.hosts, &host{
+	created := &host{
 		Machine:  Machine{Name: fmt.Sprintf("m%d", w.count), Created: w.now, Version: w.in.Version, Replaces: d.Replaces},
 		template: w.template,
-	})
+	}
+	w.hosts = append(w.hosts, created)
 	active := 0
 	for _, h := range w.hosts {
 		if !h.Deleting {
@@ -779,6 +810,7 @@ func (w *world) create(d Decision) {
 	if active > w.in.Replicas+1 && !w.acting {
 		w.failf("%d machines exist where %d are wanted", active, w.in.Replicas)
 	}
+	return created
 }
 
 func (w *world) startInit(h *host) {
