@@ -315,35 +315,6 @@ func (r *observer) readMachines(ctx context.Context, s *scope.Scope) error {
 	return r.observeRoles(ctx, s)
 }
 
-// fencedMachines returns the machines that restores of the control plane fence.
-// A restore that was refused fences none.
-func fencedMachines(s *scope.Scope, restores []controlplanev1.NovaEtcdRestore) sets.Set[string] {
-	fenced := sets.Set[string]{}
-	for i := range restores {
-		restore := &restores[i]
-		if restore.Spec.ControlPlaneRef.Name == s.ControlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
-			fenced.Insert(restore.Spec.Fencing.Machines...)
-		}
-	}
-	return fenced
-}
-
-// listRestores lists the restores in the namespace of the control plane.
-func listRestores(ctx context.Context, c client.Reader, s *scope.Scope) ([]controlplanev1.NovaEtcdRestore, error) {
-	list := &controlplanev1.NovaEtcdRestoreList{}
-	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing restores: %w", err)
-	}
-	return list.Items, nil
-}
-
-// restoresUnknown records that restores could not be read: no machine is changed
-// then, and certificates are kept.
-func restoresUnknown(s *scope.Scope, err error) {
-	s.Requirements.RestoresUnknown = true
-	s.Failures = append(s.Failures, err)
-}
-
 // certificateLifetime returns the lifetime of the certificates of a new
 // machine. It renders the configuration, so it does that only if the spec needs
 // it.

@@ -15,6 +15,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // observeRestore reads the restore in progress and its state.
@@ -84,4 +86,33 @@ func restoredAlone(s *scope.Scope, name string) bool {
 		return false
 	}
 	return scope.ExternalEtcd(s) || s.Workload.Etcd != nil && len(s.Workload.Etcd.Problems([]string{node.Name})) == 0
+}
+
+// fencedMachines returns the machines that restores of the control plane fence.
+// A restore that was refused fences none.
+func fencedMachines(s *scope.Scope, restores []controlplanev1.NovaEtcdRestore) sets.Set[string] {
+	fenced := sets.Set[string]{}
+	for i := range restores {
+		restore := &restores[i]
+		if restore.Spec.ControlPlaneRef.Name == s.ControlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
+			fenced.Insert(restore.Spec.Fencing.Machines...)
+		}
+	}
+	return fenced
+}
+
+// listRestores lists the restores in the namespace of the control plane.
+func listRestores(ctx context.Context, c client.Reader, s *scope.Scope) ([]controlplanev1.NovaEtcdRestore, error) {
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.ControlPlane.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing restores: %w", err)
+	}
+	return list.Items, nil
+}
+
+// restoresUnknown records that restores could not be read: no machine is changed
+// then, and certificates are kept.
+func restoresUnknown(s *scope.Scope, err error) {
+	s.Requirements.RestoresUnknown = true
+	s.Failures = append(s.Failures, err)
 }
