@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
-const (
-	userAgent = "nova-etcd-backup"
-	etcdPort  = 2379
-)
+const userAgent = "nova-etcd-backup"
 
 // WorkloadClusters connects to workload clusters and their etcd. Its zero value is not
 // usable; use NewWorkloadClusters.
@@ -88,7 +84,7 @@ func (t *WorkloadClusters) Direct(ctx context.Context, cluster client.ObjectKey,
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		var errs []error
 		for _, address := range addresses {
-			conn, err := t.dial(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(etcdPort)))
+			conn, err := t.dial(ctx, "tcp", net.JoinHostPort(address, etcd.Port))
 			if err == nil {
 				return conn, nil
 			}

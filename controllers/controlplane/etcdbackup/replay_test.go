@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
@@ -64,7 +65,7 @@ var _ = Describe("A restore in a restored backup of the management cluster", fun
 		Expect(backup.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		Expect(backup.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdRestoreIDAnnotation, string(backup.UID)))
 		r.useEnvAsWorkloadCluster(ctx)
-		addNode(ctx, machineName, map[string]string{roleControlPlane: ""}, nil)
+		addNode(ctx, machineName, map[string]string{facts.RoleControlPlane: ""}, nil)
 		r.begin(ctx, "back", machineName)
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		records := &corev1.ConfigMap{}
@@ -127,7 +128,7 @@ var _ = Describe("A restore in a restored backup of the management cluster", fun
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
 
 		By("joining")
-		addNode(ctx, machineName, map[string]string{roleControlPlane: ""}, nil)
+		addNode(ctx, machineName, map[string]string{facts.RoleControlPlane: ""}, nil)
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		r.again(ctx, restore)
@@ -194,8 +195,8 @@ var _ = Describe("A control plane on external etcd", func() {
 		restore := r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
 		Expect(message(restore)).To(Equal("Waiting for machine " + machineName + " to initialize the control plane with the data of external etcd"))
-		addNode(ctx, machineName, map[string]string{roleControlPlane: ""}, nil)
-		addNode(ctx, "c-cp-deleted", map[string]string{roleControlPlane: ""}, nil)
+		addNode(ctx, machineName, map[string]string{facts.RoleControlPlane: ""}, nil)
+		addNode(ctx, "c-cp-deleted", map[string]string{facts.RoleControlPlane: ""}, nil)
 		r.killEtcd()
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, client.ObjectKey{Name: "c-cp-deleted"}, &corev1.Node{}))).To(BeTrue())

@@ -32,10 +32,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
-
-const roleControlPlane = "node-role.kubernetes.io/control-plane"
 
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/status,verbs=patch
@@ -386,7 +385,7 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Querying a surviving member failed", "Machine", name, "error", err.Error())
-		return snapshots.Snapshot{}, fmt.Errorf("etcd on machine %s does not answer at port %d of the machine's address", name, etcdPort)
+		return snapshots.Snapshot{}, fmt.Errorf("etcd on machine %s does not answer at port %s of the machine's address", name, etcd.Port)
 	}
 	for _, m := range health.Members {
 		if m.Answers {
@@ -507,7 +506,7 @@ func (r *RestoreReconciler) initializedClient(ctx context.Context, s *restoreSco
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
 	}
-	if _, joined := node.Labels[roleControlPlane]; !joined {
+	if _, joined := node.Labels[facts.RoleControlPlane]; !joined {
 		return nil, nil //nolint:nilnil // Not yet is not a failure, and a missing node has no label.
 	}
 	waits, err := r.memberProblem(ctx, s, node.Name)
@@ -573,7 +572,7 @@ func orphanedNodes(nodes []corev1.Node, machines []clusterv1.Machine, clusters .
 		exists := slices.ContainsFunc(machines, func(m clusterv1.Machine) bool {
 			return m.Status.NodeRef.Name == node.Name || m.Name == node.Name || m.Name == node.Annotations[clusterv1.MachineAnnotation]
 		})
-		_, controlPlane := node.Labels[roleControlPlane]
+		_, controlPlane := node.Labels[facts.RoleControlPlane]
 		ours := slices.Contains(clusters, node.Annotations[clusterv1.ClusterNameAnnotation]) && node.Annotations[clusterv1.MachineAnnotation] != ""
 		if !exists && (controlPlane || ours) {
 			found = append(found, node.Name)

@@ -25,6 +25,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
 )
 
@@ -181,7 +182,7 @@ var _ = Describe("Restores", func() {
 		Expect(restore.Status.Machine).To(Equal(machineName))
 
 		By("cleaning up once it works")
-		controlPlane := map[string]string{roleControlPlane: ""}
+		controlPlane := map[string]string{facts.RoleControlPlane: ""}
 		addNode(ctx, machineName, controlPlane, nil)
 		addNode(ctx, "c-cp-deleted", controlPlane, nil)
 		addNode(ctx, "c-worker-deleted", nil, map[string]string{clusterv1.ClusterNameAnnotation: clusterName, clusterv1.MachineAnnotation: "c-worker-deleted"})
