@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -15,35 +14,30 @@ import (
 func NewRateLimiter[T comparable](first, last time.Duration) workqueue.TypedRateLimiter[T] {
 	return &rateLimiter[T]{
 		TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, last),
-		until:            map[T]time.Time{}, now: time.Now,
+		now:              time.Now,
 	}
 }
 
 type rateLimiter[T comparable] struct {
 	workqueue.TypedRateLimiter[T]
-	now func() time.Time
-
-	mu    sync.Mutex
-	until map[T]time.Time
+	now   func() time.Time
+	until Memory[T, time.Time]
 }
 
 // When returns the delay until the next attempt for item.
-func (l *rateLimiter[T]) When(item T) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	if left := l.until[item].Sub(now); left > 0 {
-		return left
-	}
-	delay := l.TypedRateLimiter.When(item)
-	l.until[item] = now.Add(delay)
+func (l *rateLimiter[T]) When(item T) (delay time.Duration) {
+	l.until.Update(item, func(until *time.Time) {
+		now := l.now()
+		if delay = until.Sub(now); delay <= 0 {
+			delay = l.TypedRateLimiter.When(item)
+			*until = now.Add(delay)
+		}
+	})
 	return delay
 }
 
 // Forget resets the failures of item.
 func (l *rateLimiter[T]) Forget(item T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.until, item)
+	l.until.Forget(item)
 	l.TypedRateLimiter.Forget(item)
 }

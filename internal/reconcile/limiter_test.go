@@ -32,7 +32,7 @@ func TestRateLimiter(t *testing.T) {
 	if got := l.When("a"); got != 10*time.Second {
 		t.Errorf("the delay after a success is %s", got)
 	}
-	if len(l.until) != 2 {
-		t.Errorf("%d items are remembered", len(l.until))
+	if l.until.Len() != 2 {
+		t.Errorf("%d items are remembered", l.until.Len())
 	}
 }
