@@ -54,14 +54,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
+	user := controlplane.NewUser(authority)
 	workloadClusters, err := access.Setup(ctx, mgr,
-		access.CacheOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, controlplane.NewUser(authority), *probePeriod)
+		access.CacheOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, user, *probePeriod)
 	if err != nil {
 		return err
 	}
 	snapshots := o.Controller()
 	snapshots.MaxConcurrentReconciles = *snapshotWorkers
-	reach := etcdbackup.NewWorkloadClusters(secrets, authority, controlplane.NewUser(authority))
+	reach := etcdbackup.NewWorkloadClusters(secrets, authority, user)
 	if err := (&etcdbackup.SnapshotReconciler{
 		Client: mgr.GetClient(), WorkloadClusters: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, snapshots); err != nil {
