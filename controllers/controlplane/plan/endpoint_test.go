@@ -1,0 +1,39 @@
+package plan
+
+import (
+	"testing"
+	"time"
+)
+
+func TestEndpointWaitInterrupted(t *testing.T) {
+	const limit = 10 * time.Minute
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason string
+		change func(in *Input, d *Decision, m *Machine)
+		want   bool
+	}{
+		"Waits": {reason: "it waits", change: func(_ *Input, d *Decision, _ *Machine) { d.MovesEndpoint = true }},
+		"Other": {reason: "another action comes first", change: func(_ *Input, d *Decision, _ *Machine) { d.Machine = "other" }, want: true},
+		"Held":  {reason: "another node has the address", change: func(in *Input, _ *Decision, _ *Machine) { in.Endpoint.Holder = "other" }, want: true},
+		"HeldLate": {reason: "also after the limit", change: func(in *Input, _ *Decision, m *Machine) {
+			in.Endpoint.Holder, m.EndpointMove.Since = "other", now.Add(-limit)
+		}, want: true},
+		"Over":     {reason: "the end of the time stays", change: func(_ *Input, _ *Decision, m *Machine) { m.EndpointMove.Since = now.Add(-limit) }},
+		"Failed":   {reason: "the move is not tried again", change: func(_ *Input, _ *Decision, m *Machine) { m.EndpointMove.Failed = true }},
+		"NoWait":   {reason: "it never waited", change: func(_ *Input, _ *Decision, m *Machine) { m.EndpointMove.Since = time.Time{} }},
+		"NoAnswer": {reason: "the holder is unknown", change: func(in *Input, _ *Decision, _ *Machine) { in.Endpoint = nil }},
+		"NoEtcd":   {reason: "the decision depends on etcd", change: func(in *Input, d *Decision, _ *Machine) { in.Etcd, d.Machine = nil, "" }},
+		"Removed":  {reason: "the machine is removed now", change: func(*Input, *Decision, *Machine) {}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Now: now, Etcd: &Etcd{}, Endpoint: &Endpoint{Holder: "m", Confirmed: true}, Limits: Limits{EndpointMoveTimeout: limit}}
+			m := Machine{Name: "m", On: Node{Name: "m"}, EndpointMove: EndpointMove{Since: now.Add(-time.Minute)}}
+			d := Decision{Action: RemoveMember, Machine: "m"}
+			tc.change(&in, &d, &m)
+			if got := EndpointWaitInterrupted(in, d, m); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
