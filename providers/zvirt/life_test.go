@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	hypervisortest "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -214,6 +215,28 @@ func TestPowerOffIsRepeated(t *testing.T) {
 	b.Expect(took).To(BeNumerically(">", vain*b.options.timeouts.PowerOff))
 	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(And(
 		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.timeouts.PowerOff)), "not with each Observe")
+}
+
+// The failure of a start is reported until the next action begins, also if that
+// changes a part of the VM.
+func TestStartFailureEndsWithASync(t *testing.T) {
+	b := newBed(t)
+	b.addReferences()
+	m := b.create("worker-1")
+	b.Expect(b.engine.GuestStopped(b.vmsNamed("worker-1")[0].ID)).To(Succeed())
+	b.Eventually(func() hypervisor.State { return b.observedState(m) }).Should(Equal(hypervisor.Stopped))
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/start", Work: true})
+	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
+	observe := func() hypervisor.VM {
+		vm, err := b.connect(m).Observe(b.ctx(), m)
+		b.Expect(err).NotTo(HaveOccurred())
+		return vm
+	}
+	b.Eventually(func() error { return observe().LastFailure }).Should(HaveOccurred())
+	m.Spec.AffinityLabels = []string{"fast"}
+	b.Expect(observe().LastFailure).To(HaveOccurred())
+	b.Expect(hypervisortest.Sync(b.ctx(), b.connect(m), m, true)).To(Succeed())
+	b.Expect(observe().LastFailure).NotTo(HaveOccurred())
 }
 
 // expectChange waits until the key of a machine is delivered.

@@ -65,8 +65,11 @@ func (d *driver) editable(m *zvirtv1.NovaZVirtMachine) (ovirt.Snapshot, plan.Mar
 	return view, mark, nil
 }
 
-// apply executes a step.
+// apply executes a step. It ends the report of an earlier failure.
 func (d *driver) apply(ctx context.Context, view ovirt.Snapshot, mark plan.Mark, next *plan.Step) error {
+	if _, failure := d.session.Pending(mark.ID); failure != nil {
+		d.session.SetPending(mark.ID, "")
+	}
 	vm := *view.VM
 	err := d.session.Act(ctx, mark.ID, next.Description, next.Request, func() {
 		next.Apply(&vm)
