@@ -16,24 +16,26 @@ import (
 // ruleState has the machines of groups, and the changes under way. The lock of
 // the inventory protects it.
 type ruleState struct {
-	machines map[uuid.UUID]*ruledMachine
+	machines map[uuid.UUID]*groupedMachine
 	// groups are the machines of each group by the name of its rule.
 	groups map[string]*group
 	// pending are the changes under way, by compute cluster.
 	pending map[ref]pendingChange
 }
 
-// ruledMachine has the settings of a machine for rules and groups.
-type ruledMachine struct {
+// groupedMachine has the settings of a machine for rules and groups.
+type groupedMachine struct {
 	rule         string
 	antiAffinity infrav1.AntiAffinity
 	vmGroup      string
 	deleting     bool
-	// left means that the rule was changed for the deletion of the VM.
-	left bool
+	// left means that the rule was changed for the deletion of the VM, and
+	// unconfirmed counts the attempts at that without a response.
+	left        bool
+	unconfirmed int
 }
 
-func (m *ruledMachine) requires() bool {
+func (m *groupedMachine) requires() bool {
 	return !m.deleting && m.antiAffinity == infrav1.AntiAffinityRequired
 }
 
@@ -70,7 +72,7 @@ type pendingChange struct {
 }
 
 func newRuleState() ruleState {
-	return ruleState{machines: map[uuid.UUID]*ruledMachine{}, groups: map[string]*group{}, pending: map[ref]pendingChange{}}
+	return ruleState{machines: map[uuid.UUID]*groupedMachine{}, groups: map[string]*group{}, pending: map[ref]pendingChange{}}
 }
 
 // name returns the name of the part.
@@ -83,7 +85,7 @@ func (*ruleState) created(uuid.UUID, ref) {}
 func (s *ruleState) set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
 	m := s.machines[id]
 	if m == nil {
-		m = &ruledMachine{}
+		m = &groupedMachine{}
 		s.machines[id] = m
 	}
 	s.ungroup(id, m)
@@ -102,7 +104,7 @@ func (s *ruleState) forget(id uuid.UUID) {
 }
 
 // regroup adds a machine to its group.
-func (s *ruleState) regroup(id uuid.UUID, m *ruledMachine) {
+func (s *ruleState) regroup(id uuid.UUID, m *groupedMachine) {
 	if m.rule == "" {
 		return
 	}
@@ -118,7 +120,7 @@ func (s *ruleState) regroup(id uuid.UUID, m *ruledMachine) {
 }
 
 // ungroup removes a machine from its group.
-func (s *ruleState) ungroup(id uuid.UUID, m *ruledMachine) {
+func (s *ruleState) ungroup(id uuid.UUID, m *groupedMachine) {
 	g := s.groups[m.rule]
 	if g == nil || !g.ids[id] {
 		return
@@ -192,7 +194,7 @@ func (s *ruleState) groupIn(o *cache.Objects, at ref, name string) *spec.Group {
 
 // ruleOutOfSync reports whether the rule of a machine's group has to be changed
 // for its VM.
-func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm ref, m *ruledMachine, at ref, cluster *cache.ComputeCluster) bool {
+func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm ref, m *groupedMachine, at ref, cluster *cache.ComputeCluster) bool {
 	if m.rule == "" {
 		return false
 	}
@@ -346,6 +348,24 @@ func (s *ruleState) planGroups(o *cache.Objects, at ref, ids []uuid.UUID, change
 	}
 	for _, name := range slices.Sorted(maps.Keys(change.groups)) {
 		change.spec.GroupSpec = append(change.spec.GroupSpec, change.groups[name].Change())
+	}
+}
+
+// maxUnconfirmed is the number of attempts to change a rule before the deletion
+// of a VM that may get no response: a VM does not stay because of a rule.
+const maxUnconfirmed = 3
+
+// leaveAgain makes the rules of machines change again before their VMs are
+// deleted.
+func (s *ruleState) leaveAgain(ids []uuid.UUID) {
+	for _, id := range ids {
+		m := s.machines[id]
+		if m == nil || !m.left {
+			continue
+		}
+		if m.unconfirmed++; m.unconfirmed < maxUnconfirmed {
+			m.left = false
+		}
 	}
 }
 

@@ -119,8 +119,16 @@ func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
 	w.endChange(at, task)
 }
 
-// fail ends the actions of machines with an error.
+// fail ends the actions of machines with an error. Without a response it is not
+// known whether the rule was changed, so it is changed again before a VM is
+// deleted.
 func (w *ruleWorker) fail(err error, ids []uuid.UUID) {
+	if vcenter.IsAmbiguous(err) || hypervisor.IsTransient(err) {
+		w.inv.locked(func(*cache.Objects) []uuid.UUID {
+			w.state.leaveAgain(ids)
+			return nil
+		})
+	}
 	w.inv.finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
 }
 

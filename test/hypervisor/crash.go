@@ -20,13 +20,15 @@ const lanes = 8
 func crashes[M Machine, C Cluster]() []behavior[M, C] {
 	type env = *environment[M, C]
 	return []behavior[M, C]{
-		{name: "a manager that crashes at any request is followed by another one", check: func(e env) { e.atEachRequest() }},
+		{name: "a manager that crashes at any request is followed by another one", check: func(e env) { e.atEachRequest(true) }},
+		{name: "any request may get no response", check: func(e env) { e.atEachRequest(false) }},
 	}
 }
 
 // atEachRequest runs the life of two machines once for each of its requests,
-// and loses that request before and after it is executed.
-func (e *environment[M, C]) atEachRequest() {
+// and loses that request before and after it is executed. If crash is set, the
+// manager crashes at the request.
+func (e *environment[M, C]) atEachRequest(crash bool) {
 	e.Expect(e.life("whole", nil)).To(Succeed())
 	points := e.network.requests()
 	e.t.Logf("%d requests in the life of two machines: %v", len(points), points)
@@ -44,7 +46,7 @@ func (e *environment[M, C]) atEachRequest() {
 					outcomes = outcomes[:1] // a read whose response is lost changes nothing either
 				}
 				for _, after := range outcomes {
-					lost := &loss{request: points[i], after: after, crash: true}
+					lost := &loss{request: points[i], after: after, crash: crash}
 					err := other.life(fmt.Sprintf("at-%d-%t", i, after), lost)
 					mu.Lock()
 					if err != nil {
@@ -123,7 +125,7 @@ func (e *environment[M, C]) nothingLeft(machines []M) (err error) {
 // finish reconciles machines to the end. If the manager crashes, another one
 // continues.
 func (e *environment[M, C]) finish(lost *loss, machines ...M) error {
-	if lost == nil || lost.isReached() {
+	if lost == nil || !lost.crash || lost.isReached() {
 		_, err := e.controlled(e.connector, nil, machines...)
 		return err
 	}
