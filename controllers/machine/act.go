@@ -59,7 +59,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 	if hypervisor.IsWaiting(err) { // a wait, not a failure
 		return ctrl.Result{}, fmt.Errorf("%s: %w", actionText[s.action], err)
 	}
-	r.retries.tried(s.key())
+	r.retries.tried(s.key(), s.attempt())
 	if err != nil {
 		err = fmt.Errorf("%s: %w", actionText[s.action], err)
 		r.retries.failed(s.key(), s.attempt(), err)
@@ -67,7 +67,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 		if s.syncsRunningVM() || s.action == shutdown {
 			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor rejected the request")
 			s.failure, s.failedBefore = err, false
-			return s.retryResult(r.retries.delay(s.key())), nil
+			return s.retryResult(r.retries.delay(s.key(), s.attempt())), nil
 		}
 		return ctrl.Result{}, err
 	}

@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -202,7 +204,7 @@ func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 // perform runs the due action, unless the action failed and its retry is not due yet.
 func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	if s.failure != nil && s.action != wait {
-		if delay := r.retries.delay(s.key()); delay > 0 {
+		if delay := r.retries.delay(s.key(), s.attempt()); delay > 0 {
 			return s.retryResult(delay), nil
 		}
 	}
@@ -236,24 +238,59 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 		return fmt.Errorf("observing VM: %w", err)
 	}
 	vm.Addresses = r.addresser().ownAddresses(ctx, s, &vm)
-	at := r.lifecycle(s)
-	syncer, syncDue := nextSyncer(driver.Syncers(), &vm, s.joined())
-	at.syncDue = syncDue
-	s.vm, s.action, s.failedBefore = vm, next(vm, at), true
-	if s.action == syncVM {
-		s.syncer = syncer
+	s.vm = vm
+	return r.decide(s, driver.Syncers())
+}
+
+// decide sets the due action and, if an earlier attempt at it failed, its error.
+func (r *Reconciler[M]) decide(s *scope[M], syncers []hypervisor.Syncer[M]) error {
+	vm, at := s.vm, r.lifecycle(s)
+	pending := pendingSyncers(syncers, &vm, s.joined())
+	at.syncDue = len(pending) > 0
+	s.action, s.failedBefore = next(vm, at), true
+	if err := r.recordFailure(s, pending); err != nil {
+		return err
 	}
-	if vm.LastFailure != nil && actionText[s.action] != "" && vm.FailedSyncer == s.syncer.Name { // the action is due again
-		err := fmt.Errorf("%s: %w", actionText[s.action], vm.LastFailure)
-		if r.retries.failed(s.key(), s.attempt(), err) {
-			r.count(s, failed)
-			if !s.syncsRunningVM() {
-				return err
-			}
-			s.failedBefore = false
+	var parts []action
+	for _, p := range pending {
+		parts = append(parts, syncAttempt(p.Name))
+	}
+	if s.action == syncVM {
+		s.syncer, _ = nextSyncer(pending, func(p hypervisor.Syncer[M]) bool { return r.retries.delay(s.key(), syncAttempt(p.Name)) > 0 })
+	}
+	s.failure = r.retries.lastFailure(s.key(), s.attempt(), vm.State == hypervisor.Busy, parts...)
+	if s.syncsRunningVM() && s.failure == nil {
+		for _, part := range parts {
+			s.otherPartFailure = cmp.Or(s.otherPartFailure, r.retries.lastFailure(s.key(), part, false, parts...))
 		}
 	}
-	s.failure = r.retries.lastFailure(s.key(), s.attempt(), vm.State == hypervisor.Busy)
+	return nil
+}
+
+// recordFailure records the failure that the driver reports, if the action that failed is due again. It
+// returns the failure if it is new and blocks the machine.
+func (r *Reconciler[M]) recordFailure(s *scope[M], pending []hypervisor.Syncer[M]) error {
+	cause, attempt := s.vm.LastFailure, s.action
+	if cause == nil || actionText[s.action] == "" {
+		return nil
+	}
+	if s.action == syncVM {
+		if !slices.ContainsFunc(pending, func(p hypervisor.Syncer[M]) bool { return p.Name == s.vm.FailedSyncer }) {
+			return nil
+		}
+		attempt = syncAttempt(s.vm.FailedSyncer)
+	} else if s.vm.FailedSyncer != "" {
+		return nil
+	}
+	err := fmt.Errorf("%s: %w", actionText[s.action], cause)
+	if !r.retries.reportedByDriver(s.key(), attempt, cause, err) {
+		return nil
+	}
+	r.count(s, failed)
+	if !s.syncsRunningVM() {
+		return err
+	}
+	s.failedBefore = false
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before conditionSet) {
 	if hypervisor.IsWaiting(s.failure) {
 		return
 	}
-	if s.syncsRunningVM() && s.failure != nil && changed(before.synced, now.synced) {
+	if s.syncsRunningVM() && s.syncFailure() != nil && changed(before.synced, now.synced) {
 		r.event(s, corev1.EventTypeWarning, now.synced.Reason, now.synced.Message)
 	}
 	if c := now.bootstrapped; changed(before.bootstrapped, c) && (c.Status == metav1.ConditionFalse || c.Reason == infrav1.BootstrapRetryingReason) {

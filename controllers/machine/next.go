@@ -37,16 +37,22 @@ type lifecycle struct {
 	syncDue bool
 }
 
-// nextSyncer returns the syncer that is due: the first one whose part of the VM differs from the
-// machine. Before the VM runs for the first time, and before its node joins, some have to wait.
-func nextSyncer[M any](syncers []hypervisor.Syncer[M], vm *hypervisor.VM, joined bool) (hypervisor.Syncer[M], bool) {
-	i := slices.IndexFunc(syncers, func(s hypervisor.Syncer[M]) bool {
-		return s.Pending(vm) && (!s.AfterJoin || joined && vm.State == hypervisor.Running)
+// pendingSyncers returns the syncers whose part of the VM differs from the machine. Before the VM runs
+// for the first time, and before its node joins, some have to wait.
+func pendingSyncers[M any](syncers []hypervisor.Syncer[M], vm *hypervisor.VM, joined bool) []hypervisor.Syncer[M] {
+	return slices.DeleteFunc(slices.Clone(syncers), func(s hypervisor.Syncer[M]) bool {
+		return !s.Pending(vm) || s.AfterJoin && (!joined || vm.State != hypervisor.Running)
 	})
-	if i < 0 {
+}
+
+// nextSyncer returns the syncer that is due: the first one whose retry is not delayed, or else the
+// first one. A part that cannot be changed does not block the others.
+func nextSyncer[M any](pending []hypervisor.Syncer[M], delayed func(hypervisor.Syncer[M]) bool) (hypervisor.Syncer[M], bool) {
+	if len(pending) == 0 {
 		return hypervisor.Syncer[M]{}, false
 	}
-	return syncers[i], true
+	i := slices.IndexFunc(pending, func(s hypervisor.Syncer[M]) bool { return !delayed(s) })
+	return pending[max(i, 0)], true
 }
 
 // next returns the action for a VM as observed. It covers the whole life of a machine.

@@ -10,6 +10,8 @@ import (
 
 var syncers = []hypervisor.Syncer[any]{{Name: "UserData", AfterJoin: true}, {Name: "Hardware"}, {Name: "Groups"}}
 
+func notDelayed(hypervisor.Syncer[any]) bool { return false }
+
 func TestNextSyncer(t *testing.T) {
 	cases := map[string]struct {
 		state  hypervisor.State
@@ -29,7 +31,7 @@ func TestNextSyncer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, due := nextSyncer(syncers, &hypervisor.VM{State: tc.state, ToSync: tc.toSync}, tc.joined)
+			got, due := nextSyncer(pendingSyncers(syncers, &hypervisor.VM{State: tc.state, ToSync: tc.toSync}, tc.joined), notDelayed)
 			if got.Name != tc.want || due != (tc.want != "") {
 				t.Errorf("nextSyncer() = %q, %t, want %q", got.Name, due, tc.want)
 			}
@@ -104,7 +106,7 @@ func TestNext(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, tc.at.syncDue = nextSyncer(syncers, &tc.vm, tc.joined)
+			_, tc.at.syncDue = nextSyncer(pendingSyncers(syncers, &tc.vm, tc.joined), notDelayed)
 			if got := next(tc.vm, tc.at); got != tc.want {
 				t.Errorf("next() = %s, want %s", got, tc.want)
 			}

@@ -125,8 +125,8 @@ func (s *scope[M]) syncedCondition() *metav1.Condition {
 	}
 	c := &metav1.Condition{Type: infrav1.VirtualMachineSyncedCondition, Status: metav1.ConditionFalse}
 	switch {
-	case s.action == syncVM && s.failure != nil:
-		*c = kit.Failure(s.infra, c.Type, s.failure)
+	case s.syncFailure() != nil:
+		*c = kit.Failure(s.infra, c.Type, s.syncFailure())
 	case s.vm.OutOfSync != "":
 		c.Reason, c.Message = infrav1.SyncingReason, s.vm.OutOfSync
 	case s.vm.UserData && s.joined():

@@ -12,16 +12,16 @@ import (
 
 func TestRetriesWaitLongerEachTime(t *testing.T) {
 	r, key := &retries{}, types.NamespacedName{Namespace: "ns", Name: "m"}
-	if d := r.delay(key); d > 0 {
+	if d := r.delay(key, create); d > 0 {
 		t.Errorf("delay before any failure = %s", d)
 	}
 	want := reconcile.MinDelay
 	for range 20 {
-		r.tried(key)
+		r.tried(key, create)
 		if !r.failed(key, create, errors.New("full")) {
 			t.Fatal("failed() = false after another attempt")
 		}
-		if d := r.delay(key); d > want || d < want-time.Second/2 {
+		if d := r.delay(key, create); d > want || d < want-time.Second/2 {
 			t.Fatalf("delay = %s, want about %s", d, want)
 		}
 		want = min(2*want, reconcile.MaxDelay)
@@ -63,7 +63,7 @@ func TestRetriesReportOnce(t *testing.T) {
 	}{
 		{"first", func() bool { return r.failed(key, create, errors.New("full")) }, true},
 		{"reported again", func() bool { return r.failed(key, create, errors.New("full")) }, false},
-		{"after another attempt", func() bool { r.tried(key); return r.failed(key, create, errors.New("full")) }, true},
+		{"after another attempt", func() bool { r.tried(key, create); return r.failed(key, create, errors.New("full")) }, true},
 		{"of another action", func() bool { return r.failed(key, destroy, errors.New("locked")) }, true},
 		{"after it was forgotten", func() bool { r.Forget(key); return r.failed(key, destroy, errors.New("locked")) }, true},
 	}

@@ -31,6 +31,9 @@ type scope[M Object] struct {
 	failure error
 	// syncer is the one that is due, if the due action is to sync the VM.
 	syncer hypervisor.Syncer[M]
+	// otherPartFailure is the failure of a part of the VM whose retry is delayed, while another part is
+	// due.
+	otherPartFailure error
 	// failedBefore is set when the failure was known before this reconcile.
 	failedBefore bool
 	// waiting is set when the due action needs something from Cluster API first. detail describes it.
@@ -56,13 +59,24 @@ const (
 
 func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObject(s.infra) }
 
-// attempt names the due action for its retries. A failure to change one part of the VM does not delay
-// the change of another.
+// attempt names the due action for its retries.
 func (s *scope[M]) attempt() action {
 	if s.action == syncVM {
-		return syncVM + "/" + action(s.syncer.Name)
+		return syncAttempt(s.syncer.Name)
 	}
 	return s.action
+}
+
+// syncAttempt names the change of a part of the VM for its retries. A failure to change one part does
+// not delay the change of another.
+func syncAttempt(part string) action { return syncVM + "/" + action(part) }
+
+// syncFailure is the failure that VirtualMachineSynced shows.
+func (s *scope[M]) syncFailure() error {
+	if s.action == syncVM && s.failure != nil {
+		return s.failure
+	}
+	return s.otherPartFailure
 }
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
