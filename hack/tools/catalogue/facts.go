@@ -92,6 +92,7 @@ func factsOf(r *renderer, name string, c *chartv2.Chart) (*sites.ChartFacts, err
 		return nil, fmt.Errorf("reading the values of %s: %w", name, err)
 	}
 	keys := map[string]bool{}
+	leaves("", c.Values, keys) // values that are not set
 	leaves("", map[string]any(values), keys)
 	named(c, "", keys)
 	for _, d := range c.Dependencies() {

@@ -59,7 +59,7 @@ func checkReferences(modules []rendered, facts *facts, report *report) {
 func (x *index) add(m rendered) {
 	for _, o := range m.objects {
 		k := key(o.GetKind(), o.GetNamespace(), o.GetName())
-		if other := x.owner[k]; other != "" && other != m.module && o.GetKind() != "Namespace" {
+		if other := x.owner[k]; other != "" && other != m.module && o.GetKind() != "Namespace" && !withoutOwner[o] {
 			x.report.add(m.module, "%s %s is also in module %s", o.GetKind(), o.GetName(), other)
 		}
 		x.objects[k], x.owner[k] = o, m.module

@@ -216,11 +216,18 @@ func renderChart(c *chartv2.Chart, values map[string]any, o *helmv2.HelmRelease,
 			if err != nil {
 				return nil, fmt.Errorf("reading %s: %w", name, err)
 			}
+			for _, object := range objects {
+				withoutOwner[object] = strings.HasPrefix(name, "crds/")
+			}
 			out = append(out, objects...)
 		}
 	}
 	return out, nil
 }
+
+// withoutOwner contains the CRDs of folders crds: Flux writes them for each
+// release, and they belong to none.
+var withoutOwner = map[*unstructured.Unstructured]bool{}
 
 // separator separates YAML documents as Helm does, also before a comment.
 var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
