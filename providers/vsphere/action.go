@@ -12,6 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
+type moref = types.ManagedObjectReference
+
 // verb is the kind of an action in vCenter.
 type verb string
 
@@ -25,6 +27,8 @@ const (
 	// syncing reconciles objects around the VM, such as rules and tags: the VM
 	// runs on.
 	syncing verb = "sync"
+	// upgrading upgrades the hardware of a VM.
+	upgrading verb = "upgrade"
 )
 
 // action is the last operation that the driver requested from vCenter for a
@@ -36,9 +40,9 @@ type action struct {
 	part string
 	at   time.Time
 	// task is the vCenter task. It is not set while the request is under way.
-	task ref
+	task moref
 	// nameHolder is the VM that already has the name.
-	nameHolder *ref
+	nameHolder *moref
 	// unlisted is set when vCenter does not list the task any more.
 	unlisted bool
 	// powerError is the error with which vCenter rejected the request at once
@@ -64,7 +68,7 @@ func (a *action) busy(o *cache.Objects, id uuid.UUID) bool {
 	if a.powerRejection(o) != nil {
 		return !a.powerReached(o, id) && time.Since(a.at) < a.lag
 	}
-	if a.task == (ref{}) {
+	if a.task == (moref{}) {
 		return true
 	}
 	task := o.Tasks[a.task]
@@ -96,14 +100,14 @@ func (a *action) isLagging(o *cache.Objects, id uuid.UUID, task *cache.Task) boo
 }
 
 // mayBecomeOwn reports whether the VM at vm may still turn out to be ours.
-func (a *action) mayBecomeOwn(o *cache.Objects, vm ref) bool {
+func (a *action) mayBecomeOwn(o *cache.Objects, vm moref) bool {
 	id, listed := o.IDs[vm]
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
 // destroyed reports whether the action deleted the VM.
 func (a *action) destroyed(o *cache.Objects) bool {
-	if a == nil || a.verb != destroying || a.task == (ref{}) {
+	if a == nil || a.verb != destroying || a.task == (moref{}) {
 		return false
 	}
 	task := o.Tasks[a.task]
@@ -196,112 +200,17 @@ func (a *action) powerFailure(o *cache.Objects, id uuid.UUID, rejection *hypervi
 	}
 }
 
-// recordPowerError records that vCenter rejected a power operation at once.
-// Until the stream shows why, no other request is sent. It returns false for
-// any other action, which has failed.
-func (i *inventory) recordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, ok := i.machines[id]
-	if !ok || m.action == nil || m.action.verb != starting && m.action.verb != stopping {
-		return false
-	}
-	m.action.powerError, m.action.at = err, time.Now()
-	i.requeueAfterLag(id, m.action)
-	i.notifyChanged([]uuid.UUID{id})
-	return true
-}
-
 // conflict returns the error for a name that another VM has. It returns nil if
 // that VM is the machine's own.
-func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder ref) *hypervisor.Error {
+func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder moref) *hypervisor.Error {
 	if o.IDs[nameHolder] == id {
 		return nil
 	}
 	return hypervisor.Failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and does not belong to this machine: rename or delete it in vCenter", nameHolder.Value)
 }
 
-// requeueAfterLag requeues the machine if the inventory does not catch up with
-// the action in time.
-func (i *inventory) requeueAfterLag(id uuid.UUID, current *action) {
-	time.AfterFunc(i.lag, func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if m := i.machines[id]; m != nil && m.action == current {
-			i.changed(m.key)
-		}
-	})
-}
-
-// overdueTask returns the task of a machine that the stream should have listed
-// by now. The caller has to read its outcome.
-func (i *inventory) overdueTask(id uuid.UUID) (ref, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, ok := i.machines[id]
-	switch {
-	case !ok || m.action == nil || m.action.task == (ref{}) || m.action.unlisted:
-		return ref{}, false
-	case i.outcomeUnread(id, m):
-	case i.objects.Tasks[m.action.task] != nil || time.Since(m.action.at) < i.lag:
-		return ref{}, false
-	}
-	m.action.at = time.Now()
-	i.requeueAfterLag(id, m.action)
-	return m.action.task, true
-}
-
-// outcomeUnread reports whether the task of a machine has ended, and its
-// result or error still has to be read. The caller holds the lock.
-func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
-	if m.action == nil || m.action.unlisted {
-		return false
-	}
-	task := i.objects.Tasks[m.action.task]
-	if task == nil || !task.Ended() || task.Read {
-		return false
-	}
-	_, known := i.objects.ByID[id]
-	return task.Failed() || m.action.verb == creating && !known
-}
-
-// recheckTask makes the driver read a task at once that vCenter does not list
-// any more. The task has most likely ended unobserved, but the list has recent
-// tasks only. The caller holds the lock.
-func (i *inventory) recheckTask(task ref) {
-	for _, m := range i.machines {
-		if m.action != nil && m.action.task == task && !m.action.unlisted {
-			m.action.at = time.Time{}
-			i.changed(m.key)
-		}
-	}
-}
-
-// recordTask records the state that was read of a task; nil means that the task
-// does not exist any more.
-func (i *inventory) recordTask(task ref, info *cache.Task) {
-	i.Update(func(o *cache.Objects) []uuid.UUID {
-		if info != nil {
-			o.Tasks[task] = info
-		} else {
-			i.recordUnlisted(task)
-		}
-		return nil
-	})
-}
-
-// recordUnlisted records that vCenter does not list a task any more. The caller
-// holds the lock.
-func (i *inventory) recordUnlisted(task ref) {
-	for _, m := range i.machines {
-		if m.action != nil && m.action.task == task {
-			m.action.unlisted = true
-		}
-	}
-}
-
 // duplicate returns the VM that has the name, if the fault is DuplicateName.
-func duplicate(f *types.LocalizedMethodFault) *ref {
+func duplicate(f *types.LocalizedMethodFault) *moref {
 	if f == nil {
 		return nil
 	}
@@ -311,49 +220,18 @@ func duplicate(f *types.LocalizedMethodFault) *ref {
 	return nil
 }
 
-// begin records that a request for verb is about to be sent, unless another
-// action is under way.
-func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	a := action{verb: v, message: message}
-	if v == upgrading {
-		a.part = syncHardware
+// rejected returns the VM that a clone task created with another instance
+// UUID.
+func (a *action) rejected(o *cache.Objects, id uuid.UUID) moref {
+	if a == nil || a.verb != creating || a.task == (moref{}) {
+		return moref{}
 	}
-	return i.beginLocked(id, i.machineOf(id, key), a)
-}
-
-func (i *inventory) beginLocked(id uuid.UUID, m *machine, a action) bool {
-	if m.action != nil && m.action.busy(i.objects, id) {
-		return false
+	task := o.Tasks[a.task]
+	if task == nil || !task.Done() || task.Failed() {
+		return moref{}
 	}
-	a.at, a.lag = time.Now(), i.lag
-	m.action, m.failed = &a, failedAction{}
-	m.lastObserved = i.evaluate(id, m)
-	return true
-}
-
-// end records vCenter's response: a task, the VM that has the name, or neither
-// if the request had no effect.
-func (i *inventory) end(id uuid.UUID, task ref, nameHolder *ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, ok := i.machines[id]
-	if !ok || m.action == nil {
-		return
+	if other := o.IDs[task.Result]; other == uuid.Nil || other == id {
+		return moref{}
 	}
-	if task == (ref{}) && nameHolder == nil {
-		if m.action.verb == creating {
-			m.failures++
-			i.creationEnded(m.key)
-		}
-		m.action = nil
-	} else {
-		m.action.task, m.action.nameHolder, m.action.at = task, nameHolder, time.Now()
-		i.requeueAfterLag(id, m.action)
-		if i.outcomeUnread(id, m) {
-			i.changed(m.key)
-		}
-	}
-	i.notifyChanged([]uuid.UUID{id})
+	return task.Result
 }

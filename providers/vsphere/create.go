@@ -35,7 +35,7 @@ func (d *driver) Create(ctx context.Context, m *vspherev1.NovaVSphereMachine, l 
 	if d.session.inv.isRejected(id, vm) {
 		return d.deleteRejected(ctx, id, m, vm)
 	}
-	if err := d.uuidTaken(id); err != nil {
+	if err := d.session.inv.uuidTaken(id, d.session.Timeouts.RecloneDelay); err != nil {
 		return err
 	}
 	p, err := d.cloneRequest(ctx, id, m, l)

@@ -114,16 +114,6 @@ func taskOf[T any](_ *T, err error, task func() ref) (ref, error) {
 	return task(), nil
 }
 
-// rename sets the verb and message of an action once its actual step is known.
-func (i *inventory) rename(id uuid.UUID, v verb, message string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil && m.action != nil {
-		m.action.verb, m.action.message = v, message
-		i.notifyChanged([]uuid.UUID{id})
-	}
-}
-
 func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*spec.Layout, error) {
 	var content []types.ObjectContent
 	if err := property.DefaultCollector(c).Retrieve(ctx, []ref{vm}, spec.LayoutProperties, &content); err != nil {

@@ -1,20 +1,15 @@
 package vsphere
 
 import (
-	"cmp"
-	"context"
-	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi/vim25"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
 // inventory is the cache that Observe reads. It survives the loss of a
@@ -34,11 +29,28 @@ type inventory struct {
 	// no machine here requested: one of them may be of a machine that an
 	// earlier process or session served. The value is set once the clone has
 	// ended and the inventory is about to show its VM.
-	inherited map[ref]bool
+	inherited map[moref]bool
 	// awaitedTasks are tasks on compute clusters for which a worker waits.
-	awaitedTasks map[ref]chan struct{}
+	awaitedTasks map[moref]chan struct{}
 	// parts are the objects around VMs that workers change.
 	parts []part
+}
+
+// part is a kind of objects around VMs that a worker changes to match the
+// machines. The inventory calls all methods with its lock held.
+type part interface {
+	// name is the name of the part's Syncer.
+	name() string
+	// set records the desired state of a machine, and whether the machine is
+	// being deleted. It reports whether settings of this part have changed.
+	set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
+	// created records that a machine's VM was created by this process.
+	created(id uuid.UUID, vm moref)
+	// differences lists the differences between a machine and its VM, which runs, for
+	// messages. known is false if the part was not read yet.
+	differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool)
+	// forget drops the state of a machine that was deleted.
+	forget(id uuid.UUID)
 }
 
 // machine is the record of a machine that the controller has observed.
@@ -51,11 +63,11 @@ type machine struct {
 	// vm is the VM that the machine had when it was last observed. A VM that
 	// the account cannot see any more need not be deleted: the account may have
 	// lost its permission.
-	vm ref
+	vm moref
 	// rejected is the VM that its clone task created, if vCenter gave that VM
 	// another instance UUID. It has the machine's name and user data, and is to
 	// be deleted.
-	rejected ref
+	rejected moref
 	// uuidTaken is the reason why that VM was deleted, and uuidTakenAt is the
 	// time.
 	uuidTaken   *hypervisor.Error
@@ -76,15 +88,18 @@ type machine struct {
 	visibleLogin int
 }
 
-func newInventory(changed func(hypervisor.Key)) *inventory {
+// newInventory returns an inventory without objects. changed is called with a
+// machine that may look different, and creationEnded when the creation of its
+// VM has ended, with or without success.
+func newInventory(changed, creationEnded func(hypervisor.Key), lag time.Duration) *inventory {
 	return &inventory{
 		changed:       changed,
-		creationEnded: func(hypervisor.Key) {},
-		lag:           vcenter.DefaultTimeouts.Lag,
+		creationEnded: creationEnded,
+		lag:           lag,
 		objects:       cache.NewObjects(),
 		machines:      map[uuid.UUID]*machine{},
-		inherited:     map[ref]bool{},
-		awaitedTasks:  map[ref]chan struct{}{},
+		inherited:     map[moref]bool{},
+		awaitedTasks:  map[moref]chan struct{}{},
 	}
 }
 
@@ -105,6 +120,18 @@ type failedAction struct {
 	err  *hypervisor.Error
 }
 
+// matters reports whether the action may still be repeated for a VM that runs.
+func (f failedAction) matters(vm *hypervisor.VM) bool {
+	switch f.verb {
+	case creating, starting, upgrading:
+		return false
+	case syncing:
+		return slices.Contains(vm.ToSync, f.part)
+	default:
+		return true
+	}
+}
+
 // lastFailure returns the failure of the machine's last action. When the
 // machine is being deleted, a failed creation, start or change of a part of its
 // VM does not matter.
@@ -122,251 +149,15 @@ func (m *machine) lastFailure(o *cache.Objects, id uuid.UUID) failedAction {
 	return last
 }
 
-// observe returns the state of a machine's VM. If its action has ended, observe
-// records the failure.
-func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) observation {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m := i.machineOf(id, key)
-	m.deleting = deleting
-	i.recordNewVM(id, m)
-	s := i.evaluate(id, m)
-	m.lastObserved = s
-	if s.vm.State == hypervisor.Busy || s.unknown != nil {
-		return s
+// dropFailure drops the failure of a part, also of a change that is under way.
+func (m *machine) dropFailure(part string) {
+	if m.failed.part == part {
+		m.failed = failedAction{}
 	}
-	m.rejected = s.rejected
-	if m.action != nil && m.action.busy(i.objects, id) {
-		return s
-	}
-	s.failedNow = s.failure.err != nil && s.failure != m.failed
-	if s.failedNow && s.failure.verb == creating {
-		m.failures++
-	}
-	m.action, m.failed = nil, s.failure
-	return s
-}
-
-// state returns the state of a machine's VM, and the VM.
-func (i *inventory) state(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := i.evaluate(id, i.machineOf(id, key))
-	return s.vm.State, cmp.Or(s.rejected, i.objects.ByID[id])
-}
-
-// failures returns the number of failed creations of a machine's VM.
-func (i *inventory) failures(id uuid.UUID) int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil {
-		return m.failures
-	}
-	return 0
-}
-
-// keys returns all machines that were observed.
-func (i *inventory) keys() []hypervisor.Key {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	keys := make([]hypervisor.Key, 0, len(i.machines))
-	for _, m := range i.machines {
-		keys = append(keys, m.key)
-	}
-	return keys
-}
-
-// forget removes the record of a machine that was deleted.
-func (i *inventory) forget(id uuid.UUID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, p := range i.parts {
-		p.forget(id)
-	}
-	delete(i.machines, id)
-}
-
-// clonesOf reports whether there is a clone of template that may belong to any
-// machine, and that is under way or whose VM is not in the inventory yet.
-func (i *inventory) clonesOf(template ref) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for task := range i.inherited {
-		if t := i.objects.Tasks[task]; t != nil && t.Entity == template {
-			return true
-		}
-	}
-	return false
-}
-
-// anyClones reports whether clonesOf can be true for any template.
-func (i *inventory) anyClones() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return len(i.inherited) > 0
-}
-
-// Replace stores objects that were read again, and queues every machine whose
-// VM looks different in it.
-func (i *inventory) Replace(o *cache.Objects) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	o.KeepUUIDs(i.objects)
-	o.Unlisted = nil
-	i.objects = o
-	bound := map[ref]bool{}
-	for _, m := range i.machines {
-		if m.action == nil {
-			continue
-		}
-		bound[m.action.task] = true
-		if m.action.task != (ref{}) && o.Tasks[m.action.task] == nil {
-			i.recheckTask(m.action.task)
-		}
-	}
-	before := len(i.inherited)
-	clear(i.inherited)
-	for task, info := range o.Tasks {
-		if info.Description == cache.CloneTask && !info.Ended() && !bound[task] {
-			i.inherited[task] = false
-		}
-	}
-	i.notifyChanged(slices.Collect(maps.Keys(i.machines)))
-	if before > 0 {
-		// Machines that waited for one of them may not have to wait any more,
-		// although their own VMs look as before.
-		i.notifyAll()
+	if m.action != nil && m.action.part == part {
+		m.action.outdated = true
 	}
 }
 
-// notifyChanged queues the machines among ids whose VM looks different from the
-// last observation. The caller holds the lock.
-func (i *inventory) notifyChanged(ids []uuid.UUID) {
-	for _, id := range ids {
-		m, ok := i.machines[id]
-		if !ok {
-			continue
-		}
-		if m.action != nil && m.action.verb == creating && !m.action.busy(i.objects, id) {
-			i.creationEnded(m.key)
-		}
-		if s := i.evaluate(id, m); !reflect.DeepEqual(s, m.lastObserved) {
-			m.lastObserved = s
-			i.changed(m.key)
-		}
-	}
-}
-
-// Update calls change to change the objects and queues the affected machines.
-func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	touched := change(i.objects)
-	for _, task := range i.objects.Unlisted {
-		if i.objects.Tasks[task] == nil {
-			i.recheckTask(task)
-		}
-	}
-	i.objects.Unlisted = nil
-	// A machine may wait only for this task, or for the UUID of another VM.
-	for id, m := range i.machines {
-		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
-			touched = append(touched, id)
-		}
-		if i.outcomeUnread(id, m) {
-			i.changed(m.key) // its next Observe reads the task
-		}
-	}
-	for task, ended := range i.awaitedTasks {
-		if t := i.objects.Tasks[task]; t != nil && t.Ended() {
-			delete(i.awaitedTasks, task)
-			close(ended)
-		}
-	}
-	for task, ended := range i.inherited {
-		t := i.objects.Tasks[task]
-		switch {
-		case t == nil || t.Failed() || i.objects.IDs[t.Result] != uuid.Nil:
-			i.removeInherited(task)
-		case t.Ended() && !ended:
-			i.inherited[task] = true
-			time.AfterFunc(i.lag, func() {
-				i.mu.Lock()
-				defer i.mu.Unlock()
-				i.removeInherited(task)
-			})
-		}
-	}
-	i.notifyChanged(touched)
-}
-
-// removeInherited removes a clone whose VM, if it created one, is known. It may
-// have been of any machine. The caller holds the lock.
-func (i *inventory) removeInherited(task ref) {
-	if _, ok := i.inherited[task]; !ok {
-		return
-	}
-	delete(i.inherited, task)
-	i.notifyAll()
-}
-
-// notifyAll queues every machine, even if its VM looks as before. The caller
-// holds the lock.
-func (i *inventory) notifyAll() {
-	for _, m := range i.machines {
-		i.changed(m.key)
-	}
-}
-
-// UnreadTasks returns the inherited clones that have ended with success
-// and whose VM is not known.
-func (i *inventory) UnreadTasks() (tasks []ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for task := range i.inherited {
-		if t := i.objects.Tasks[task]; t != nil && t.Ended() && !t.Read {
-			tasks = append(tasks, task)
-		}
-	}
-	return tasks
-}
-
-// View calls read with the objects.
-func (i *inventory) View(read func(*cache.Objects)) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	read(i.objects)
-}
-
-// readIfStale reads the settings of a compute cluster if they may be out of
-// date: after a failure, or when vCenter reported only a part of a change.
-func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at ref) error {
-	i.mu.Lock()
-	cluster := i.objects.Clusters[at]
-	stale := cluster != nil && cluster.Stale
-	i.mu.Unlock()
-	if !stale {
-		return nil
-	}
-	return cache.ReadCluster(ctx, c, i, at)
-}
-
-// awaitTask returns a channel that is closed when a task has ended.
-func (i *inventory) awaitTask(task ref) <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	ended := make(chan struct{})
-	if t := i.objects.Tasks[task]; t != nil && t.Ended() {
-		close(ended)
-		return ended
-	}
-	i.awaitedTasks[task] = ended
-	return ended
-}
-
-// endAwait drops the channel of a task.
-func (i *inventory) endAwait(task ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.awaitedTasks, task)
-}
+// setParts sets the objects around VMs that workers change.
+func (i *inventory) setParts(parts ...part) { i.parts = parts }

@@ -19,8 +19,8 @@ var (
 	ourKey  = hypervisor.Key{Namespace: "ns", Name: "m"}
 	ourID   = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 	otherID = uuid.MustParse("5032c8a5-9c5e-4a7a-b804-832a03e16381")
-	vmRef   = ref{Type: "VirtualMachine", Value: "vm-1"}
-	taskRef = ref{Type: "Task", Value: "task-1"}
+	vmRef   = moref{Type: "VirtualMachine", Value: "vm-1"}
+	taskRef = moref{Type: "Task", Value: "task-1"}
 )
 
 // streamTest is an inventory that receives one update set at a time.
@@ -31,12 +31,12 @@ type streamTest struct {
 
 func newStreamTest() *streamTest {
 	t := &streamTest{}
-	t.inv = newInventory(func(hypervisor.Key) { t.notified++ })
+	t.inv = newInventory(func(hypervisor.Key) { t.notified++ }, func(hypervisor.Key) {}, time.Minute)
 	t.inv.observe(ourID, ourKey, false)
 	return t
 }
 
-func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any) {
+func (t *streamTest) update(kind types.ObjectUpdateKind, obj moref, values ...any) {
 	u := types.ObjectUpdate{Kind: kind, Obj: obj}
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
@@ -54,7 +54,7 @@ func (t *streamTest) store(u types.ObjectUpdate) {
 		info := *t.inv.objects.Tasks[u.Obj]
 		switch c.Name {
 		case "info.result":
-			info.Result, _ = c.Val.(ref)
+			info.Result, _ = c.Val.(moref)
 		case "info.error":
 			f, _ := c.Val.(types.LocalizedMethodFault)
 			info.Failure = &f
@@ -140,7 +140,7 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
 		t.Run(name, func(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
-			ta.update(enter, ref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
+			ta.update(enter, moref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 			ta.update(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
@@ -260,7 +260,7 @@ func TestDuplicateName(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
 			ta.inv.begin(ourID, ourKey, creating, "Cloning")
 			ta.update(enter, vmRef, "config.instanceUuid", tt.id)
-			ta.inv.end(ourID, ref{}, &taken)
+			ta.inv.end(ourID, moref{}, &taken)
 			state, err := ta.look()
 			g.Expect(state).To(Equal(tt.state))
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
@@ -293,7 +293,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 	byCall := func(ta *streamTest) {
 		err := &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: errors.New("no")}
 		if !ta.inv.recordPowerError(ourID, err) {
-			ta.inv.end(ourID, ref{}, nil)
+			ta.inv.end(ourID, moref{}, nil)
 		}
 	}
 	byTask := func(ta *streamTest) {
@@ -346,7 +346,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 // The clone of a manager that crashed ends before the stream shows the new VM.
 // A machine that is reported as deleted in between would leave its VM behind.
 func TestInheritedCloneWaitsForItsVM(t *testing.T) {
-	template := ref{Type: "VirtualMachine", Value: "vm-9"}
+	template := moref{Type: "VirtualMachine", Value: "vm-9"}
 	tests := []struct {
 		name string
 		end  func(g *WithT, ta *streamTest)

@@ -60,16 +60,3 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(sessions.Tasks, prometheus.GaugeValue, float64(n), vcenter.ProviderName, at[0], at[1])
 	}
 }
-
-// activeActions counts the actions that have not ended.
-func (i *inventory) activeActions() map[verb]int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	counts := map[verb]int{}
-	for id, m := range i.machines {
-		if m.action != nil && m.action.busy(i.objects, id) {
-			counts[m.action.verb]++
-		}
-	}
-	return counts
-}

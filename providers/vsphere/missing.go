@@ -52,29 +52,3 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *vspherev1.No
 	d.session.inv.recordVisible(id, login)
 	return nil
 }
-
-func (i *inventory) visibleLogin(id uuid.UUID) int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil {
-		return m.visibleLogin
-	}
-	return 0
-}
-
-func (i *inventory) recordVisible(id uuid.UUID, login int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil {
-		m.visibleLogin = login
-	}
-}
-
-// isConfirmedDeleted reports whether vCenter has confirmed that a machine's VM
-// is deleted.
-func (i *inventory) isConfirmedDeleted(id uuid.UUID) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m := i.machines[id]
-	return m != nil && m.deleted
-}

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
@@ -84,13 +85,15 @@ var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
 type groupTest struct {
 	*inventory
 	*ruleWorker
-	ids map[string]uuid.UUID
+	objects *cache.Objects
+	ids     map[string]uuid.UUID
 }
 
 func newGroupTest(names ...string) *groupTest {
-	inv := newInventory(func(hypervisor.Key) {})
+	inv := newInventory(func(hypervisor.Key) {}, func(hypervisor.Key) {}, time.Minute)
 	c := &groupTest{inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
-	inv.parts = []part{&c.ruleWorker.state}
+	inv.setParts(&c.ruleWorker.state)
+	inv.View(func(o *cache.Objects) { c.objects = o })
 	host := ref{Type: "HostSystem", Value: "host-1"}
 	c.objects.Hosts[host] = &cache.Host{Parent: clusterRef}
 	c.objects.UsableHosts[clusterRef] = 10

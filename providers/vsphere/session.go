@@ -28,10 +28,9 @@ type session struct {
 
 // newSession opens a session in the background.
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
-	s := &session{inv: newInventory(changed), creations: t}
-	s.inv.creationEnded, s.inv.lag = t.Done, o.timeouts.Lag
+	s := &session{inv: newInventory(changed, t.Done, o.timeouts.Lag), creations: t}
 	s.rules, s.tags = newRuleWorker(s, o.timeouts.BatchDelay), newTagWorker(s, o.timeouts.BatchDelay)
-	s.inv.parts = []part{&s.rules.state, &s.tags.state}
+	s.inv.setParts(&s.rules.state, &s.tags.state)
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {

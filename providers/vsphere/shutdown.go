@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -51,20 +50,5 @@ func (d *driver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) 
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the guest cannot be shut down gracefully: %w", e.Err)
 	default:
 		return vcenter.Classify(d.session.Server(), err)
-	}
-}
-
-func (i *inventory) shutdownRequested(id uuid.UUID) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m := i.machines[id]
-	return m != nil && time.Since(m.shutdownAt) < shutdownRetryInterval
-}
-
-func (i *inventory) recordShutdown(id uuid.UUID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil {
-		m.shutdownAt = time.Now()
 	}
 }

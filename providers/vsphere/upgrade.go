@@ -13,9 +13,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
-// upgrading is the verb of a hardware upgrade.
-const upgrading verb = "upgrade"
-
 // upgrade requests vCenter to upgrade the hardware of a VM that is off to the
 // version in the spec of m. The clone request cannot do that: vCenter accepts
 // a version only for VMs that it creates from scratch.

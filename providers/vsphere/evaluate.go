@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25/types"
@@ -27,10 +28,10 @@ type observation struct {
 	unknown *hypervisor.Error
 	// missing is the VM that the account could see before and cannot see any
 	// more. vCenter has to confirm whether it was deleted.
-	missing ref
+	missing moref
 	// rejected is the VM that the machine's clone task created and that has to
 	// be deleted, because it has another instance UUID.
-	rejected ref
+	rejected moref
 }
 
 // evaluate returns the state of the VM with the given UUID. The caller holds
@@ -71,16 +72,16 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 
 // evaluateMissing sets the observation of a machine if no VM has its UUID.
 func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
-	if rejected := cmp.Or(m.rejected, m.action.rejected(i.objects, id)); rejected != (ref{}) {
+	if rejected := cmp.Or(m.rejected, m.action.rejected(i.objects, id)); rejected != (moref{}) {
 		i.evaluateRejected(rejected, m, s)
 		return
 	}
 	if m.action.destroyed(i.objects) {
-		m.vm, m.deleted = ref{}, true
+		m.vm, m.deleted = moref{}, true
 	}
 	other, listed := i.objects.IDs[m.vm]
 	switch {
-	case m.vm == ref{}:
+	case m.vm == moref{}:
 		s.vm.State = hypervisor.Absent
 	case listed && other != uuid.Nil && other != id:
 		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
@@ -90,8 +91,37 @@ func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
 	}
 }
 
+// evaluateRejected sets the observation of a machine whose VM has another
+// instance UUID. The creation fails once that VM is deleted, so that the time
+// until the next attempt starts then.
+func (i *inventory) evaluateRejected(vm moref, m *machine, s *observation) {
+	_, listed := i.objects.IDs[vm]
+	switch {
+	case listed && !m.action.destroyed(i.objects):
+		s.rejected, s.vm.State = vm, hypervisor.Absent
+		s.vm.Message = rejectedMessage(vm)
+		if m.deleting {
+			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
+		}
+		if err := s.failure.err; err != nil && m.action != nil {
+			s.failure.err = hypervisor.Failure(err.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, err.Err)
+		}
+	case m.deleting:
+		s.vm.State = hypervisor.Absent
+	default:
+		s.vm.State = hypervisor.Absent
+		s.failure.err = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
+		m.uuidTaken, m.uuidTakenAt = s.failure.err, time.Now()
+	}
+}
+
+func rejectedMessage(vm moref) string {
+	return "Deleting the VM " + vm.Value + ", to which vCenter gave another instance UUID"
+}
+
 // evaluateVM sets the observation of a machine from the VM that has its UUID.
-func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM, s *observation) {
+func (i *inventory) evaluateVM(vm moref, id uuid.UUID, m *machine, info *cache.VM, s *observation) {
 	if duplicates := i.objects.DuplicateVMs(id); len(duplicates) > 1 {
 		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))
@@ -131,17 +161,30 @@ func (i *inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM,
 	}
 }
 
-// matters reports whether the action may still be repeated for a VM that runs.
-func (f failedAction) matters(vm *hypervisor.VM) bool {
-	switch f.verb {
-	case creating, starting, upgrading:
-		return false
-	case syncing:
-		return slices.Contains(vm.ToSync, f.part)
-	default:
-		return true
+// compare sets the parts of a machine's VM that are out of sync, and returns
+// the parts that were not read yet. The caller holds the lock.
+func (i *inventory) compare(id uuid.UUID, m *machine, to *hypervisor.VM) (unread []string) {
+	if m.deleting {
+		return nil
 	}
+	var all []string
+	for _, p := range i.parts {
+		differences, known := p.differences(i.objects, id)
+		if !known {
+			unread = append(unread, p.name())
+		}
+		if len(differences) > 0 {
+			all, to.ToSync = append(all, differences...), append(to.ToSync, p.name())
+		}
+	}
+	if len(all) > 0 {
+		to.OutOfSync = outOfSyncPrefix + strings.Join(all, ", ")
+	}
+	return unread
 }
+
+// outOfSyncPrefix is the prefix of the list of objects that are out of sync.
+const outOfSyncPrefix = "Out of sync: "
 
 // unreachable explains in a message why vCenter does not know the state of a
 // VM.
@@ -159,24 +202,5 @@ func unreachable(state types.VirtualMachineConnectionState, host string) string 
 		return fmt.Sprintf("the files of the VM%s cannot be read (inaccessible): look at its datastore", on)
 	default:
 		return fmt.Sprintf("vCenter has lost its connection to the VM%s (%s)", on, state)
-	}
-}
-
-// info returns the known properties of a machine's VM.
-func (i *inventory) info(id uuid.UUID) cache.VM {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if info := i.objects.VMs[i.objects.ByID[id]]; info != nil {
-		return *info
-	}
-	return cache.VM{}
-}
-
-// recordDeleted records that vCenter has confirmed that vm is deleted.
-func (i *inventory) recordDeleted(id uuid.UUID, vm ref) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if m := i.machines[id]; m != nil && m.vm == vm {
-		m.vm, m.deleted = ref{}, true
 	}
 }

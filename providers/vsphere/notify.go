@@ -1,0 +1,226 @@
+package vsphere
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+)
+
+// notifyChanged queues the machines among ids whose VM looks different from the
+// last observation. The caller holds the lock.
+func (i *inventory) notifyChanged(ids []uuid.UUID) {
+	for _, id := range ids {
+		m, ok := i.machines[id]
+		if !ok {
+			continue
+		}
+		if m.action != nil && m.action.verb == creating && !m.action.busy(i.objects, id) {
+			i.creationEnded(m.key)
+		}
+		if s := i.evaluate(id, m); !reflect.DeepEqual(s, m.lastObserved) {
+			m.lastObserved = s
+			i.changed(m.key)
+		}
+	}
+}
+
+// notifyAll queues every machine, even if its VM looks as before. The caller
+// holds the lock.
+func (i *inventory) notifyAll() {
+	for _, m := range i.machines {
+		i.changed(m.key)
+	}
+}
+
+// removeInherited removes a clone whose VM, if it created one, is known. It may
+// have been of any machine. The caller holds the lock.
+func (i *inventory) removeInherited(task moref) {
+	if _, ok := i.inherited[task]; !ok {
+		return
+	}
+	delete(i.inherited, task)
+	i.notifyAll()
+}
+
+// outcomeUnread reports whether the task of a machine has ended, and its
+// result or error still has to be read. The caller holds the lock.
+func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
+	if m.action == nil || m.action.unlisted {
+		return false
+	}
+	task := i.objects.Tasks[m.action.task]
+	if task == nil || !task.Ended() || task.Read {
+		return false
+	}
+	_, known := i.objects.ByID[id]
+	return task.Failed() || m.action.verb == creating && !known
+}
+
+// recheckTask makes the driver read a task at once that vCenter does not list
+// any more. The task has most likely ended unobserved, but the list has recent
+// tasks only. The caller holds the lock.
+func (i *inventory) recheckTask(task moref) {
+	for _, m := range i.machines {
+		if m.action != nil && m.action.task == task && !m.action.unlisted {
+			m.action.at = time.Time{}
+			i.changed(m.key)
+		}
+	}
+}
+
+// requeueAfterLag requeues the machine if the inventory does not catch up with
+// the action in time.
+func (i *inventory) requeueAfterLag(id uuid.UUID, current *action) {
+	time.AfterFunc(i.lag, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if m := i.machines[id]; m != nil && m.action == current {
+			i.changed(m.key)
+		}
+	})
+}
+
+// Replace stores objects that were read again, and queues every machine whose
+// VM looks different in it.
+func (i *inventory) Replace(o *cache.Objects) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	o.KeepUUIDs(i.objects)
+	o.Unlisted = nil
+	i.objects = o
+	bound := map[moref]bool{}
+	for _, m := range i.machines {
+		if m.action == nil {
+			continue
+		}
+		bound[m.action.task] = true
+		if m.action.task != (moref{}) && o.Tasks[m.action.task] == nil {
+			i.recheckTask(m.action.task)
+		}
+	}
+	before := len(i.inherited)
+	clear(i.inherited)
+	for task, info := range o.Tasks {
+		if info.Description == cache.CloneTask && !info.Ended() && !bound[task] {
+			i.inherited[task] = false
+		}
+	}
+	i.notifyChanged(slices.Collect(maps.Keys(i.machines)))
+	if before > 0 {
+		// Machines that waited for one of them may not have to wait any more,
+		// although their own VMs look as before.
+		i.notifyAll()
+	}
+}
+
+// Update calls change to change the objects and queues the affected machines.
+func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	touched := change(i.objects)
+	for _, task := range i.objects.Unlisted {
+		if i.objects.Tasks[task] == nil {
+			i.recheckTask(task)
+		}
+	}
+	i.objects.Unlisted = nil
+	// A machine may wait only for this task, or for the UUID of another VM.
+	for id, m := range i.machines {
+		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
+			touched = append(touched, id)
+		}
+		if i.outcomeUnread(id, m) {
+			i.changed(m.key) // its next Observe reads the task
+		}
+	}
+	for task, ended := range i.awaitedTasks {
+		if t := i.objects.Tasks[task]; t != nil && t.Ended() {
+			delete(i.awaitedTasks, task)
+			close(ended)
+		}
+	}
+	for task, ended := range i.inherited {
+		t := i.objects.Tasks[task]
+		switch {
+		case t == nil || t.Failed() || i.objects.IDs[t.Result] != uuid.Nil:
+			i.removeInherited(task)
+		case t.Ended() && !ended:
+			i.inherited[task] = true
+			time.AfterFunc(i.lag, func() {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				i.removeInherited(task)
+			})
+		}
+	}
+	i.notifyChanged(touched)
+}
+
+// View calls read with the objects.
+func (i *inventory) View(read func(*cache.Objects)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	read(i.objects)
+}
+
+// UnreadTasks returns the inherited clones that have ended with success
+// and whose VM is not known.
+func (i *inventory) UnreadTasks() (tasks []moref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for task := range i.inherited {
+		if t := i.objects.Tasks[task]; t != nil && t.Ended() && !t.Read {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
+}
+
+// locked calls change with the lock held, for the state of a part, and queues
+// the machines that it returns if their VMs look different.
+func (i *inventory) locked(change func(*cache.Objects) []uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.notifyChanged(change(i.objects))
+}
+
+// readIfStale reads the settings of a compute cluster if they may be out of
+// date: after a failure, or when vCenter reported only a part of a change.
+func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at moref) error {
+	i.mu.Lock()
+	cluster := i.objects.Clusters[at]
+	stale := cluster != nil && cluster.Stale
+	i.mu.Unlock()
+	if !stale {
+		return nil
+	}
+	return cache.ReadCluster(ctx, c, i, at)
+}
+
+// awaitTask returns a channel that is closed when a task has ended.
+func (i *inventory) awaitTask(task moref) <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	ended := make(chan struct{})
+	if t := i.objects.Tasks[task]; t != nil && t.Ended() {
+		close(ended)
+		return ended
+	}
+	i.awaitedTasks[task] = ended
+	return ended
+}
+
+// endAwait drops the channel of a task.
+func (i *inventory) endAwait(task moref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.awaitedTasks, task)
+}
