@@ -38,7 +38,7 @@ func (k *tagWorker) readFields(ctx context.Context) {
 		fields = nil
 	}
 	failure := vcenter.AsError(vcenter.Classify(k.session.Server(), err))
-	k.inv.locked(func(*cache.Objects) []uuid.UUID { return k.state.setFields(fields, failure) })
+	k.inv.Locked(func(*cache.Objects) []uuid.UUID { return k.state.setFields(fields, failure) })
 }
 
 // setAttributes sets the custom attributes of a machine's VM that differ.
@@ -69,7 +69,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 // attributesToSet returns the attributes of a machine's VM that differ, or the
 // error with which reading the keys of attributes failed.
 func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
-	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		m := k.state.machines[id]
 		vm = o.ByID[id]
 		if info := o.VMs[vm]; m != nil && info != nil && len(m.attributes) > 0 {
@@ -89,7 +89,7 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int
 	})
 	if fault.Is(err, &types.InvalidArgument{}) || vcenter.IsNotFound(err) {
 		// The attribute may have been deleted.
-		k.inv.locked(func(*cache.Objects) []uuid.UUID {
+		k.inv.Locked(func(*cache.Objects) []uuid.UUID {
 			delete(k.state.fields, name)
 			return nil
 		})
@@ -98,7 +98,7 @@ func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int
 }
 
 func (k *tagWorker) fieldKey(name string) (key int32, known bool) {
-	k.inv.locked(func(*cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
 		key, known = k.state.fields[name]
 		return nil
 	})
@@ -132,7 +132,7 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 	if err != nil {
 		return 0, err
 	}
-	k.inv.locked(func(*cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
 		if k.state.fields != nil {
 			k.state.fields[name] = key
 		}

@@ -12,6 +12,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
@@ -32,17 +33,17 @@ func (d *driver) Create(ctx context.Context, m *vspherev1.NovaVSphereMachine, l 
 	if state != hypervisor.Absent {
 		return nil
 	}
-	if d.session.inv.isRejected(id, vm) {
+	if d.session.inv.IsRejected(id, vm) {
 		return d.deleteRejected(ctx, id, m, vm)
 	}
-	if err := d.session.inv.uuidTaken(id, d.session.Timeouts.RecloneDelay); err != nil {
+	if err := d.session.inv.UUIDTaken(id, d.session.Timeouts.RecloneDelay); err != nil {
 		return err
 	}
 	p, err := d.cloneRequest(ctx, id, m, l)
 	if err != nil {
 		return err
 	}
-	if err := d.session.inv.checkAddressesFree(id, p.staticAddresses); err != nil {
+	if err := d.session.inv.CheckAddressesFree(id, p.staticAddresses); err != nil {
 		return err
 	}
 	if err := d.acquireCreationSlot(hypervisor.KeyOf(m)); err != nil {
@@ -54,7 +55,7 @@ func (d *driver) Create(ctx context.Context, m *vspherev1.NovaVSphereMachine, l 
 		return err
 	}
 	spec.SetDatastore(&p.req.Spec.Location, datastore, p.target.Policy(), p.diskKeys)
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), creating, "Cloning from "+p.source) {
+	if !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Creating, "Cloning from "+p.source) {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -103,7 +104,7 @@ func (d *driver) cloneRequest(ctx context.Context, id uuid.UUID, m *vspherev1.No
 	}
 	out := &cloneRequest{source: p.Effective.Template.String(), diskKeys: spec.DiskKeys(p.Template), target: target, requiredSpace: spec.RequiredSpace(p.Template, &m.Spec.Disks), staticAddresses: p.StaticAddresses()}
 	out.req = &types.CloneVM_Task{This: p.Template.Ref, Folder: target.Folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
-		Location: spec.Location(target.Host(id, d.session.inv.failures(id)), target.Pool, target.Policy(), p.Source),
+		Location: spec.Location(target.Host(id, d.session.inv.Failures(id)), target.Pool, target.Policy(), p.Source),
 		Config:   config,
 		Snapshot: p.Source.Snapshot,
 		// The hardware version is upgraded while the VM is off.

@@ -174,7 +174,7 @@ func TestRepeatedClone(t *testing.T) {
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	d.session.inv.forget(id)
+	d.session.inv.Forget(id)
 	b.Expect(d.Create(b.ctx(), m, createOptions)).To(Succeed())
 	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 2))

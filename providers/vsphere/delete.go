@@ -14,6 +14,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -30,9 +31,9 @@ func (d *driver) Delete(ctx context.Context, m *vspherev1.NovaVSphereMachine) er
 	}
 	state, vm := d.state(id, m)
 	switch {
-	case d.session.inv.isRejected(id, vm):
+	case d.session.inv.IsRejected(id, vm):
 		return d.deleteRejected(ctx, id, m, vm)
-	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.info(id).Power == types.VirtualMachinePowerStateSuspended:
+	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.Info(id).Power == types.VirtualMachinePowerStateSuspended:
 		return d.powerOff(ctx, id, m, vm)
 	case state == hypervisor.Stopped:
 		return d.remove(ctx, id, m, vm)
@@ -44,7 +45,7 @@ func (d *driver) Delete(ctx context.Context, m *vspherev1.NovaVSphereMachine) er
 // powerOff powers the VM off. A suspended VM loses the content of its memory;
 // its disks cannot be detached while it is suspended.
 func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), stopping, "Powering off") {
+	if !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Stopping, "Powering off") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -64,7 +65,7 @@ func (d *driver) remove(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSph
 	if d.session.rules.leave(id, hypervisor.KeyOf(m)) {
 		return nil
 	}
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, "Destroying") {
+	if !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Destroying, "Destroying") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -88,7 +89,7 @@ func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm 
 		return ref{}, err
 	}
 	if step != spec.StepDestroy {
-		d.session.inv.rename(id, detaching, layout.Message(step))
+		d.session.inv.Rename(id, inventory.Detaching, layout.Message(step))
 	}
 	switch step {
 	case spec.StepDropSnapshots:

@@ -209,7 +209,7 @@ func TestShutdownRefused(t *testing.T) {
 	b.Eventually(func() bool {
 		id, err := kit.MachineUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], hypervisor.KeyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
-		return b.connect(m).(*driver).session.inv.info(id).ToolsRunning
+		return b.connect(m).(*driver).session.inv.Info(id).ToolsRunning
 	}).Should(BeTrue())
 	b.vc.InjectCallFault("ShutdownGuest", 1, &types.ToolsUnavailable{}, "")
 	err := b.connect(m).Shutdown(b.ctx(), m)

@@ -42,7 +42,7 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		task, err = request(ctx, c)
 		return err
 	})
-	if vcenter.IsInvalidPowerState(err) && d.session.inv.recordPowerError(id, vcenter.AsError(vcenter.Classify(d.session.Server(), err))) {
+	if vcenter.IsInvalidPowerState(err) && d.session.inv.RecordPowerError(id, vcenter.AsError(vcenter.Classify(d.session.Server(), err))) {
 		return nil
 	}
 	var nameHolder *ref
@@ -60,11 +60,11 @@ func (d *driver) startTask(ctx context.Context, id uuid.UUID, request func(conte
 		// the inventory shows it.
 		d.session.Resync()
 	}
-	d.session.inv.end(id, task, nameHolder)
+	d.session.inv.End(id, task, nameHolder)
 	return vcenter.Classify(d.session.Server(), err)
 }
 
 // state returns the state of the VM of m, and its reference.
 func (d *driver) state(id uuid.UUID, m *vspherev1.NovaVSphereMachine) (hypervisor.State, ref) {
-	return d.session.inv.state(id, hypervisor.KeyOf(m))
+	return d.session.inv.StateOf(id, hypervisor.KeyOf(m))
 }

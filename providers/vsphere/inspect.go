@@ -29,7 +29,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *vspherev1.NovaVSphereC
 	site := hypervisor.Endpoint{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
 		Server: s.Server(), CABundle: s.Endpoint.TLS.CABundle,
-		VMs: s.inv.ownedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
+		VMs: s.inv.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
 	}
 	names := resolve.NewResolver(s.names, &cluster.Spec, bounds)
 	if len(cluster.Spec.FailureDomains) == 0 {

@@ -48,7 +48,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		if age, ok := s.Age(); ok {
 			ages[server] = max(ages[server], age)
 		}
-		for v, n := range s.inv.activeActions() {
+		for v, n := range s.inv.ActiveActions() {
 			counts[[2]string{server, string(v)}] += n
 		}
 	}

@@ -24,7 +24,7 @@ func (d *driver) confirmDeleted(ctx context.Context, id uuid.UUID, vm ref) error
 	})
 	switch {
 	case vcenter.IsNotFound(err):
-		d.session.inv.recordDeleted(id, vm)
+		d.session.inv.RecordDeleted(id, vm)
 		return nil
 	case err == nil, vcenter.IsNoPermission(err):
 		return hypervisor.Failure(vspherev1.VMNotVisibleReason,
@@ -43,12 +43,12 @@ func (d *driver) checkVisible(ctx context.Context, id uuid.UUID, m *vspherev1.No
 	if err != nil {
 		return err
 	}
-	if d.session.inv.visibleLogin(id) == login {
+	if d.session.inv.VisibleLogin(id) == login {
 		return nil
 	}
 	if err := d.names.CheckVisible(ctx, m); err != nil {
 		return err
 	}
-	d.session.inv.recordVisible(id, login)
+	d.session.inv.RecordVisible(id, login)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -37,7 +38,7 @@ func (d *driver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
-	if s.vm.State == hypervisor.Absent || s.vm.State == hypervisor.Stopped {
+	if s.VM.State == hypervisor.Absent || s.VM.State == hypervisor.Stopped {
 		underWay, err := d.cloning(ctx, m)
 		if err != nil {
 			return hypervisor.VM{}, err
@@ -46,45 +47,45 @@ func (d *driver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was started earlier"}, nil
 		}
 	}
-	d.releaseCreationSlot(hypervisor.KeyOf(m), s.vm.State, deleting)
-	if s.vm.State == hypervisor.Absent && deleting {
-		d.session.inv.forget(id)
+	d.releaseCreationSlot(hypervisor.KeyOf(m), s.VM.State, deleting)
+	if s.VM.State == hypervisor.Absent && deleting {
+		d.session.inv.Forget(id)
 	}
-	if s.failedNow {
-		d.dropStale(s.failure.err)
+	if s.FailedNow {
+		d.dropStale(s.Failure.Err)
 	}
-	if s.failure.err != nil {
-		s.vm.LastFailure, s.vm.FailedSyncer = s.failure.err, s.failure.part
+	if s.Failure.Err != nil {
+		s.VM.LastFailure, s.VM.FailedSyncer = s.Failure.Err, s.Failure.Part
 	}
-	return s.vm, nil
+	return s.VM, nil
 }
 
 // observe returns the state of the VM of m. It reports a VM as deleted only
 // once it is certain that the account would see the VM if it existed.
-func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, deleting bool) (observation, error) {
+func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, deleting bool) (inventory.Observation, error) {
 	inv := d.session.inv
-	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.info(id).Zone)
-	inv.setDesired(id, hypervisor.KeyOf(m), &desired, deleting)
-	s := inv.observe(id, hypervisor.KeyOf(m), deleting)
-	if s.missing != (ref{}) {
-		if err := d.confirmDeleted(ctx, id, s.missing); err != nil {
-			return observation{}, err
+	desired := spec.NewDesired(d.cluster, d.clusterID, m, inv.Info(id).Zone)
+	inv.SetDesired(id, hypervisor.KeyOf(m), &desired, deleting)
+	s := inv.Observe(id, hypervisor.KeyOf(m), deleting)
+	if s.Missing != (ref{}) {
+		if err := d.confirmDeleted(ctx, id, s.Missing); err != nil {
+			return inventory.Observation{}, err
 		}
-		s = inv.observe(id, hypervisor.KeyOf(m), deleting)
+		s = inv.Observe(id, hypervisor.KeyOf(m), deleting)
 	}
-	if s.unknown != nil {
-		return observation{}, s.unknown
+	if s.Unknown != nil {
+		return inventory.Observation{}, s.Unknown
 	}
-	if s.vm.State == hypervisor.Absent && m.Spec.ProviderID != "" && !inv.isConfirmedDeleted(id) {
+	if s.VM.State == hypervisor.Absent && m.Spec.ProviderID != "" && !inv.IsConfirmedDeleted(id) {
 		if err := d.checkVisible(ctx, id, m); err != nil {
-			return observation{}, err
+			return inventory.Observation{}, err
 		}
 	}
 	d.session.tags.refresh(id)
-	if text := d.pendingUpgrade(id, m, s.vm.State); text != "" {
-		s.vm.OutOfSync, s.vm.ToSync = outOfSyncPrefix+text, append(s.vm.ToSync, syncHardware)
+	if text := d.pendingUpgrade(id, m, s.VM.State); text != "" {
+		s.VM.OutOfSync, s.VM.ToSync = inventory.OutOfSyncPrefix+text, append(s.VM.ToSync, inventory.SyncHardware)
 	}
-	s.vm.Addresses = kit.WithoutEndpoint(s.vm.Addresses, d.endpoint)
+	s.VM.Addresses = kit.WithoutEndpoint(s.VM.Addresses, d.endpoint)
 	return s, nil
 }
 
@@ -94,7 +95,7 @@ func (d *driver) pendingUpgrade(id uuid.UUID, m *vspherev1.NovaVSphereMachine, s
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
 	}
-	return spec.PendingUpgrade(m, d.session.inv.info(id).Version)
+	return spec.PendingUpgrade(m, d.session.inv.Info(id).Version)
 }
 
 // dropStale drops resolved names after a failure that a stale reference may
@@ -112,19 +113,19 @@ func (d *driver) dropStale(f *hypervisor.Error) {
 // and that may be of m: an earlier process may have requested it before it
 // crashed. The inventory shows the VM of such a clone when the clone ends.
 func (d *driver) cloning(ctx context.Context, m *vspherev1.NovaVSphereMachine) (bool, error) {
-	if !d.session.inv.anyClones() {
+	if !d.session.inv.AnyClones() {
 		return false, nil
 	}
 	sources, err := d.names.TemplateRefs(ctx, m)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(sources, d.session.inv.clonesOf), nil
+	return slices.ContainsFunc(sources, d.session.inv.ClonesOf), nil
 }
 
 // catchUp reads a task that the stream should have reported and has not.
 func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
-	task, ok := d.session.inv.overdueTask(id)
+	task, ok := d.session.inv.OverdueTask(id)
 	if !ok {
 		return nil
 	}
@@ -135,13 +136,13 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	})
 	switch {
 	case vcenter.IsNotFound(err):
-		d.session.inv.recordTask(task, nil)
+		d.session.inv.RecordTask(task, nil)
 		return nil
 	case err != nil:
 		return vcenter.Classify(d.session.Server(), err)
 	}
 	if info.Ended() {
-		d.session.inv.recordTask(task, info)
+		d.session.inv.RecordTask(task, info)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -26,7 +27,7 @@ import (
 // with another instance UUID. It reads the power state each time: the stream
 // does not report it.
 func (d *driver) deleteRejected(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, hypervisor.KeyOf(m), destroying, rejectedMessage(vm)) {
+	if !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Destroying, inventory.RejectedMessage(vm)) {
 		return nil
 	}
 	return d.startTask(vcenter.Urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -46,7 +47,7 @@ func (d *driver) rejectedDeletion(ctx context.Context, c *vim25.Client, id uuid.
 	if it.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOff {
 		return d.removal(ctx, c, id, vm)
 	}
-	d.session.inv.rename(id, stopping, "Powering off the VM "+vm.Value+", to which vCenter gave another instance UUID")
+	d.session.inv.Rename(id, inventory.Stopping, "Powering off the VM "+vm.Value+", to which vCenter gave another instance UUID")
 	res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
 	return taskOf(res, err, func() ref { return res.Returnval })
 }

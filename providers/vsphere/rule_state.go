@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -75,14 +76,14 @@ func newRuleState() ruleState {
 	return ruleState{machines: map[uuid.UUID]*groupedMachine{}, groups: map[string]*group{}, pending: map[ref]pendingChange{}}
 }
 
-// name returns the name of the part.
-func (*ruleState) name() string { return syncRules }
+// Name returns the name of the part.
+func (*ruleState) Name() string { return inventory.SyncRules }
 
-// created records nothing: the compute cluster shows the rules.
-func (*ruleState) created(uuid.UUID, ref) {}
+// Created records nothing: the compute cluster shows the rules.
+func (*ruleState) Created(uuid.UUID, ref) {}
 
-// set records the desired state of a machine.
-func (s *ruleState) set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
+// Set records the desired state of a machine.
+func (s *ruleState) Set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
 	m := s.machines[id]
 	if m == nil {
 		m = &groupedMachine{}
@@ -95,8 +96,8 @@ func (s *ruleState) set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
 	return changed
 }
 
-// forget drops a machine.
-func (s *ruleState) forget(id uuid.UUID) {
+// Forget drops a machine.
+func (s *ruleState) Forget(id uuid.UUID) {
 	if m := s.machines[id]; m != nil {
 		s.ungroup(id, m)
 	}
@@ -142,9 +143,9 @@ func (s *ruleState) peers(rule string) map[uuid.UUID]bool {
 	return nil
 }
 
-// differences lists the rule and the VM group of a machine if they have to be
+// Differences lists the rule and the VM group of a machine if they have to be
 // changed for its VM.
-func (s *ruleState) differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
+func (s *ruleState) Differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
 	m, vm := s.machines[id], o.ByID[id]
 	info := o.VMs[vm]
 	if m == nil || info == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -20,7 +21,7 @@ import (
 // compute cluster. A request has all changes that are due by then.
 type ruleWorker struct {
 	session *session
-	inv     *inventory
+	inv     *inventory.Inventory
 	queue   batches[ref, uuid.UUID]
 	state   ruleState
 }
@@ -33,7 +34,7 @@ func newRuleWorker(s *session, delay time.Duration) *ruleWorker {
 
 // sync starts to change the rule of the machine's group and its VM group.
 func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
-	if vm, at := w.inv.beginSync(id, key, syncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
+	if vm, at := w.inv.BeginSync(id, key, inventory.SyncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
 		w.queue.add(at, id)
 	}
 }
@@ -45,14 +46,14 @@ func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
 func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
 	var at ref
 	leave := false
-	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		at, leave = w.state.toLeave(o, id)
 		return nil
 	})
 	if !leave {
 		return false
 	}
-	if w.inv.begin(id, key, syncing, "Removing the anti-affinity rule of the machine's group") {
+	if w.inv.Begin(id, key, inventory.Syncing, "Removing the anti-affinity rule of the machine's group") {
 		w.queue.add(at, id)
 	} else {
 		w.keep(id)
@@ -63,7 +64,7 @@ func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
 // keep records that a machine's rule was not changed after all: its VM must
 // not be deleted before that.
 func (w *ruleWorker) keep(id uuid.UUID) {
-	w.inv.locked(func(*cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(*cache.Objects) []uuid.UUID {
 		if m := w.state.machines[id]; m != nil {
 			m.left = false
 		}
@@ -75,7 +76,7 @@ func (w *ruleWorker) keep(id uuid.UUID) {
 func (w *ruleWorker) drop(_ ref, ids []uuid.UUID) {
 	for _, id := range ids {
 		w.keep(id)
-		w.inv.end(id, ref{}, nil)
+		w.inv.End(id, ref{}, nil)
 	}
 }
 
@@ -84,22 +85,22 @@ func (w *ruleWorker) drop(_ ref, ids []uuid.UUID) {
 func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error { return w.inv.readIfStale(ctx, c, at) })
+	err := w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error { return w.inv.ReadIfStale(ctx, c, at) })
 	if err != nil {
 		w.fail(err, ids)
 		return
 	}
 	var change clusterChange
-	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		change = w.state.plan(o, at, ids)
 		return nil
 	})
 	for id, group := range change.missing {
-		w.inv.finish(vcenter.AsError(spec.VMGroupNotFound(group)), id)
+		w.inv.Finish(vcenter.AsError(spec.VMGroupNotFound(group)), id)
 	}
 	ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return change.missing[id] != "" })
 	if len(change.spec.RulesSpec)+len(change.spec.GroupSpec) == 0 {
-		w.inv.finish(nil, ids...)
+		w.inv.Finish(nil, ids...)
 		return
 	}
 	task, err := w.reconfigure(ctx, at, &change.spec)
@@ -110,7 +111,7 @@ func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
 	}
 	ended := w.recordPending(at, task, change)
 	for _, id := range ids {
-		w.inv.end(id, task, nil)
+		w.inv.End(id, task, nil)
 	}
 	select {
 	case <-ended:
@@ -124,12 +125,12 @@ func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
 // deleted.
 func (w *ruleWorker) fail(err error, ids []uuid.UUID) {
 	if vcenter.IsAmbiguous(err) || hypervisor.IsTransient(err) {
-		w.inv.locked(func(*cache.Objects) []uuid.UUID {
+		w.inv.Locked(func(*cache.Objects) []uuid.UUID {
 			w.state.leaveAgain(ids)
 			return nil
 		})
 	}
-	w.inv.finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
+	w.inv.Finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
 }
 
 func (w *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
@@ -148,18 +149,18 @@ func (w *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.Cluste
 // recordPending records the change that a task makes to a compute cluster. The
 // channel is closed when the task has ended.
 func (w *ruleWorker) recordPending(at, task ref, change clusterChange) <-chan struct{} {
-	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		w.state.pending[at] = pendingChange{clusterChange: change, task: task, of: o.Clusters[at]}
 		return nil
 	})
-	return w.inv.awaitTask(task)
+	return w.inv.AwaitTask(task)
 }
 
 // endChange records the end of a task on a compute cluster.
 func (w *ruleWorker) endChange(at, task ref) {
-	w.inv.endAwait(task)
+	w.inv.EndAwait(task)
 	ok := false
-	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		t := o.Tasks[task]
 		ok = t != nil && t.Ended() && !t.Failed()
 		return nil
@@ -172,7 +173,7 @@ func (w *ruleWorker) endChange(at, task ref) {
 // markStale makes the worker read a compute cluster's rules before the next
 // change.
 func (w *ruleWorker) markStale(at ref) {
-	w.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		o.MarkStale(at)
 		delete(w.state.pending, at)
 		return nil

@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -81,18 +82,20 @@ func TestRuleName(t *testing.T) {
 
 var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
 
+var taskRef = ref{Type: "Task", Value: "task-1"}
+
 // groupTest is an inventory with VMs in one compute cluster.
 type groupTest struct {
-	*inventory
+	*inventory.Inventory
 	*ruleWorker
 	objects *cache.Objects
 	ids     map[string]uuid.UUID
 }
 
 func newGroupTest(names ...string) *groupTest {
-	inv := newInventory(func(hypervisor.Key) {}, func(hypervisor.Key) {}, time.Minute)
-	c := &groupTest{inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
-	inv.setParts(&c.ruleWorker.state)
+	inv := inventory.New(func(hypervisor.Key) {}, func(hypervisor.Key) {}, time.Minute)
+	c := &groupTest{Inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
+	inv.SetParts(&c.ruleWorker.state)
 	inv.View(func(o *cache.Objects) { c.objects = o })
 	host := ref{Type: "HostSystem", Value: "host-1"}
 	c.objects.Hosts[host] = &cache.Host{Parent: clusterRef}
@@ -110,13 +113,13 @@ func newGroupTest(names ...string) *groupTest {
 // setMachine records the desired state of a machine.
 func (c *groupTest) setMachine(name string, spread infrav1.AntiAffinity, deleting bool) {
 	key := hypervisor.Key{Name: name}
-	c.setDesired(c.ids[name], key, &spec.Desired{Rule: "r", AntiAffinity: spread}, deleting)
-	c.observe(c.ids[name], key, deleting)
+	c.SetDesired(c.ids[name], key, &spec.Desired{Rule: "r", AntiAffinity: spread}, deleting)
+	c.Observe(c.ids[name], key, deleting)
 }
 
 // outOfSync reports whether the rule of a machine's group has to be changed.
 func (c *groupTest) outOfSync(name string) bool {
-	differences, _ := c.ruleWorker.state.differences(c.objects, c.ids[name])
+	differences, _ := c.ruleWorker.state.Differences(c.objects, c.ids[name])
 	return len(differences) > 0
 }
 
@@ -141,7 +144,7 @@ func TestPlan(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityRequired, true)
 	g.Expect(c.ruleWorker.state.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
 	for n := range c.ids {
-		c.inventory.forget(c.ids[n])
+		c.Inventory.Forget(c.ids[n])
 	}
 	g.Expect(c.ruleWorker.state.groups).To(BeEmpty())
 }
@@ -241,7 +244,7 @@ func TestPendingRule(t *testing.T) {
 	c := newGroupTest("a", "b")
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
-	outOfSync := func() bool { return c.observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
+	outOfSync := func() bool { return c.Observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).VM.OutOfSync != "" }
 	g.Expect(outOfSync()).To(BeTrue())
 	change := c.ruleWorker.state.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")

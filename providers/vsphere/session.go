@@ -8,6 +8,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -17,7 +18,7 @@ import (
 type session struct {
 	*vcenter.Session
 
-	inv   *inventory
+	inv   *inventory.Inventory
 	names *resolve.Cache
 	rules *ruleWorker
 	tags  *tagWorker
@@ -28,9 +29,9 @@ type session struct {
 
 // newSession opens a session in the background.
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
-	s := &session{inv: newInventory(changed, t.Done, o.timeouts.Lag), creations: t}
+	s := &session{inv: inventory.New(changed, t.Done, o.timeouts.Lag), creations: t}
 	s.rules, s.tags = newRuleWorker(s, o.timeouts.BatchDelay), newTagWorker(s, o.timeouts.BatchDelay)
-	s.inv.setParts(&s.rules.state, &s.tags.state)
+	s.inv.SetParts(&s.rules.state, &s.tags.state)
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {
@@ -45,4 +46,4 @@ func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, chang
 }
 
 // Keys returns the machines that were observed.
-func (s *session) Keys() []hypervisor.Key { return s.inv.keys() }
+func (s *session) Keys() []hypervisor.Key { return s.inv.Keys() }

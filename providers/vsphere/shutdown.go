@@ -2,7 +2,6 @@ package vsphere
 
 import (
 	"context"
-	"time"
 
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/vim25"
@@ -16,10 +15,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-// shutdownRetryInterval is the time after which the shutdown of a guest is
-// requested again.
-const shutdownRetryInterval = time.Minute
-
 // Shutdown requests a shutdown of the guest. There is no task: the stream
 // reports when the VM is off.
 func (d *driver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
@@ -29,10 +24,10 @@ func (d *driver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) 
 		return err
 	}
 	state, vm := d.state(id, m)
-	if state != hypervisor.Running || d.session.inv.shutdownRequested(id) {
+	if state != hypervisor.Running || d.session.inv.ShutdownRequested(id) {
 		return nil
 	}
-	if !d.session.inv.info(id).ToolsRunning {
+	if !d.session.inv.Info(id).ToolsRunning {
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be shut down gracefully")
 	}
 	err = d.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
@@ -41,7 +36,7 @@ func (d *driver) Shutdown(ctx context.Context, m *vspherev1.NovaVSphereMachine) 
 	})
 	switch {
 	case err == nil:
-		d.session.inv.recordShutdown(id)
+		d.session.inv.RecordShutdown(id)
 		return nil
 	case vcenter.IsInvalidPowerState(err) || vcenter.IsNotFound(err):
 		return nil

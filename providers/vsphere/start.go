@@ -10,6 +10,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
@@ -21,7 +22,7 @@ func (d *driver) Start(ctx context.Context, m *vspherev1.NovaVSphereMachine) err
 		return err
 	}
 	state, vm := d.state(id, m)
-	if state != hypervisor.Stopped || !d.session.inv.begin(id, hypervisor.KeyOf(m), starting, "Powering on") {
+	if state != hypervisor.Stopped || !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Starting, "Powering on") {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

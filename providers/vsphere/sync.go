@@ -8,14 +8,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
-)
-
-// Names of the parts of a VM that are changed to match its machine.
-const (
-	syncUserData = "UserData"
-	syncHardware = "Hardware"
-	syncRules    = "Rules"
-	syncTags     = "Tags"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 )
 
 // Syncers returns the parts of a VM that are changed to match its machine. The
@@ -24,10 +17,10 @@ const (
 // meanwhile.
 func (d *driver) Syncers() []hypervisor.Syncer[*vspherev1.NovaVSphereMachine] {
 	return []hypervisor.Syncer[*vspherev1.NovaVSphereMachine]{
-		{Name: syncUserData, AfterJoin: true, Apply: d.removeUserData},
-		{Name: syncHardware, Apply: d.upgrade},
-		{Name: syncRules, Apply: d.changeRules},
-		{Name: syncTags, Apply: d.setTags},
+		{Name: inventory.SyncUserData, AfterJoin: true, Apply: d.removeUserData},
+		{Name: inventory.SyncHardware, Apply: d.upgrade},
+		{Name: inventory.SyncRules, Apply: d.changeRules},
+		{Name: inventory.SyncTags, Apply: d.setTags},
 	}
 }
 

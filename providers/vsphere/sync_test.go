@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	vcenterclient "github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -475,7 +476,7 @@ func TestFailureOfEarlierSettings(t *testing.T) {
 	vm, err = b.observe(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.LastFailure).NotTo(HaveOccurred())
-	b.Expect(vm.ToSync).To(ContainElement(syncTags))
+	b.Expect(vm.ToSync).To(ContainElement(inventory.SyncTags))
 	b.syncAll(m)
 }
 
@@ -495,7 +496,7 @@ func TestFailedAttributesAreOutOfSync(t *testing.T) {
 			b.Eventually(func() string { vm, _ := b.observe(m); return vm.OutOfSync }).Should(ContainSubstring("owner"))
 			b.Expect(b.sync(m, false)).To(Succeed())
 			b.Expect(b.failsOnce(m)).To(HaveOccurred())
-			b.Consistently(func() []string { vm, _ := b.observe(m); return vm.ToSync }, "300ms").Should(ContainElement(syncTags))
+			b.Consistently(func() []string { vm, _ := b.observe(m); return vm.ToSync }, "300ms").Should(ContainElement(inventory.SyncTags))
 			b.vc.ClearFaults()
 			b.syncAll(m)
 		})

@@ -10,6 +10,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -78,11 +79,11 @@ func (m *taggedMachine) at(id uuid.UUID, vm ref) *taggedVM {
 	return t
 }
 
-// name returns the name of the part.
-func (*tagStates) name() string { return syncTags }
+// Name returns the name of the part.
+func (*tagStates) Name() string { return inventory.SyncTags }
 
-// set records the desired state of a machine.
-func (s *tagStates) set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
+// Set records the desired state of a machine.
+func (s *tagStates) Set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
 	m := s.machines[id]
 	if m == nil {
 		m = &taggedMachine{}
@@ -97,20 +98,20 @@ func (s *tagStates) set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
 	return changed
 }
 
-// created records that a machine's VM was just created: it has no tags yet, so
+// Created records that a machine's VM was just created: it has no tags yet, so
 // they need not be read.
-func (s *tagStates) created(id uuid.UUID, vm ref) {
+func (s *tagStates) Created(id uuid.UUID, vm ref) {
 	if m := s.machines[id]; m != nil {
 		m.newVM = vm
 	}
 }
 
-// forget drops a machine.
-func (s *tagStates) forget(id uuid.UUID) { delete(s.machines, id) }
+// Forget drops a machine.
+func (s *tagStates) Forget(id uuid.UUID) { delete(s.machines, id) }
 
-// differences lists the tags and attributes that are out of sync. It lists none
+// Differences lists the tags and attributes that are out of sync. It lists none
 // before they were read: most likely they are in sync.
-func (s *tagStates) differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
+func (s *tagStates) Differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool) {
 	m, vm := s.machines[id], o.ByID[id]
 	info := o.VMs[vm]
 	if m == nil || info == nil {

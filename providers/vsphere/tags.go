@@ -20,6 +20,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -35,7 +36,7 @@ const maxBatch = 100
 // same requests.
 type tagWorker struct {
 	session *session
-	inv     *inventory
+	inv     *inventory.Inventory
 	queue   batches[struct{}, tagJob]
 	state   tagStates
 
@@ -58,7 +59,7 @@ func newTagWorker(s *session, delay time.Duration) *tagWorker {
 		process: func(_ struct{}, jobs []tagJob) { w.process(split(jobs)) },
 		drop: func(_ struct{}, jobs []tagJob) {
 			_, writes := split(jobs)
-			w.inv.finish(nil, writes...)
+			w.inv.Finish(nil, writes...)
 		},
 	}
 	return w
@@ -78,7 +79,7 @@ func split(jobs []tagJob) (reads, writes []uuid.UUID) {
 
 // sync starts to set the tags and attributes of a machine.
 func (k *tagWorker) sync(id uuid.UUID, key hypervisor.Key) {
-	if vm, _ := k.inv.beginSync(id, key, syncTags, "Setting tags and custom attributes"); vm != (ref{}) {
+	if vm, _ := k.inv.BeginSync(id, key, inventory.SyncTags, "Setting tags and custom attributes"); vm != (ref{}) {
 		k.queue.add(struct{}{}, tagJob{id: id, set: true})
 	}
 }
@@ -94,7 +95,7 @@ func (k *tagWorker) refresh(id uuid.UUID) {
 // needsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
 func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
-	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		due = k.state.needsRead(o, id)
 		return nil
 	})
@@ -102,7 +103,7 @@ func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
 }
 
 func (k *tagWorker) process(reads, writes []uuid.UUID) {
-	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range writes {
 			if k.state.unread(o, id) {
 				reads = append(reads, id)
@@ -125,7 +126,7 @@ func (k *tagWorker) process(reads, writes []uuid.UUID) {
 // vmsOf returns the VMs of machines that have tags, and whether a machine has
 // attributes whose keys are not known.
 func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
-	k.inv.locked(func(o *cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range ids {
 			m, vm := k.state.machines[id], o.ByID[id]
 			if m == nil || vm == (ref{}) {
@@ -164,7 +165,7 @@ func (k *tagWorker) read(ctx context.Context, ids []uuid.UUID) {
 
 // record records the state of the tags of a VM.
 func (k *tagWorker) record(t *taggedVM) {
-	k.inv.locked(func(*cache.Objects) []uuid.UUID {
+	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
 		k.state.record(t)
 		return []uuid.UUID{t.id}
 	})
@@ -255,7 +256,7 @@ func (k *tagWorker) set(ctx context.Context, ids []uuid.UUID) {
 		if err == nil {
 			err = k.setAttributes(ctx, id)
 		}
-		k.inv.finish(err, id)
+		k.inv.Finish(err, id)
 	}
 }
 

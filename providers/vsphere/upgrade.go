@@ -11,6 +11,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 )
 
 // upgrade requests vCenter to upgrade the hardware of a VM that is off to the
@@ -22,7 +23,7 @@ func (d *driver) upgrade(ctx context.Context, m *vspherev1.NovaVSphereMachine) e
 		return err
 	}
 	state, vm := d.state(id, m)
-	if d.pendingUpgrade(id, m, state) == "" || !d.session.inv.begin(id, hypervisor.KeyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
+	if d.pendingUpgrade(id, m, state) == "" || !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
 		return nil
 	}
 	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

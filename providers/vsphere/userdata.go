@@ -10,6 +10,7 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
@@ -19,7 +20,7 @@ func (d *driver) removeUserData(ctx context.Context, m *vspherev1.NovaVSphereMac
 	if err != nil {
 		return err
 	}
-	vm, _ := d.session.inv.beginSync(id, hypervisor.KeyOf(m), syncUserData, "Removing the user data from the VM's settings")
+	vm, _ := d.session.inv.BeginSync(id, hypervisor.KeyOf(m), inventory.SyncUserData, "Removing the user data from the VM's settings")
 	if vm == (ref{}) {
 		return nil
 	}

@@ -152,8 +152,8 @@ func TestGroupChanges(t *testing.T) {
 	c.objects.Clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
 	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
 	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
-		c.setDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
-		c.observe(c.ids[name], key(name), name == "b")
+		c.SetDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
+		c.Observe(c.ids[name], key(name), name == "b")
 	}
 	due := c.outOfSync
 	g.Expect(due("a")).To(BeTrue())

@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 
 // notifyChanged queues the machines among ids whose VM looks different from the
 // last observation. The caller holds the lock.
-func (i *inventory) notifyChanged(ids []uuid.UUID) {
+func (i *Inventory) notifyChanged(ids []uuid.UUID) {
 	for _, id := range ids {
 		m, ok := i.machines[id]
 		if !ok {
 			continue
 		}
-		if m.action != nil && m.action.verb == creating && !m.action.busy(i.objects, id) {
+		if m.action != nil && m.action.verb == Creating && !m.action.busy(i.objects, id) {
 			i.creationEnded(m.key)
 		}
 		if s := i.evaluate(id, m); !reflect.DeepEqual(s, m.lastObserved) {
@@ -34,7 +34,7 @@ func (i *inventory) notifyChanged(ids []uuid.UUID) {
 
 // notifyAll queues every machine, even if its VM looks as before. The caller
 // holds the lock.
-func (i *inventory) notifyAll() {
+func (i *Inventory) notifyAll() {
 	for _, m := range i.machines {
 		i.changed(m.key)
 	}
@@ -42,7 +42,7 @@ func (i *inventory) notifyAll() {
 
 // removeInherited removes a clone whose VM, if it created one, is known. It may
 // have been of any machine. The caller holds the lock.
-func (i *inventory) removeInherited(task moref) {
+func (i *Inventory) removeInherited(task ref) {
 	if _, ok := i.inherited[task]; !ok {
 		return
 	}
@@ -52,7 +52,7 @@ func (i *inventory) removeInherited(task moref) {
 
 // outcomeUnread reports whether the task of a machine has ended, and its
 // result or error still has to be read. The caller holds the lock.
-func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
+func (i *Inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 	if m.action == nil || m.action.unlisted {
 		return false
 	}
@@ -61,13 +61,13 @@ func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 		return false
 	}
 	_, known := i.objects.ByID[id]
-	return task.Failed() || m.action.verb == creating && !known
+	return task.Failed() || m.action.verb == Creating && !known
 }
 
 // recheckTask makes the driver read a task at once that vCenter does not list
 // any more. The task has most likely ended unobserved, but the list has recent
 // tasks only. The caller holds the lock.
-func (i *inventory) recheckTask(task moref) {
+func (i *Inventory) recheckTask(task ref) {
 	for _, m := range i.machines {
 		if m.action != nil && m.action.task == task && !m.action.unlisted {
 			m.action.at = time.Time{}
@@ -78,7 +78,7 @@ func (i *inventory) recheckTask(task moref) {
 
 // requeueAfterLag requeues the machine if the inventory does not catch up with
 // the action in time.
-func (i *inventory) requeueAfterLag(id uuid.UUID, current *action) {
+func (i *Inventory) requeueAfterLag(id uuid.UUID, current *action) {
 	time.AfterFunc(i.lag, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -90,19 +90,19 @@ func (i *inventory) requeueAfterLag(id uuid.UUID, current *action) {
 
 // Replace stores objects that were read again, and queues every machine whose
 // VM looks different in it.
-func (i *inventory) Replace(o *cache.Objects) {
+func (i *Inventory) Replace(o *cache.Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	o.KeepUUIDs(i.objects)
 	o.Unlisted = nil
 	i.objects = o
-	bound := map[moref]bool{}
+	bound := map[ref]bool{}
 	for _, m := range i.machines {
 		if m.action == nil {
 			continue
 		}
 		bound[m.action.task] = true
-		if m.action.task != (moref{}) && o.Tasks[m.action.task] == nil {
+		if m.action.task != (ref{}) && o.Tasks[m.action.task] == nil {
 			i.recheckTask(m.action.task)
 		}
 	}
@@ -122,7 +122,7 @@ func (i *inventory) Replace(o *cache.Objects) {
 }
 
 // Update calls change to change the objects and queues the affected machines.
-func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
+func (i *Inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	touched := change(i.objects)
@@ -134,7 +134,7 @@ func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 	i.objects.Unlisted = nil
 	// A machine may wait only for this task, or for the UUID of another VM.
 	for id, m := range i.machines {
-		if m.action != nil || m.lastObserved.vm.State == hypervisor.Busy {
+		if m.action != nil || m.lastObserved.VM.State == hypervisor.Busy {
 			touched = append(touched, id)
 		}
 		if i.outcomeUnread(id, m) {
@@ -165,7 +165,7 @@ func (i *inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 }
 
 // View calls read with the objects.
-func (i *inventory) View(read func(*cache.Objects)) {
+func (i *Inventory) View(read func(*cache.Objects)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	read(i.objects)
@@ -173,7 +173,7 @@ func (i *inventory) View(read func(*cache.Objects)) {
 
 // UnreadTasks returns the inherited clones that have ended with success
 // and whose VM is not known.
-func (i *inventory) UnreadTasks() (tasks []moref) {
+func (i *Inventory) UnreadTasks() (tasks []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
@@ -184,17 +184,17 @@ func (i *inventory) UnreadTasks() (tasks []moref) {
 	return tasks
 }
 
-// locked calls change with the lock held, for the state of a part, and queues
+// Locked calls change with the lock held, for the state of a part, and queues
 // the machines that it returns if their VMs look different.
-func (i *inventory) locked(change func(*cache.Objects) []uuid.UUID) {
+func (i *Inventory) Locked(change func(*cache.Objects) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.notifyChanged(change(i.objects))
 }
 
-// readIfStale reads the settings of a compute cluster if they may be out of
+// ReadIfStale reads the settings of a compute cluster if they may be out of
 // date: after a failure, or when vCenter reported only a part of a change.
-func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at moref) error {
+func (i *Inventory) ReadIfStale(ctx context.Context, c *vim25.Client, at ref) error {
 	i.mu.Lock()
 	cluster := i.objects.Clusters[at]
 	stale := cluster != nil && cluster.Stale
@@ -205,8 +205,8 @@ func (i *inventory) readIfStale(ctx context.Context, c *vim25.Client, at moref) 
 	return cache.ReadCluster(ctx, c, i, at)
 }
 
-// awaitTask returns a channel that is closed when a task has ended.
-func (i *inventory) awaitTask(task moref) <-chan struct{} {
+// AwaitTask returns a channel that is closed when a task has ended.
+func (i *Inventory) AwaitTask(task ref) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	ended := make(chan struct{})
@@ -218,8 +218,8 @@ func (i *inventory) awaitTask(task moref) <-chan struct{} {
 	return ended
 }
 
-// endAwait drops the channel of a task.
-func (i *inventory) endAwait(task moref) {
+// EndAwait drops the channel of a task.
+func (i *Inventory) EndAwait(task ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.awaitedTasks, task)

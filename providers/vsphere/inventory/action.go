@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"time"
@@ -12,37 +12,37 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-type moref = types.ManagedObjectReference
+type ref = types.ManagedObjectReference
 
-// verb is the kind of an action in vCenter.
-type verb string
+// Verb is the kind of an action in vCenter.
+type Verb string
 
 const (
-	creating   verb = "create"
-	starting   verb = "start"
-	stopping   verb = "stop"
-	destroying verb = "destroy"
-	// detaching detaches the disks to keep from a VM that is to be deleted.
-	detaching verb = "detach"
-	// syncing reconciles objects around the VM, such as rules and tags: the VM
+	Creating   Verb = "create"
+	Starting   Verb = "start"
+	Stopping   Verb = "stop"
+	Destroying Verb = "destroy"
+	// Detaching detaches the disks to keep from a VM that is to be deleted.
+	Detaching Verb = "detach"
+	// Syncing reconciles objects around the VM, such as rules and tags: the VM
 	// runs on.
-	syncing verb = "sync"
-	// upgrading upgrades the hardware of a VM.
-	upgrading verb = "upgrade"
+	Syncing Verb = "sync"
+	// Upgrading upgrades the hardware of a VM.
+	Upgrading Verb = "upgrade"
 )
 
 // action is the last operation that the driver requested from vCenter for a
 // machine.
 type action struct {
-	verb    verb
+	verb    Verb
 	message string
 	// part is the part of the VM that is changed, if the action changes one.
 	part string
 	at   time.Time
 	// task is the vCenter task. It is not set while the request is under way.
-	task moref
+	task ref
 	// nameHolder is the VM that already has the name.
-	nameHolder *moref
+	nameHolder *ref
 	// unlisted is set when vCenter does not list the task any more.
 	unlisted bool
 	// powerError is the error with which vCenter rejected the request at once
@@ -68,7 +68,7 @@ func (a *action) busy(o *cache.Objects, id uuid.UUID) bool {
 	if a.powerRejection(o) != nil {
 		return !a.powerReached(o, id) && time.Since(a.at) < a.lag
 	}
-	if a.task == (moref{}) {
+	if a.task == (ref{}) {
 		return true
 	}
 	task := o.Tasks[a.task]
@@ -83,10 +83,10 @@ func (a *action) isLagging(o *cache.Objects, id uuid.UUID, task *cache.Task) boo
 	if task.EndedAt.After(since) {
 		since = task.EndedAt
 	}
-	if a.verb == destroying && task.Failure == nil {
+	if a.verb == Destroying && task.Failure == nil {
 		return known && time.Since(since) < a.lag // the inventory is about to drop it
 	}
-	if a.verb != creating {
+	if a.verb != Creating {
 		return false
 	}
 	if nameHolder := duplicate(task.Failure); nameHolder != nil {
@@ -100,14 +100,14 @@ func (a *action) isLagging(o *cache.Objects, id uuid.UUID, task *cache.Task) boo
 }
 
 // mayBecomeOwn reports whether the VM at vm may still turn out to be ours.
-func (a *action) mayBecomeOwn(o *cache.Objects, vm moref) bool {
+func (a *action) mayBecomeOwn(o *cache.Objects, vm ref) bool {
 	id, listed := o.IDs[vm]
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
 // destroyed reports whether the action deleted the VM.
 func (a *action) destroyed(o *cache.Objects) bool {
-	if a == nil || a.verb != destroying || a.task == (moref{}) {
+	if a == nil || a.verb != Destroying || a.task == (ref{}) {
 		return false
 	}
 	task := o.Tasks[a.task]
@@ -135,7 +135,7 @@ func (a *action) failure(o *cache.Objects, id uuid.UUID) *hypervisor.Error {
 	if task.Failure == nil {
 		return nil
 	}
-	if nameHolder := duplicate(task.Failure); nameHolder != nil && a.verb == creating {
+	if nameHolder := duplicate(task.Failure); nameHolder != nil && a.verb == Creating {
 		return a.conflict(o, id, *nameHolder)
 	}
 	if a.isAlreadyDone(task.Failure.Fault) {
@@ -148,14 +148,14 @@ func (a *action) failure(o *cache.Objects, id uuid.UUID) *hypervisor.Error {
 // do.
 func (a *action) isAlreadyDone(f types.BaseMethodFault) bool {
 	_, gone := f.(*types.ManagedObjectNotFound)
-	return gone && (a.verb == destroying || a.verb == stopping || a.verb == detaching)
+	return gone && (a.verb == Destroying || a.verb == Stopping || a.verb == Detaching)
 }
 
 // powerRejection returns the error with which vCenter rejected the action
 // because of the VM's power state, if it did. Most likely the VM is already in
 // the requested power state, and the stream is about to show it.
 func (a *action) powerRejection(o *cache.Objects) *hypervisor.Error {
-	if a.powerError != nil || a.verb == creating || a.verb == detaching {
+	if a.powerError != nil || a.verb == Creating || a.verb == Detaching {
 		return a.powerError
 	}
 	if task := o.Tasks[a.task]; task != nil && task.Failure != nil {
@@ -173,11 +173,11 @@ func (a *action) powerReached(o *cache.Objects, id uuid.UUID) bool {
 	switch {
 	case info == nil:
 		return true
-	case a.verb == stopping:
+	case a.verb == Stopping:
 		return info.Power == types.VirtualMachinePowerStatePoweredOff
-	case a.verb == starting:
+	case a.verb == Starting:
 		return info.Running()
-	case a.verb == syncing:
+	case a.verb == Syncing:
 		return !info.Running()
 	default: // operations that need a VM that is powered off
 		return info.Power != types.VirtualMachinePowerStatePoweredOff
@@ -191,9 +191,9 @@ func (a *action) powerFailure(o *cache.Objects, id uuid.UUID, rejection *hypervi
 	switch {
 	case a.powerReached(o, id):
 		return nil
-	case a.verb == stopping:
+	case a.verb == Stopping:
 		return hypervisor.Failure(rejection.Reason, "vCenter shows that the VM is not powered off, but rejected the power-off: %w", rejection.Err)
-	case a.verb == starting:
+	case a.verb == Starting:
 		return hypervisor.Failure(rejection.Reason, "vCenter shows that the VM is not powered on, but rejected the power-on: %w", rejection.Err)
 	default:
 		return rejection
@@ -202,7 +202,7 @@ func (a *action) powerFailure(o *cache.Objects, id uuid.UUID, rejection *hypervi
 
 // conflict returns the error for a name that another VM has. It returns nil if
 // that VM is the machine's own.
-func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder moref) *hypervisor.Error {
+func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder ref) *hypervisor.Error {
 	if o.IDs[nameHolder] == id {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (a *action) conflict(o *cache.Objects, id uuid.UUID, nameHolder moref) *hyp
 }
 
 // duplicate returns the VM that has the name, if the fault is DuplicateName.
-func duplicate(f *types.LocalizedMethodFault) *moref {
+func duplicate(f *types.LocalizedMethodFault) *ref {
 	if f == nil {
 		return nil
 	}
@@ -222,16 +222,16 @@ func duplicate(f *types.LocalizedMethodFault) *moref {
 
 // rejected returns the VM that a clone task created with another instance
 // UUID.
-func (a *action) rejected(o *cache.Objects, id uuid.UUID) moref {
-	if a == nil || a.verb != creating || a.task == (moref{}) {
-		return moref{}
+func (a *action) rejected(o *cache.Objects, id uuid.UUID) ref {
+	if a == nil || a.verb != Creating || a.task == (ref{}) {
+		return ref{}
 	}
 	task := o.Tasks[a.task]
 	if task == nil || !task.Done() || task.Failed() {
-		return moref{}
+		return ref{}
 	}
 	if other := o.IDs[task.Result]; other == uuid.Nil || other == id {
-		return moref{}
+		return ref{}
 	}
 	return task.Result
 }

@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"errors"
@@ -19,24 +19,24 @@ var (
 	ourKey  = hypervisor.Key{Namespace: "ns", Name: "m"}
 	ourID   = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 	otherID = uuid.MustParse("5032c8a5-9c5e-4a7a-b804-832a03e16381")
-	vmRef   = moref{Type: "VirtualMachine", Value: "vm-1"}
-	taskRef = moref{Type: "Task", Value: "task-1"}
+	vmRef   = ref{Type: "VirtualMachine", Value: "vm-1"}
+	taskRef = ref{Type: "Task", Value: "task-1"}
 )
 
 // streamTest is an inventory that receives one update set at a time.
 type streamTest struct {
-	inv      *inventory
+	inv      *Inventory
 	notified int
 }
 
 func newStreamTest() *streamTest {
 	t := &streamTest{}
-	t.inv = newInventory(func(hypervisor.Key) { t.notified++ }, func(hypervisor.Key) {}, time.Minute)
-	t.inv.observe(ourID, ourKey, false)
+	t.inv = New(func(hypervisor.Key) { t.notified++ }, func(hypervisor.Key) {}, time.Minute)
+	t.inv.Observe(ourID, ourKey, false)
 	return t
 }
 
-func (t *streamTest) update(kind types.ObjectUpdateKind, obj moref, values ...any) {
+func (t *streamTest) update(kind types.ObjectUpdateKind, obj ref, values ...any) {
 	u := types.ObjectUpdate{Kind: kind, Obj: obj}
 	for i := 0; i < len(values); i += 2 {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
@@ -54,7 +54,7 @@ func (t *streamTest) store(u types.ObjectUpdate) {
 		info := *t.inv.objects.Tasks[u.Obj]
 		switch c.Name {
 		case "info.result":
-			info.Result, _ = c.Val.(moref)
+			info.Result, _ = c.Val.(ref)
 		case "info.error":
 			f, _ := c.Val.(types.LocalizedMethodFault)
 			info.Failure = &f
@@ -62,19 +62,19 @@ func (t *streamTest) store(u types.ObjectUpdate) {
 			continue
 		}
 		info.Read = true
-		t.inv.recordTask(u.Obj, &info)
+		t.inv.RecordTask(u.Obj, &info)
 	}
 }
 
 func (t *streamTest) look() (hypervisor.State, error) {
-	s := t.inv.observe(ourID, ourKey, false)
-	if s.unknown != nil {
-		return s.vm.State, s.unknown
+	s := t.inv.Observe(ourID, ourKey, false)
+	if s.Unknown != nil {
+		return s.VM.State, s.Unknown
 	}
-	if s.failure.err != nil {
-		return s.vm.State, s.failure.err
+	if s.Failure.Err != nil {
+		return s.VM.State, s.Failure.Err
 	}
-	return s.vm.State, nil
+	return s.VM.State, nil
 }
 
 const (
@@ -94,7 +94,7 @@ func TestVMAppearsInParts(t *testing.T) {
 		"runtime.powerState", types.VirtualMachinePowerStatePoweredOn,
 		"runtime.connectionState", types.VirtualMachineConnectionStateConnected)
 	g.Expect(ta.look()).To(Equal(hypervisor.Running))
-	g.Expect(ta.inv.observe(ourID, ourKey, false).vm.ProviderID).To(Equal("vsphere://423742aa-0000-0000-0000-000000000001"))
+	g.Expect(ta.inv.Observe(ourID, ourKey, false).VM.ProviderID).To(Equal("vsphere://423742aa-0000-0000-0000-000000000001"))
 }
 
 func TestForeignVMsAreNotListed(t *testing.T) {
@@ -140,11 +140,11 @@ func TestUnreadableVMSinceStart(t *testing.T) {
 	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
 		t.Run(name, func(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
-			ta.update(enter, moref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
+			ta.update(enter, ref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
 			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 			ta.update(enter, vmRef, "name", shown)
 			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-			g.Expect(ta.inv.observe(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
+			g.Expect(ta.inv.Observe(ourID, ourKey, true).VM.State).To(Equal(hypervisor.Busy), "nor when it is going")
 
 			ta.notified = 0
 			ta.update(modify, vmRef, "config.instanceUuid", otherID.String())
@@ -168,20 +168,20 @@ func TestUnreadableVMThatLeaves(t *testing.T) {
 
 func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())
-	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeFalse(), "one at a time")
+	g.Expect(ta.inv.Begin(ourID, ourKey, Creating, "Cloning")).To(BeTrue())
+	g.Expect(ta.inv.Begin(ourID, ourKey, Creating, "Cloning")).To(BeFalse(), "one at a time")
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 	ta.update(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error",
 		types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
 	ta.notified = 0
-	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.End(ourID, taskRef, nil)
 	g.Expect(ta.notified).To(Equal(1))
 	_, err := ta.look()
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
 	_, err = ta.look()
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"), "the failure stays until the next action")
-	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())
+	g.Expect(ta.inv.Begin(ourID, ourKey, Creating, "Cloning")).To(BeTrue())
 	_, err = ta.look()
 	g.Expect(err).NotTo(HaveOccurred())
 }
@@ -190,23 +190,23 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 func TestErrorOfATaskIsRead(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		g, ta := NewWithT(t), newStreamTest()
-		ta.inv.begin(ourID, ourKey, creating, "Cloning")
+		ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
 		if early {
 			ta.update(enter, taskRef, "info.state", types.TaskInfoStateError)
 			ta.notified = 0
-			ta.inv.end(ourID, taskRef, nil)
+			ta.inv.End(ourID, taskRef, nil)
 		} else {
-			ta.inv.end(ourID, taskRef, nil)
+			ta.inv.End(ourID, taskRef, nil)
 			ta.notified = 0
 			ta.update(enter, taskRef, "info.state", types.TaskInfoStateError)
 		}
 		g.Expect(ta.notified).To(Equal(1), "the machine has to read the error")
 		g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-		task, unread := ta.inv.overdueTask(ourID)
+		task, unread := ta.inv.OverdueTask(ourID)
 		g.Expect(unread).To(BeTrue())
 		g.Expect(task).To(Equal(taskRef))
 		ta.update(modify, taskRef, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
-		_, unread = ta.inv.overdueTask(ourID)
+		_, unread = ta.inv.OverdueTask(ourID)
 		g.Expect(unread).To(BeFalse())
 		_, err := ta.look()
 		g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
@@ -217,8 +217,8 @@ func TestErrorOfATaskIsRead(t *testing.T) {
 // the task before the VM.
 func TestLongCloneWaitsForTheVM(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	ta.inv.begin(ourID, ourKey, creating, "Cloning")
-	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
+	ta.inv.End(ourID, taskRef, nil)
 	ta.inv.machines[ourID].action.at = time.Now().Add(-time.Hour)
 	ta.update(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
@@ -226,17 +226,17 @@ func TestLongCloneWaitsForTheVM(t *testing.T) {
 
 func TestDeletionForgetsFailedCreation(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	ta.inv.begin(ourID, ourKey, creating, "Cloning")
+	ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
 	ta.update(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
-	ta.inv.end(ourID, taskRef, nil)
-	s := ta.inv.observe(ourID, ourKey, true)
-	g.Expect(s).To(Equal(observation{vm: hypervisor.VM{State: hypervisor.Absent}}))
+	ta.inv.End(ourID, taskRef, nil)
+	s := ta.inv.Observe(ourID, ourKey, true)
+	g.Expect(s).To(Equal(Observation{VM: hypervisor.VM{State: hypervisor.Absent}}))
 }
 
 func TestSuccessWaitsForTheVM(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	ta.inv.begin(ourID, ourKey, creating, "Cloning")
-	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
+	ta.inv.End(ourID, taskRef, nil)
 	ta.update(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
 	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
@@ -258,9 +258,9 @@ func TestDuplicateName(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g, ta := NewWithT(t), newStreamTest()
-			ta.inv.begin(ourID, ourKey, creating, "Cloning")
+			ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
 			ta.update(enter, vmRef, "config.instanceUuid", tt.id)
-			ta.inv.end(ourID, moref{}, &taken)
+			ta.inv.End(ourID, ref{}, &taken)
 			state, err := ta.look()
 			g.Expect(state).To(Equal(tt.state))
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
@@ -270,18 +270,18 @@ func TestDuplicateName(t *testing.T) {
 
 func TestForgottenTask(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
-	ta.inv.begin(ourID, ourKey, creating, "Cloning")
-	ta.inv.end(ourID, taskRef, nil)
-	_, overdue := ta.inv.overdueTask(ourID)
+	ta.inv.Begin(ourID, ourKey, Creating, "Cloning")
+	ta.inv.End(ourID, taskRef, nil)
+	_, overdue := ta.inv.OverdueTask(ourID)
 	g.Expect(overdue).To(BeFalse())
 	ta.notified = 0
 	ta.inv.Replace(cache.NewObjects())
 	g.Expect(ta.notified).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
-	task, overdue := ta.inv.overdueTask(ourID)
+	task, overdue := ta.inv.OverdueTask(ourID)
 	g.Expect(overdue).To(BeTrue())
 	g.Expect(task).To(Equal(taskRef))
-	ta.inv.recordTask(task, nil)
+	ta.inv.RecordTask(task, nil)
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: the request can be repeated")
 }
 
@@ -292,29 +292,29 @@ func TestPowerThatIsRefused(t *testing.T) {
 	const on, off = types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
 	byCall := func(ta *streamTest) {
 		err := &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: errors.New("no")}
-		if !ta.inv.recordPowerError(ourID, err) {
-			ta.inv.end(ourID, moref{}, nil)
+		if !ta.inv.RecordPowerError(ourID, err) {
+			ta.inv.End(ourID, ref{}, nil)
 		}
 	}
 	byTask := func(ta *streamTest) {
-		ta.inv.end(ourID, taskRef, nil)
+		ta.inv.End(ourID, taskRef, nil)
 		ta.update(enter, taskRef, "info.state", types.TaskInfoStateError,
 			"info.error", types.LocalizedMethodFault{Fault: &types.InvalidPowerState{}, LocalizedMessage: "no"})
 	}
 	for _, tt := range []struct {
 		name    string
-		verb    verb
+		verb    Verb
 		refused func(*streamTest)
 		// from is the power state that the stream shows at first, and to is the
 		// one that it shows in the end.
 		from, to types.VirtualMachinePowerState
 		says     string
 	}{
-		{"off, rejected by the request", stopping, byCall, on, off, "rejected the power-off"},
-		{"off, rejected by the task", stopping, byTask, on, off, "rejected the power-off"},
-		{"on, rejected by the request", starting, byCall, off, on, "rejected the power-on"},
-		{"on, rejected by the task", starting, byTask, off, on, "rejected the power-on"},
-		{"cannot go while it is on", destroying, byTask, off, on, "no (InvalidPowerState)"},
+		{"off, rejected by the request", Stopping, byCall, on, off, "rejected the power-off"},
+		{"off, rejected by the task", Stopping, byTask, on, off, "rejected the power-off"},
+		{"on, rejected by the request", Starting, byCall, off, on, "rejected the power-on"},
+		{"on, rejected by the task", Starting, byTask, off, on, "rejected the power-on"},
+		{"cannot go while it is on", Destroying, byTask, off, on, "no (InvalidPowerState)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -322,10 +322,10 @@ func TestPowerThatIsRefused(t *testing.T) {
 				ta := newStreamTest()
 				shown := map[types.VirtualMachinePowerState]hypervisor.State{on: hypervisor.Running, off: hypervisor.Stopped}
 				ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", tt.from)
-				ta.inv.begin(ourID, ourKey, tt.verb, "at work")
+				ta.inv.Begin(ourID, ourKey, tt.verb, "at work")
 				tt.refused(ta)
 				g.Expect(ta.look()).To(Equal(hypervisor.Busy))
-				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "no request is sent meanwhile")
+				g.Expect(ta.inv.Begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "no request is sent meanwhile")
 				if late {
 					ta.inv.machines[ourID].action.at = time.Time{}
 					state, err := ta.look()
@@ -337,7 +337,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 					g.Expect(ta.notified).To(Equal(1))
 					g.Expect(ta.look()).To(Equal(shown[tt.to]))
 				}
-				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeTrue())
+				g.Expect(ta.inv.Begin(ourID, ourKey, tt.verb, "at work")).To(BeTrue())
 			}
 		})
 	}
@@ -346,7 +346,7 @@ func TestPowerThatIsRefused(t *testing.T) {
 // The clone of a manager that crashed ends before the stream shows the new VM.
 // A machine that is reported as deleted in between would leave its VM behind.
 func TestInheritedCloneWaitsForItsVM(t *testing.T) {
-	template := moref{Type: "VirtualMachine", Value: "vm-9"}
+	template := ref{Type: "VirtualMachine", Value: "vm-9"}
 	tests := []struct {
 		name string
 		end  func(g *WithT, ta *streamTest)
@@ -354,7 +354,7 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 		{"made", func(g *WithT, ta *streamTest) {
 			ta.update(modify, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
 			ta.update(enter, vmRef)
-			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
+			g.Expect(ta.inv.ClonesOf(template)).To(BeTrue())
 			ta.update(modify, vmRef, "config.instanceUuid", otherID.String())
 		}},
 		{"failed", func(_ *WithT, ta *streamTest) {
@@ -368,10 +368,10 @@ func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 			o := cache.NewObjects()
 			o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateRunning, Entity: template, Description: cache.CloneTask}
 			ta.inv.Replace(o)
-			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
+			g.Expect(ta.inv.ClonesOf(template)).To(BeTrue())
 			tt.end(g, ta)
 			g.Expect(ta.notified).To(Equal(1), "the machine is queued once the UUID is known, and not before")
-			g.Expect(ta.inv.anyClones()).To(BeFalse())
+			g.Expect(ta.inv.AnyClones()).To(BeFalse())
 		})
 	}
 }
@@ -380,8 +380,8 @@ func TestDestroyedVM(t *testing.T) {
 	g, ta := NewWithT(t), newStreamTest()
 	ta.update(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOff)
 	g.Expect(ta.look()).To(Equal(hypervisor.Stopped))
-	ta.inv.begin(ourID, ourKey, destroying, "Destroying")
-	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.Begin(ourID, ourKey, Destroying, "Destroying")
+	ta.inv.End(ourID, taskRef, nil)
 	ta.update(enter, taskRef, "info.state", types.TaskInfoStateRunning)
 	ta.update(leave, vmRef)
 	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its disks are not gone yet")
@@ -399,12 +399,12 @@ func TestInheritedCloneEndsUnseen(t *testing.T) {
 	o := cache.NewObjects()
 	o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateRunning, Description: cache.CloneTask, Entity: vmRef}
 	ta.inv.Replace(o)
-	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
+	g.Expect(ta.inv.ClonesOf(vmRef)).To(BeTrue())
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 
 	ta.notified = 0
 	ta.inv.Replace(cache.NewObjects())
-	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
+	g.Expect(ta.inv.ClonesOf(vmRef)).To(BeFalse())
 	g.Expect(ta.notified).To(Equal(1))
 	ta.notified = 0
 	ta.inv.Replace(cache.NewObjects())

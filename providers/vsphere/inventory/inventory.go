@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"slices"
@@ -12,9 +12,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-// inventory is the cache that Observe reads. It survives the loss of a
+// Inventory is the cache that Observe reads. It survives the loss of a
 // session; only the objects are read again.
-type inventory struct {
+type Inventory struct {
 	changed func(hypervisor.Key)
 	// creationEnded is called when the creation of a machine's VM has ended, with
 	// or without success.
@@ -29,28 +29,28 @@ type inventory struct {
 	// no machine here requested: one of them may be of a machine that an
 	// earlier process or session served. The value is set once the clone has
 	// ended and the inventory is about to show its VM.
-	inherited map[moref]bool
+	inherited map[ref]bool
 	// awaitedTasks are tasks on compute clusters for which a worker waits.
-	awaitedTasks map[moref]chan struct{}
+	awaitedTasks map[ref]chan struct{}
 	// parts are the objects around VMs that workers change.
-	parts []part
+	parts []Part
 }
 
-// part is a kind of objects around VMs that a worker changes to match the
+// Part is a kind of objects around VMs that a worker changes to match the
 // machines. The inventory calls all methods with its lock held.
-type part interface {
-	// name is the name of the part's Syncer.
-	name() string
-	// set records the desired state of a machine, and whether the machine is
+type Part interface {
+	// Name is the name of the part's Syncer.
+	Name() string
+	// Set records the desired state of a machine, and whether the machine is
 	// being deleted. It reports whether settings of this part have changed.
-	set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
-	// created records that a machine's VM was created by this process.
-	created(id uuid.UUID, vm moref)
-	// differences lists the differences between a machine and its VM, which runs, for
+	Set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
+	// Created records that a machine's VM was created by this process.
+	Created(id uuid.UUID, vm ref)
+	// Differences lists the differences between a machine and its VM, which runs, for
 	// messages. known is false if the part was not read yet.
-	differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool)
-	// forget drops the state of a machine that was deleted.
-	forget(id uuid.UUID)
+	Differences(o *cache.Objects, id uuid.UUID) (differences []string, known bool)
+	// Forget drops the state of a machine that was deleted.
+	Forget(id uuid.UUID)
 }
 
 // machine is the record of a machine that the controller has observed.
@@ -58,16 +58,16 @@ type machine struct {
 	key    hypervisor.Key
 	action *action
 	// failed is the failure of the last action, until the next action begins.
-	failed       failedAction
-	lastObserved observation
+	failed       FailedAction
+	lastObserved Observation
 	// vm is the VM that the machine had when it was last observed. A VM that
 	// the account cannot see any more need not be deleted: the account may have
 	// lost its permission.
-	vm moref
+	vm ref
 	// rejected is the VM that its clone task created, if vCenter gave that VM
 	// another instance UUID. It has the machine's name and user data, and is to
 	// be deleted.
-	rejected moref
+	rejected ref
 	// uuidTaken is the reason why that VM was deleted, and uuidTakenAt is the
 	// time.
 	uuidTaken   *hypervisor.Error
@@ -88,23 +88,23 @@ type machine struct {
 	visibleLogin int
 }
 
-// newInventory returns an inventory without objects. changed is called with a
+// New returns an inventory without objects. changed is called with a
 // machine that may look different, and creationEnded when the creation of its
 // VM has ended, with or without success.
-func newInventory(changed, creationEnded func(hypervisor.Key), lag time.Duration) *inventory {
-	return &inventory{
+func New(changed, creationEnded func(hypervisor.Key), lag time.Duration) *Inventory {
+	return &Inventory{
 		changed:       changed,
 		creationEnded: creationEnded,
 		lag:           lag,
 		objects:       cache.NewObjects(),
 		machines:      map[uuid.UUID]*machine{},
-		inherited:     map[moref]bool{},
-		awaitedTasks:  map[moref]chan struct{}{},
+		inherited:     map[ref]bool{},
+		awaitedTasks:  map[ref]chan struct{}{},
 	}
 }
 
 // machineOf returns the record of a machine. The caller holds the lock.
-func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
+func (i *Inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 	m, ok := i.machines[id]
 	if !ok {
 		m = &machine{key: key}
@@ -113,20 +113,20 @@ func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 	return m
 }
 
-// failedAction is an action that ended with an error.
-type failedAction struct {
-	verb verb
-	part string
-	err  *hypervisor.Error
+// FailedAction is an action that ended with an error.
+type FailedAction struct {
+	verb Verb
+	Part string
+	Err  *hypervisor.Error
 }
 
 // matters reports whether the action may still be repeated for a VM that runs.
-func (f failedAction) matters(vm *hypervisor.VM) bool {
+func (f FailedAction) matters(vm *hypervisor.VM) bool {
 	switch f.verb {
-	case creating, starting, upgrading:
+	case Creating, Starting, Upgrading:
 		return false
-	case syncing:
-		return slices.Contains(vm.ToSync, f.part)
+	case Syncing:
+		return slices.Contains(vm.ToSync, f.Part)
 	default:
 		return true
 	}
@@ -135,29 +135,29 @@ func (f failedAction) matters(vm *hypervisor.VM) bool {
 // lastFailure returns the failure of the machine's last action. When the
 // machine is being deleted, a failed creation, start or change of a part of its
 // VM does not matter.
-func (m *machine) lastFailure(o *cache.Objects, id uuid.UUID) failedAction {
+func (m *machine) lastFailure(o *cache.Objects, id uuid.UUID) FailedAction {
 	last := m.failed
 	if m.action != nil && m.action.outdated {
-		return failedAction{}
+		return FailedAction{}
 	}
 	if m.action != nil {
-		last = failedAction{verb: m.action.verb, part: m.action.part, err: m.action.failure(o, id)}
+		last = FailedAction{verb: m.action.verb, Part: m.action.part, Err: m.action.failure(o, id)}
 	}
-	if m.deleting && (last.verb == creating || last.verb == starting || last.part != "") {
-		return failedAction{}
+	if m.deleting && (last.verb == Creating || last.verb == Starting || last.Part != "") {
+		return FailedAction{}
 	}
 	return last
 }
 
 // dropFailure drops the failure of a part, also of a change that is under way.
 func (m *machine) dropFailure(part string) {
-	if m.failed.part == part {
-		m.failed = failedAction{}
+	if m.failed.Part == part {
+		m.failed = FailedAction{}
 	}
 	if m.action != nil && m.action.part == part {
 		m.action.outdated = true
 	}
 }
 
-// setParts sets the objects around VMs that workers change.
-func (i *inventory) setParts(parts ...part) { i.parts = parts }
+// SetParts sets the objects around VMs that workers change.
+func (i *Inventory) SetParts(parts ...Part) { i.parts = parts }

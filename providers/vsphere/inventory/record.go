@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"slices"
@@ -11,25 +11,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-// setDesired records the desired state of a machine. A failure of a part does
+// SetDesired records the desired state of a machine. A failure of a part does
 // not count any more once the settings of the part have changed.
-func (i *inventory) setDesired(id uuid.UUID, key hypervisor.Key, desired *spec.Desired, deleting bool) {
+func (i *Inventory) SetDesired(id uuid.UUID, key hypervisor.Key, desired *spec.Desired, deleting bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
 	m.name, m.deleting = desired.Name, deleting
 	for _, p := range i.parts {
-		if p.set(id, desired, deleting) {
-			m.dropFailure(p.name())
+		if p.Set(id, desired, deleting) {
+			m.dropFailure(p.Name())
 		}
 	}
 }
 
 // recordNewVM records that a machine's VM was just created by this process. The
 // caller holds the lock.
-func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
+func (i *Inventory) recordNewVM(id uuid.UUID, m *machine) {
 	vm := i.objects.ByID[id]
-	if vm == (moref{}) || m.action == nil || m.action.verb != creating || m.action.task == (moref{}) {
+	if vm == (ref{}) || m.action == nil || m.action.verb != Creating || m.action.task == (ref{}) {
 		return
 	}
 	task := i.objects.Tasks[m.action.task]
@@ -37,13 +37,13 @@ func (i *inventory) recordNewVM(id uuid.UUID, m *machine) {
 		return
 	}
 	for _, p := range i.parts {
-		p.created(id, vm)
+		p.Created(id, vm)
 	}
 }
 
-// observe returns the state of a machine's VM. If its action has ended, observe
+// Observe returns the state of a machine's VM. If its action has ended, observe
 // records the failure.
-func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) observation {
+func (i *Inventory) Observe(id uuid.UUID, key hypervisor.Key, deleting bool) Observation {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
@@ -51,62 +51,62 @@ func (i *inventory) observe(id uuid.UUID, key hypervisor.Key, deleting bool) obs
 	i.recordNewVM(id, m)
 	s := i.evaluate(id, m)
 	m.lastObserved = s
-	if s.vm.State == hypervisor.Busy || s.unknown != nil {
+	if s.VM.State == hypervisor.Busy || s.Unknown != nil {
 		return s
 	}
 	m.rejected = s.rejected
 	if m.action != nil && m.action.busy(i.objects, id) {
 		return s
 	}
-	s.failedNow = s.failure.err != nil && s.failure != m.failed
-	if s.failedNow && s.failure.verb == creating {
+	s.FailedNow = s.Failure.Err != nil && s.Failure != m.failed
+	if s.FailedNow && s.Failure.verb == Creating {
 		m.failures++
 	}
-	m.action, m.failed = nil, s.failure
+	m.action, m.failed = nil, s.Failure
 	return s
 }
 
-// begin records that a request for verb is about to be sent, unless another
+// Begin records that a request for verb is about to be sent, unless another
 // action is under way.
-func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message string) bool {
+func (i *Inventory) Begin(id uuid.UUID, key hypervisor.Key, v Verb, message string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	a := action{verb: v, message: message}
-	if v == upgrading {
-		a.part = syncHardware
+	if v == Upgrading {
+		a.part = SyncHardware
 	}
 	return i.beginLocked(id, i.machineOf(id, key), a)
 }
 
-func (i *inventory) beginLocked(id uuid.UUID, m *machine, a action) bool {
+func (i *Inventory) beginLocked(id uuid.UUID, m *machine, a action) bool {
 	if m.action != nil && m.action.busy(i.objects, id) {
 		return false
 	}
 	a.at, a.lag = time.Now(), i.lag
-	m.action, m.failed = &a, failedAction{}
+	m.action, m.failed = &a, FailedAction{}
 	m.lastObserved = i.evaluate(id, m)
 	return true
 }
 
-// beginSync records that a part of a VM that runs is about to be changed, and
+// BeginSync records that a part of a VM that runs is about to be changed, and
 // returns the VM and its compute cluster. It returns no VM if the part matches
 // the machine meanwhile, or if another action is under way.
-func (i *inventory) beginSync(id uuid.UUID, key hypervisor.Key, part, message string) (vm, at moref) {
+func (i *Inventory) BeginSync(id uuid.UUID, key hypervisor.Key, part, message string) (vm, at ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
 	s := i.evaluate(id, m)
-	if s.unknown != nil || s.vm.State != hypervisor.Running || !slices.Contains(s.vm.ToSync, part) ||
-		!i.beginLocked(id, m, action{verb: syncing, part: part, message: message}) {
-		return moref{}, moref{}
+	if s.Unknown != nil || s.VM.State != hypervisor.Running || !slices.Contains(s.VM.ToSync, part) ||
+		!i.beginLocked(id, m, action{verb: Syncing, part: part, message: message}) {
+		return ref{}, ref{}
 	}
 	vm = i.objects.ByID[id]
 	at, _ = i.objects.ComputeClusterOf(i.objects.VMs[vm])
 	return vm, at
 }
 
-// rename sets the verb and message of an action once its actual step is known.
-func (i *inventory) rename(id uuid.UUID, v verb, message string) {
+// Rename sets the verb and message of an action once its actual step is known.
+func (i *Inventory) Rename(id uuid.UUID, v Verb, message string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil && m.action != nil {
@@ -115,17 +115,17 @@ func (i *inventory) rename(id uuid.UUID, v verb, message string) {
 	}
 }
 
-// end records vCenter's response: a task, the VM that has the name, or neither
+// End records vCenter's response: a task, the VM that has the name, or neither
 // if the request had no effect.
-func (i *inventory) end(id uuid.UUID, task moref, nameHolder *moref) {
+func (i *Inventory) End(id uuid.UUID, task ref, nameHolder *ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
 	if !ok || m.action == nil {
 		return
 	}
-	if task == (moref{}) && nameHolder == nil {
-		if m.action.verb == creating {
+	if task == (ref{}) && nameHolder == nil {
+		if m.action.verb == Creating {
 			m.failures++
 			i.creationEnded(m.key)
 		}
@@ -140,15 +140,15 @@ func (i *inventory) end(id uuid.UUID, task moref, nameHolder *moref) {
 	i.notifyChanged([]uuid.UUID{id})
 }
 
-// finish ends the actions of machines that started no task. err is the error
+// Finish ends the actions of machines that started no task. err is the error
 // with which they failed, if they did.
-func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
+func (i *Inventory) Finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, id := range ids {
 		m := i.machines[id]
 		switch {
-		case m == nil || m.action == nil || m.action.task != (moref{}):
+		case m == nil || m.action == nil || m.action.task != (ref{}):
 		case err == nil:
 			m.action = nil
 		default:
@@ -158,14 +158,14 @@ func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	i.notifyChanged(ids)
 }
 
-// recordPowerError records that vCenter rejected a power operation at once.
+// RecordPowerError records that vCenter rejected a power operation at once.
 // Until the stream shows why, no other request is sent. It returns false for
 // any other action, which has failed.
-func (i *inventory) recordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
+func (i *Inventory) RecordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
-	if !ok || m.action == nil || m.action.verb != starting && m.action.verb != stopping {
+	if !ok || m.action == nil || m.action.verb != Starting && m.action.verb != Stopping {
 		return false
 	}
 	m.action.powerError, m.action.at = err, time.Now()
@@ -174,27 +174,27 @@ func (i *inventory) recordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
 	return true
 }
 
-// overdueTask returns the task of a machine that the stream should have listed
+// OverdueTask returns the task of a machine that the stream should have listed
 // by now. The caller has to read its outcome.
-func (i *inventory) overdueTask(id uuid.UUID) (moref, bool) {
+func (i *Inventory) OverdueTask(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
 	switch {
-	case !ok || m.action == nil || m.action.task == (moref{}) || m.action.unlisted:
-		return moref{}, false
+	case !ok || m.action == nil || m.action.task == (ref{}) || m.action.unlisted:
+		return ref{}, false
 	case i.outcomeUnread(id, m):
 	case i.objects.Tasks[m.action.task] != nil || time.Since(m.action.at) < i.lag:
-		return moref{}, false
+		return ref{}, false
 	}
 	m.action.at = time.Now()
 	i.requeueAfterLag(id, m.action)
 	return m.action.task, true
 }
 
-// recordTask records the state that was read of a task; nil means that the task
+// RecordTask records the state that was read of a task; nil means that the task
 // does not exist any more.
-func (i *inventory) recordTask(task moref, info *cache.Task) {
+func (i *Inventory) RecordTask(task ref, info *cache.Task) {
 	i.Update(func(o *cache.Objects) []uuid.UUID {
 		if info != nil {
 			o.Tasks[task] = info
@@ -207,7 +207,7 @@ func (i *inventory) recordTask(task moref, info *cache.Task) {
 
 // recordUnlisted records that vCenter does not list a task any more. The caller
 // holds the lock.
-func (i *inventory) recordUnlisted(task moref) {
+func (i *Inventory) recordUnlisted(task ref) {
 	for _, m := range i.machines {
 		if m.action != nil && m.action.task == task {
 			m.action.unlisted = true
@@ -215,16 +215,16 @@ func (i *inventory) recordUnlisted(task moref) {
 	}
 }
 
-// recordDeleted records that vCenter has confirmed that vm is deleted.
-func (i *inventory) recordDeleted(id uuid.UUID, vm moref) {
+// RecordDeleted records that vCenter has confirmed that vm is deleted.
+func (i *Inventory) RecordDeleted(id uuid.UUID, vm ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil && m.vm == vm {
-		m.vm, m.deleted = moref{}, true
+		m.vm, m.deleted = ref{}, true
 	}
 }
 
-func (i *inventory) recordVisible(id uuid.UUID, login int) {
+func (i *Inventory) RecordVisible(id uuid.UUID, login int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
@@ -232,7 +232,7 @@ func (i *inventory) recordVisible(id uuid.UUID, login int) {
 	}
 }
 
-func (i *inventory) recordShutdown(id uuid.UUID) {
+func (i *Inventory) RecordShutdown(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
@@ -240,12 +240,12 @@ func (i *inventory) recordShutdown(id uuid.UUID) {
 	}
 }
 
-// forget removes the record of a machine that was deleted.
-func (i *inventory) forget(id uuid.UUID) {
+// Forget removes the record of a machine that was deleted.
+func (i *Inventory) Forget(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, p := range i.parts {
-		p.forget(id)
+		p.Forget(id)
 	}
 	delete(i.machines, id)
 }

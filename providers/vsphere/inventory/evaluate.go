@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"cmp"
@@ -17,50 +17,50 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-// observation is the result that an Observe would return.
-type observation struct {
-	vm hypervisor.VM
-	// failure is the failure of the last action. failedNow is set if it was not
+// Observation is the result that an Observe would return.
+type Observation struct {
+	VM hypervisor.VM
+	// Failure is the failure of the last action. failedNow is set if it was not
 	// observed before.
-	failure   failedAction
-	failedNow bool
-	// unknown is set when the VM's state is not known.
-	unknown *hypervisor.Error
-	// missing is the VM that the account could see before and cannot see any
+	Failure   FailedAction
+	FailedNow bool
+	// Unknown is set when the VM's state is not known.
+	Unknown *hypervisor.Error
+	// Missing is the VM that the account could see before and cannot see any
 	// more. vCenter has to confirm whether it was deleted.
-	missing moref
+	Missing ref
 	// rejected is the VM that the machine's clone task created and that has to
 	// be deleted, because it has another instance UUID.
-	rejected moref
+	rejected ref
 }
 
 // evaluate returns the state of the VM with the given UUID. The caller holds
 // the lock.
-func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
+func (i *Inventory) evaluate(id uuid.UUID, m *machine) Observation {
 	vm, known := i.objects.ByID[id]
 	info := i.objects.VMs[vm]
-	var s observation
+	var s Observation
 	if known {
 		m.vm, m.deleted = vm, false
 	}
 	if known && info != nil {
-		s.vm.ID, s.vm.ProviderID, s.vm.Zone, s.vm.Host = vm.Value, info.ProviderID(), info.Zone, i.objects.HostName(info)
+		s.VM.ID, s.VM.ProviderID, s.VM.Zone, s.VM.Host = vm.Value, info.ProviderID(), info.Zone, i.objects.HostName(info)
 	}
 	busy := m.action != nil && m.action.busy(i.objects, id)
-	if busy && (m.action.verb != syncing || m.deleting || !info.Running()) {
-		s.vm.State, s.vm.Message = hypervisor.Busy, m.action.message
-		s.vm.Message += info.PendingQuestion()
+	if busy && (m.action.verb != Syncing || m.deleting || !info.Running()) {
+		s.VM.State, s.VM.Message = hypervisor.Busy, m.action.message
+		s.VM.Message += info.PendingQuestion()
 		return s
 	}
 	if !known && i.objects.HasUnreadable(cmp.Or(m.name, m.key.Name)) {
 		// The VM may be ours. Until that is known, no other VM may be created,
 		// and the machine may not be released.
-		s.vm.State = hypervisor.Busy
-		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: its owner is not known until then"
+		s.VM.State = hypervisor.Busy
+		s.VM.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: its owner is not known until then"
 		return s
 	}
 	if !busy {
-		s.failure = m.lastFailure(i.objects, id)
+		s.Failure = m.lastFailure(i.objects, id)
 	}
 	if !known {
 		i.evaluateMissing(id, m, &s)
@@ -71,120 +71,122 @@ func (i *inventory) evaluate(id uuid.UUID, m *machine) observation {
 }
 
 // evaluateMissing sets the observation of a machine if no VM has its UUID.
-func (i *inventory) evaluateMissing(id uuid.UUID, m *machine, s *observation) {
-	if rejected := cmp.Or(m.rejected, m.action.rejected(i.objects, id)); rejected != (moref{}) {
+func (i *Inventory) evaluateMissing(id uuid.UUID, m *machine, s *Observation) {
+	if rejected := cmp.Or(m.rejected, m.action.rejected(i.objects, id)); rejected != (ref{}) {
 		i.evaluateRejected(rejected, m, s)
 		return
 	}
 	if m.action.destroyed(i.objects) {
-		m.vm, m.deleted = moref{}, true
+		m.vm, m.deleted = ref{}, true
 	}
 	other, listed := i.objects.IDs[m.vm]
 	switch {
-	case m.vm == moref{}:
-		s.vm.State = hypervisor.Absent
+	case m.vm == ref{}:
+		s.VM.State = hypervisor.Absent
 	case listed && other != uuid.Nil && other != id:
-		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
+		s.Unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"the instance UUID of the VM (%s) was changed, so the VM is not changed or deleted: set the UUID to %s again, or delete the VM", m.vm.Value, id)
 	default:
-		s.vm.State, s.vm.Message, s.missing = hypervisor.Busy, "Checking whether the VM was deleted", m.vm
+		s.VM.State, s.VM.Message, s.Missing = hypervisor.Busy, "Checking whether the VM was deleted", m.vm
 	}
 }
 
 // evaluateRejected sets the observation of a machine whose VM has another
 // instance UUID. The creation fails once that VM is deleted, so that the time
 // until the next attempt starts then.
-func (i *inventory) evaluateRejected(vm moref, m *machine, s *observation) {
+func (i *Inventory) evaluateRejected(vm ref, m *machine, s *Observation) {
 	_, listed := i.objects.IDs[vm]
 	switch {
 	case listed && !m.action.destroyed(i.objects):
-		s.rejected, s.vm.State = vm, hypervisor.Absent
-		s.vm.Message = rejectedMessage(vm)
+		s.rejected, s.VM.State = vm, hypervisor.Absent
+		s.VM.Message = RejectedMessage(vm)
 		if m.deleting {
-			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
+			s.VM.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
-		if err := s.failure.err; err != nil && m.action != nil {
-			s.failure.err = hypervisor.Failure(err.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, err.Err)
+		if err := s.Failure.Err; err != nil && m.action != nil {
+			s.Failure.Err = hypervisor.Failure(err.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, err.Err)
 		}
 	case m.deleting:
-		s.vm.State = hypervisor.Absent
+		s.VM.State = hypervisor.Absent
 	default:
-		s.vm.State = hypervisor.Absent
-		s.failure.err = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+		s.VM.State = hypervisor.Absent
+		s.Failure.Err = hypervisor.Failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
 			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
-		m.uuidTaken, m.uuidTakenAt = s.failure.err, time.Now()
+		m.uuidTaken, m.uuidTakenAt = s.Failure.Err, time.Now()
 	}
 }
 
-func rejectedMessage(vm moref) string {
+// RejectedMessage describes the deletion of a VM to which vCenter gave another
+// instance UUID.
+func RejectedMessage(vm ref) string {
 	return "Deleting the VM " + vm.Value + ", to which vCenter gave another instance UUID"
 }
 
 // evaluateVM sets the observation of a machine from the VM that has its UUID.
-func (i *inventory) evaluateVM(vm moref, id uuid.UUID, m *machine, info *cache.VM, s *observation) {
+func (i *Inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM, s *Observation) {
 	if duplicates := i.objects.DuplicateVMs(id); len(duplicates) > 1 {
-		s.unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
+		s.Unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))
 		return
 	}
 	switch {
 	case info == nil:
-		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
+		s.VM.State, s.VM.Message = hypervisor.Busy, "Reading the VM's settings"
 		return
 	case info.Connection != "" && info.Connection != types.VirtualMachineConnectionStateConnected:
-		s.unknown = hypervisor.Failure(vspherev1.VMUnreachableReason, "%s", unreachable(info.Connection, i.objects.HostName(info)))
+		s.Unknown = hypervisor.Failure(vspherev1.VMUnreachableReason, "%s", unreachable(info.Connection, i.objects.HostName(info)))
 		return
 	case info.Running():
-		s.vm.State = hypervisor.Running
-		s.vm.Addresses = spec.Addresses(m.key.Name, info.HostName, info.GuestNICs)
-		s.vm.NICs = spec.ReportedNICs(info.GuestNICs)
-		s.vm.Report = hypervisor.ParseReport(info.Report)
+		s.VM.State = hypervisor.Running
+		s.VM.Addresses = spec.Addresses(m.key.Name, info.HostName, info.GuestNICs)
+		s.VM.NICs = spec.ReportedNICs(info.GuestNICs)
+		s.VM.Report = hypervisor.ParseReport(info.Report)
 	default:
 		// A suspended VM does not run either, and powering it on resumes it.
-		s.vm.State = hypervisor.Stopped
+		s.VM.State = hypervisor.Stopped
 	}
-	if s.vm.UserData = info.HasUserData(); s.vm.UserData {
-		s.vm.ToSync = []string{syncUserData}
+	if s.VM.UserData = info.HasUserData(); s.VM.UserData {
+		s.VM.ToSync = []string{SyncUserData}
 	}
-	if s.vm.State != hypervisor.Running {
+	if s.VM.State != hypervisor.Running {
 		return // the objects around a VM do not delay its boot
 	}
-	unread := i.compare(id, m, &s.vm)
-	if m.action != nil && m.action.verb == syncing && m.action.busy(i.objects, id) {
-		s.vm.OutOfSync = m.action.message
-		if !slices.Contains(s.vm.ToSync, m.action.part) {
-			s.vm.ToSync = append(s.vm.ToSync, m.action.part)
+	unread := i.compare(id, m, &s.VM)
+	if m.action != nil && m.action.verb == Syncing && m.action.busy(i.objects, id) {
+		s.VM.OutOfSync = m.action.message
+		if !slices.Contains(s.VM.ToSync, m.action.part) {
+			s.VM.ToSync = append(s.VM.ToSync, m.action.part)
 		}
 	}
-	if !slices.Contains(unread, s.failure.part) && !s.failure.matters(&s.vm) {
-		s.failure, m.failed = failedAction{}, failedAction{}
+	if !slices.Contains(unread, s.Failure.Part) && !s.Failure.matters(&s.VM) {
+		s.Failure, m.failed = FailedAction{}, FailedAction{}
 	}
 }
 
 // compare sets the parts of a machine's VM that are out of sync, and returns
 // the parts that were not read yet. The caller holds the lock.
-func (i *inventory) compare(id uuid.UUID, m *machine, to *hypervisor.VM) (unread []string) {
+func (i *Inventory) compare(id uuid.UUID, m *machine, to *hypervisor.VM) (unread []string) {
 	if m.deleting {
 		return nil
 	}
 	var all []string
 	for _, p := range i.parts {
-		differences, known := p.differences(i.objects, id)
+		differences, known := p.Differences(i.objects, id)
 		if !known {
-			unread = append(unread, p.name())
+			unread = append(unread, p.Name())
 		}
 		if len(differences) > 0 {
-			all, to.ToSync = append(all, differences...), append(to.ToSync, p.name())
+			all, to.ToSync = append(all, differences...), append(to.ToSync, p.Name())
 		}
 	}
 	if len(all) > 0 {
-		to.OutOfSync = outOfSyncPrefix + strings.Join(all, ", ")
+		to.OutOfSync = OutOfSyncPrefix + strings.Join(all, ", ")
 	}
 	return unread
 }
 
-// outOfSyncPrefix is the prefix of the list of objects that are out of sync.
-const outOfSyncPrefix = "Out of sync: "
+// OutOfSyncPrefix is the prefix of the list of objects that are out of sync.
+const OutOfSyncPrefix = "Out of sync: "
 
 // unreachable explains in a message why vCenter does not know the state of a
 // VM.

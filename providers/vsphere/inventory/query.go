@@ -1,4 +1,4 @@
-package vsphere
+package inventory
 
 import (
 	"cmp"
@@ -15,16 +15,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-// state returns the state of a machine's VM, and the VM.
-func (i *inventory) state(id uuid.UUID, key hypervisor.Key) (hypervisor.State, moref) {
+// StateOf returns the state of a machine's VM, and the VM.
+func (i *Inventory) StateOf(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.evaluate(id, i.machineOf(id, key))
-	return s.vm.State, cmp.Or(s.rejected, i.objects.ByID[id])
+	return s.VM.State, cmp.Or(s.rejected, i.objects.ByID[id])
 }
 
-// info returns the known properties of a machine's VM.
-func (i *inventory) info(id uuid.UUID) cache.VM {
+// Info returns the known properties of a machine's VM.
+func (i *Inventory) Info(id uuid.UUID) cache.VM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if info := i.objects.VMs[i.objects.ByID[id]]; info != nil {
@@ -33,8 +33,8 @@ func (i *inventory) info(id uuid.UUID) cache.VM {
 	return cache.VM{}
 }
 
-// failures returns the number of failed creations of a machine's VM.
-func (i *inventory) failures(id uuid.UUID) int {
+// Failures returns the number of failed creations of a machine's VM.
+func (i *Inventory) Failures(id uuid.UUID) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
@@ -43,8 +43,8 @@ func (i *inventory) failures(id uuid.UUID) int {
 	return 0
 }
 
-// keys returns all machines that were observed.
-func (i *inventory) keys() []hypervisor.Key {
+// Keys returns all machines that were observed.
+func (i *Inventory) Keys() []hypervisor.Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	keys := make([]hypervisor.Key, 0, len(i.machines))
@@ -54,9 +54,9 @@ func (i *inventory) keys() []hypervisor.Key {
 	return keys
 }
 
-// clonesOf reports whether there is a clone of template that may belong to any
+// ClonesOf reports whether there is a clone of template that may belong to any
 // machine, and that is under way or whose VM is not in the inventory yet.
-func (i *inventory) clonesOf(template moref) bool {
+func (i *Inventory) ClonesOf(template ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
@@ -67,23 +67,23 @@ func (i *inventory) clonesOf(template moref) bool {
 	return false
 }
 
-// anyClones reports whether clonesOf can be true for any template.
-func (i *inventory) anyClones() bool {
+// AnyClones reports whether clonesOf can be true for any template.
+func (i *Inventory) AnyClones() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.inherited) > 0
 }
 
-// isRejected reports whether vm was created for the machine with another
+// IsRejected reports whether vm was created for the machine with another
 // instance UUID.
-func (i *inventory) isRejected(id uuid.UUID, vm moref) bool {
+func (i *Inventory) IsRejected(id uuid.UUID, vm ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
-	return m != nil && vm != (moref{}) && (m.rejected == vm || m.action.rejected(i.objects, id) == vm)
+	return m != nil && vm != (ref{}) && (m.rejected == vm || m.action.rejected(i.objects, id) == vm)
 }
 
-func (i *inventory) visibleLogin(id uuid.UUID) int {
+func (i *Inventory) VisibleLogin(id uuid.UUID) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if m := i.machines[id]; m != nil {
@@ -92,27 +92,27 @@ func (i *inventory) visibleLogin(id uuid.UUID) int {
 	return 0
 }
 
-// isConfirmedDeleted reports whether vCenter has confirmed that a machine's VM
+// IsConfirmedDeleted reports whether vCenter has confirmed that a machine's VM
 // is deleted.
-func (i *inventory) isConfirmedDeleted(id uuid.UUID) bool {
+func (i *Inventory) IsConfirmedDeleted(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
 	return m != nil && m.deleted
 }
 
-func (i *inventory) shutdownRequested(id uuid.UUID) bool {
+func (i *Inventory) ShutdownRequested(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
 	return m != nil && time.Since(m.shutdownAt) < shutdownRetryInterval
 }
 
-// activeActions counts the actions that have not ended.
-func (i *inventory) activeActions() map[verb]int {
+// ActiveActions counts the actions that have not ended.
+func (i *Inventory) ActiveActions() map[Verb]int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	counts := map[verb]int{}
+	counts := map[Verb]int{}
 	for id, m := range i.machines {
 		if m.action != nil && m.action.busy(i.objects, id) {
 			counts[m.action.verb]++
@@ -121,11 +121,11 @@ func (i *inventory) activeActions() map[verb]int {
 	return counts
 }
 
-// ownedVMs returns the VMs that were created for machines of a cluster in a
+// OwnedVMs returns the VMs that were created for machines of a cluster in a
 // namespace, by the name of the machine. The UUID proves that a VM was created
 // for that machine. VMs of earlier versions have the machine's name only as
 // their own name.
-func (i *inventory) ownedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
+func (i *Inventory) OwnedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var out []hypervisor.OwnedVM
@@ -144,10 +144,10 @@ func (i *inventory) ownedVMs(clusterID, namespace string) []hypervisor.OwnedVM {
 	return out
 }
 
-// checkAddressesFree returns an error if the guest of another VM reports one of
+// CheckAddressesFree returns an error if the guest of another VM reports one of
 // the addresses, each with the prefix length of its network. VMs that were not
 // created by this provider are not in the inventory.
-func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
+func (i *Inventory) CheckAddressesFree(id uuid.UUID, static []string) error {
 	wanted := map[netip.Addr]bool{}
 	for _, text := range static {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -173,10 +173,10 @@ func (i *inventory) checkAddressesFree(id uuid.UUID, static []string) error {
 	return nil
 }
 
-// uuidTaken returns the reason why the last clone of a machine was deleted, if
+// UUIDTaken returns the reason why the last clone of a machine was deleted, if
 // that was less than delay ago. The next clone would most likely end in the
 // same way.
-func (i *inventory) uuidTaken(id uuid.UUID, delay time.Duration) error {
+func (i *Inventory) UUIDTaken(id uuid.UUID, delay time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machines[id]
