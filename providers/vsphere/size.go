@@ -33,8 +33,7 @@ func (c *Connector) Size(ctx context.Context, t *vspherev1.NovaVSphereMachineTem
 	if err != nil {
 		return size, err
 	}
-	d := &driver{session: s, cluster: &cluster.Spec, names: resolve.NewResolver(s.names, &cluster.Spec, bounds)}
-	source, err := d.sizeTemplate(ctx, machine)
+	source, err := sizeTemplate(ctx, resolve.NewResolver(s.names, &cluster.Spec, bounds), &cluster.Spec, machine)
 	said := size.CPUs != 0 && size.MemoryBytes != 0
 	switch {
 	case source != nil:
@@ -46,17 +45,17 @@ func (c *Connector) Size(ctx context.Context, t *vspherev1.NovaVSphereMachineTem
 	case err != nil:
 		return size, err
 	}
-	return size, hypervisor.Waiting(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(machine))
+	return size, hypervisor.Waiting(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", templateOf(&cluster.Spec, machine))
 }
 
 // sizeTemplate returns the vCenter template from which machines are cloned, in
 // the first failure domain that has one: machines have the same size in all of
 // them. It returns nil for an image that does not exist yet.
-func (d *driver) sizeTemplate(ctx context.Context, machine *vspherev1.NovaVSphereMachineSpec) (*spec.Template, error) {
+func sizeTemplate(ctx context.Context, names *resolve.Resolver, cluster *vspherev1.NovaVSphereClusterSpec, machine *vspherev1.NovaVSphereMachineSpec) (*spec.Template, error) {
 	var first error
 	pending := false
-	for _, zone := range spec.Zones(d.cluster) {
-		t, err := d.names.SizeTemplate(ctx, machine, zone)
+	for _, zone := range spec.Zones(cluster) {
+		t, err := names.SizeTemplate(ctx, machine, zone)
 		switch {
 		case err != nil && !resolve.IsUnresolved(err):
 			return nil, err
@@ -77,9 +76,9 @@ func (d *driver) sizeTemplate(ctx context.Context, machine *vspherev1.NovaVSpher
 }
 
 // templateOf describes the template of machines in messages.
-func (d *driver) templateOf(machine *vspherev1.NovaVSphereMachineSpec) string {
+func templateOf(cluster *vspherev1.NovaVSphereClusterSpec, machine *vspherev1.NovaVSphereMachineSpec) string {
 	if machine.Template == (vspherev1.NovaVSphereTemplate{}) {
-		return d.cluster.Template.String()
+		return cluster.Template.String()
 	}
 	return machine.Template.String()
 }
