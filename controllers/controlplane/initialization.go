@@ -26,7 +26,7 @@ func (r *observer) initialization(ctx context.Context, s *scope.Scope) error {
 	if !s.Initialized {
 		r.Event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialized")
 	}
-	s.Initialized = true
+	s.Initialized, s.InitializationRecorded = true, true
 	return nil
 }
 

@@ -81,7 +81,7 @@ func endpointFirst(p *problem, d *Decision) *Decision {
 // its time stays until another node holds the address.
 func EndpointWaitInterrupted(in Input, d Decision, m Machine) bool {
 	switch since := m.EndpointMove.Since; {
-	case since.IsZero() || m.EndpointMove.Failed || in.Endpoint == nil || in.Etcd == nil:
+	case since.IsZero() || m.EndpointMove.Failed || in.Endpoint == nil || in.Etcd == nil || in.Requirements.RestoresUnknown:
 		return false
 	case in.Endpoint.Confirmed && in.Endpoint.Holder != m.On.Name:
 		return true

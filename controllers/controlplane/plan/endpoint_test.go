@@ -24,7 +24,10 @@ func TestEndpointWaitInterrupted(t *testing.T) {
 		"NoWait":   {reason: "it never waited", change: func(_ *Input, _ *Decision, m *Machine) { m.EndpointMove.Since = time.Time{} }},
 		"NoAnswer": {reason: "the holder is unknown", change: func(in *Input, _ *Decision, _ *Machine) { in.Endpoint = nil }},
 		"NoEtcd":   {reason: "the decision depends on etcd", change: func(in *Input, d *Decision, _ *Machine) { in.Etcd, d.Machine = nil, "" }},
-		"Removed":  {reason: "the machine is removed now", change: func(*Input, *Decision, *Machine) {}, want: true},
+		"NoRestores": {reason: "the decision depends on restores", change: func(in *Input, d *Decision, _ *Machine) {
+			in.Requirements.RestoresUnknown, d.Machine = true, ""
+		}},
+		"Removed": {reason: "the machine is removed now", change: func(*Input, *Decision, *Machine) {}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Now: now, Etcd: &Etcd{}, Endpoint: &Endpoint{Holder: "m", Confirmed: true}, Limits: Limits{EndpointMoveTimeout: limit}}

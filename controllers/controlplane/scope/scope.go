@@ -78,8 +78,10 @@ type Scope struct {
 	Restore      plan.Restore
 
 	Certificates CertificatesState
-	// Initialized is true if the initialization is recorded.
-	Initialized bool
+	// Initialized is true if the cluster was initialized. InitializationRecorded
+	// is true if the init lock records it: later reconciles rely on the status
+	// and do not look at the lock again.
+	Initialized, InitializationRecorded bool
 	// ExternalProblems are the problems of external etcd, for users.
 	ExternalProblems []string
 	// Blocked is why a missing machine cannot be created.

@@ -58,7 +58,7 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RollingOutReason
-	if s.UpgradeWaits != "" && s.Decision.Hold == "" {
+	if s.UpgradeWaits != "" && s.Decision.Hold == "" && !s.Requirements.RestoresUnknown {
 		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
 	}
 	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), plan.Shorten(names))

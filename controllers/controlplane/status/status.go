@@ -52,7 +52,7 @@ func Report(s *scope.Scope, err error) {
 		// Nothing was observed, so the status does not change.
 		return
 	}
-	if s.Initialized {
+	if s.InitializationRecorded {
 		s.ControlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	}
 	reportReplicas(s)

@@ -276,6 +276,21 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Later reconciles rely on the status, so it must not be ahead of the init lock.
+func TestReportInitializationOnceRecorded(t *testing.T) {
+	s := scopetest.Running()
+	s.ControlPlane.Status.Initialization.ControlPlaneInitialized = nil
+	Report(s, errors.New("recording initialization: conflict"))
+	if got := s.ControlPlane.Status.Initialization.ControlPlaneInitialized; got != nil {
+		t.Errorf("the init lock does not record it yet: %t", *got)
+	}
+	s.InitializationRecorded = true
+	Report(s, nil)
+	if !ptr.Deref(s.ControlPlane.Status.Initialization.ControlPlaneInitialized, false) {
+		t.Error("the init lock records it")
+	}
+}
+
 func TestReportKeepsStatusWhilePending(t *testing.T) {
 	s := scopetest.Running()
 	s.Workload.Nodes[0].APIServer = "v1.35.4"

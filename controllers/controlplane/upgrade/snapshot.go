@@ -20,11 +20,13 @@ func ObserveSnapshot(s *scope.Scope) {
 	if !snapshotRequired(s) {
 		return
 	}
-	requested, ok := SnapshotRequested(s.ControlPlane)
-	if !ok {
-		requested = s.At.UTC().Truncate(time.Second)
+	if requested, ok := SnapshotRequested(s.ControlPlane); ok {
+		s.UpgradeWaits = missingSnapshot(s.ControlPlane, requested)
+	} else {
+		// The message has no time that changes while something else holds up the request.
+		s.UpgradeWaits = waitsForSnapshot(s.ControlPlane)
 	}
-	if s.UpgradeWaits = missingSnapshot(s.ControlPlane, requested); s.UpgradeWaits != "" {
+	if s.UpgradeWaits != "" {
 		s.RequeueAfter(timelimits.LongPoll)
 	}
 }
@@ -78,8 +80,7 @@ func missingSnapshot(controlPlane *controlplanev1.NovaControlPlane, requested ti
 	last := controlPlane.Status.Etcd.LastSnapshot
 	taken := last.Name != "" && !last.Time.Time.Before(requested)
 	healthy := conditions.Get(controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition)
-	waits := fmt.Sprintf("The upgrade to %s waits for a snapshot of etcd that was requested at %s",
-		controlPlane.Spec.Version, requested.UTC().Format(time.RFC3339))
+	waits := waitsForSnapshot(controlPlane) + " that was requested at " + requested.UTC().Format(time.RFC3339)
 	if healthy == nil {
 		return waits
 	}
@@ -93,4 +94,8 @@ func missingSnapshot(controlPlane *controlplanev1.NovaControlPlane, requested ti
 		return waits
 	}
 	return waits + ": " + healthy.Message
+}
+
+func waitsForSnapshot(controlPlane *controlplanev1.NovaControlPlane) string {
+	return fmt.Sprintf("The upgrade to %s waits for a snapshot of etcd", controlPlane.Spec.Version)
 }
