@@ -233,6 +233,7 @@ func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
 	defer slow.Stop()
 	err = s.Serve(serving, func() {
 		wasUp = true
+		slow.Stop()
 		s.mu.Lock()
 		s.disconnect = disconnect
 		s.mu.Unlock()

@@ -138,7 +138,11 @@ func (r *restAPI) logOut(ctx context.Context) error {
 		return nil
 	}
 	defer have.client.CloseIdleConnections()
-	return have.client.Logout(ctx)
+	if err := have.client.Logout(ctx); RESTStatus(err) != http.StatusUnauthorized {
+		return err
+	}
+	// The login had ended before.
+	return nil
 }
 
 // restTransport sends the requests of the REST API, and converts an error

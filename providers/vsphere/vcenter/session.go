@@ -44,7 +44,7 @@ type Options struct {
 	// OpenStream opens the stream of a login. The stream calls onResponse after
 	// each response.
 	OpenStream func(ctx context.Context, c *vim25.Client, onResponse func()) (Stream, error)
-	// Requeue and availabilityChanged are those of sessions.Options.
+	// Requeue and AvailabilityChanged are those of sessions.Options.
 	Requeue             func(hypervisor.Key)
 	AvailabilityChanged func()
 	// Closed is called once, when the session has been stopped.
@@ -63,6 +63,8 @@ type Session struct {
 	// opened is a login whose objects have to be read again. Only the goroutine
 	// of the session uses it.
 	opened *login
+	// started is closed once the embedded Session is set.
+	started chan struct{}
 	// logouts are the logouts that run in the background.
 	logouts sync.WaitGroup
 
@@ -87,7 +89,7 @@ type login struct {
 
 // Open opens a session in the background.
 func Open(e Endpoint, o Options) *Session {
-	s := &Session{Options: o, Endpoint: e, conn: newConnection(e.Server, o.Timeouts, o.Wrap)}
+	s := &Session{Options: o, Endpoint: e, conn: newConnection(e.Server, o.Timeouts, o.Wrap), started: make(chan struct{})}
 	s.rest.endpoint, s.rest.conn = e, s.conn
 	s.Session = sessions.Open(sessions.Options{
 		Endpoint: "vCenter " + e.Server, Serve: s.serve, Logout: s.close, MaxCallers: maxCallers,
@@ -97,6 +99,7 @@ func Open(e Endpoint, o Options) *Session {
 			MinLoginRetry: o.Timeouts.MinLoginRetry, MaxLoginRetry: o.Timeouts.MaxLoginRetry,
 		},
 	})
+	close(s.started)
 	return s
 }
 
@@ -106,6 +109,7 @@ func (s *Session) Server() string { return s.Endpoint.Server }
 // serve opens the session and streams until that fails, or until the cache may
 // be out of date and has to be read again over the same stream.
 func (s *Session) serve(ctx context.Context, up func()) error {
+	<-s.started
 	// Requests that keep the session must not wait for those that use it.
 	ctx = Urgent(ctx)
 	l := s.opened
@@ -282,7 +286,7 @@ func (s *Session) Call(ctx context.Context, request func(context.Context, *vim25
 
 // CallREST sends requests to the REST API. It logs in before the first
 // request, and again when vCenter reports that the session is not
-// authenticated. The error is a *restError if vCenter rejected the request,
+// authenticated. The error is a *RESTError if vCenter rejected the request,
 // but not if it rejected the credentials.
 func (s *Session) CallREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {

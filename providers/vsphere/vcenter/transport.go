@@ -131,7 +131,7 @@ func rejectRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 const maxResponse = 32 << 20
 
 // errTooLarge is returned while a response is read that has more than
-// maxAnswer bytes.
+// maxResponse bytes.
 var errTooLarge = fmt.Errorf("its response has more than %d MiB", maxResponse>>20)
 
 // boundedTransport limits the bytes that are read of each response, after

@@ -293,9 +293,11 @@ func (c *Client) authenticate(ctx context.Context) (token string, err error) {
 		return err
 	}
 	if c.endpoint.Guard != nil {
-		return token, c.endpoint.Guard(ctx, login)
+		err = c.endpoint.Guard(ctx, login)
+	} else {
+		err = login()
 	}
-	return token, login()
+	return token, err
 }
 
 // requestToken requests a token.
