@@ -335,7 +335,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(next.Name).NotTo(Equal(restorer.Name))
 
 		By("failing for good")
-		r.setConditions(ctx, next, scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, input.BootstrapFailedReason))
+		r.setConditions(ctx, next, scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, input.BootstrapFailed))
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(next.Name), "there is a pause between tries")
 		ahead += timelimits.Grace + time.Minute

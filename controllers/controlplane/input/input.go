@@ -237,7 +237,7 @@ func CheckFailed(machine *clusterv1.Machine, isNode bool) bool {
 func BootFailed(machine *clusterv1.Machine, isNode bool) bool {
 	_, skipped := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	return !skipped && !isNode && !machine.Status.NodeRef.IsDefined() &&
-		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == BootstrapFailedReason
+		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == BootstrapFailed
 }
 
 // inputEtcd returns the state of etcd, or why it is unknown. If the API server
@@ -306,9 +306,9 @@ func EncodeRemediation(r *plan.Remediation) (string, error) {
 	return string(encoded), nil
 }
 
-// BootstrapFailedReason is the reason of a machine's InfrastructureReady condition
+// BootstrapFailed is the reason of a machine's InfrastructureReady condition
 // when the guest reported that its first boot failed permanently.
-const BootstrapFailedReason = "BootstrapFailed"
+const BootstrapFailed = "BootstrapFailed"
 
 // ModeInit is the mode of bootstrap data that initializes.
 const ModeInit = "Init"

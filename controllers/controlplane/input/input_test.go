@@ -267,7 +267,7 @@ func TestCreatedAt(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	failed := scopetest.Condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	toDo := scopetest.Condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
-	broken := scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailedReason)
+	broken := scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailed)
 	joined := scopetest.MachineWith(broken)
 	joined.Status.NodeRef.Name = "m0"
 	skipped := scopetest.MachineWith(broken)
@@ -314,7 +314,7 @@ func TestFailedBootOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := scopetest.Running()
 			s.Initialized = tc.initialized
-			s.Machines["m0"] = scopetest.MachineWith(scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailedReason))
+			s.Machines["m0"] = scopetest.MachineWith(scopetest.Condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, BootstrapFailed))
 			if got := Machine(s, s.Machines["m0"]).Remediate != ""; got != tc.want {
 				t.Errorf("%s: given up = %v", tc.reason, got)
 			}
