@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -77,7 +78,11 @@ func run(out io.Writer, o options) (bool, error) {
 		images.collect(matrix[name], rendered, report)
 		checkReferences(rendered, facts, report)
 	}
-	if o.record {
+	switch {
+	case !o.record:
+	case len(r.missing) > 0 || o.site != "":
+		return false, errors.New("recording needs all charts and all sites, because the facts are written anew")
+	default:
 		if err := recordFacts(o.root, r, images); err != nil {
 			return false, err
 		}
@@ -89,7 +94,7 @@ func run(out io.Writer, o options) (bool, error) {
 	}
 	invalid := len(report.lines) - unmirrored
 	_, _ = fmt.Fprintf(out, "catalogue: modules=%d rendered=%d images=%d unmirrored=%d invalid=%d\n", count, r.count, len(images.open), unmirrored, invalid)
-	return unmirrored+invalid > 0, nil
+	return unmirrored+invalid+len(r.missing) > 0, nil
 }
 
 // report contains each finding once.
