@@ -79,6 +79,8 @@ func run(out io.Writer, o options) (bool, error) {
 		checkReferences(rendered, facts, report)
 	}
 	switch {
+	case r.count+len(r.missing) == 0:
+		return false, fmt.Errorf("no site has %q in its name", o.site)
 	case !o.record:
 	case len(r.missing) > 0 || o.site != "":
 		return false, errors.New("recording needs all charts and all sites, because the facts are written anew")

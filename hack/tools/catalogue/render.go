@@ -136,6 +136,7 @@ func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, sch
 	key := fmt.Sprintf("%s %s %s %s %s %x", name, o.Spec.ReleaseName, o.Spec.TargetNamespace, s.Kubernetes, strings.Join(apis, " "), sha256.Sum256(o.Spec.Values.Raw))
 	if objects, ok := r.cache[key]; ok {
 		out.objects = objects
+		r.recordImages(name, s, objects)
 		return nil
 	}
 	c, err := loader.LoadDir(folder)
@@ -164,17 +165,23 @@ func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, sch
 	}
 	r.count++
 	r.cache[key], out.objects = objects, objects
-	if s.Registry == "" {
-		if r.images[name] == nil {
-			r.images[name] = map[string]bool{}
-		}
-		for _, object := range objects {
-			for _, image := range imagesOf(object) {
-				r.images[name][image] = true
-			}
+	r.recordImages(name, s, objects)
+	return nil
+}
+
+// recordImages records the images of a chart where none is replaced by a mirror.
+func (r *renderer) recordImages(name string, s sites.Site, objects []*unstructured.Unstructured) {
+	if s.Registry != "" {
+		return
+	}
+	if r.images[name] == nil {
+		r.images[name] = map[string]bool{}
+	}
+	for _, object := range objects {
+		for _, image := range imagesOf(object) {
+			r.images[name][image] = true
 		}
 	}
-	return nil
 }
 
 // renderChart renders a chart as Helm installs it: the CRDs of its folder crds,
