@@ -66,8 +66,9 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], request func(conte
 		r.count(s, failed)
 		if s.syncsRunningVM() || s.action == shutdown {
 			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor rejected the request")
-			s.failure, s.failedBefore = err, false
-			return s.retryResult(r.retries.delay(s.key(), s.attempt())), nil
+			s.failedNow(s.attempt(), err)
+			s.failure, s.partFailure = err, r.retries.firstFailure(s.key(), s.parts)
+			return s.retryResult(r.delay(s)), nil
 		}
 		return ctrl.Result{}, err
 	}

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +181,7 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 // publish writes the state of the VM to the objects.
 func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 	if err := s.publish(); err != nil {
+		s.partFailure = nil
 		return err
 	}
 	if err := labelHost(ctx, r.Client, s.machine, s.vm.Host); err != nil {
@@ -195,7 +195,7 @@ func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 // fenced reports whether another management cluster manages the machine.
 func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 	if err := r.allowed(s); err != nil {
-		s.failure = err
+		s.failure, s.partFailure = err, nil
 		return true
 	}
 	return false
@@ -203,10 +203,8 @@ func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 
 // perform runs the due action, unless the action failed and its retry is not due yet.
 func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
-	if s.failure != nil && s.action != wait {
-		if delay := r.retries.delay(s.key(), s.attempt()); delay > 0 {
-			return s.retryResult(delay), nil
-		}
+	if delay := r.delay(s); s.failure != nil && s.action != wait && delay(s.attempt()) > 0 {
+		return s.retryResult(delay), nil
 	}
 	switch s.action {
 	case create:
@@ -231,6 +229,11 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 	}
 }
 
+// delay returns the time until an action on the machine may be tried again.
+func (r *Reconciler[M]) delay(s *scope[M]) func(action) time.Duration {
+	return func(do action) time.Duration { return r.retries.delay(s.key(), do) }
+}
+
 // observe sets the VM, the due action and, if an earlier attempt at the action failed, its error.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
@@ -247,7 +250,7 @@ func (r *Reconciler[M]) decide(s *scope[M], syncers []hypervisor.Syncer[M]) erro
 	vm, at := s.vm, r.lifecycle(s)
 	pending := pendingSyncers(syncers, &vm, s.joined())
 	at.syncDue = len(pending) > 0
-	s.action, s.failedBefore = next(vm, at), true
+	s.action = next(vm, at)
 	if err := r.recordFailure(s, pending); err != nil {
 		return err
 	}
@@ -256,13 +259,12 @@ func (r *Reconciler[M]) decide(s *scope[M], syncers []hypervisor.Syncer[M]) erro
 		parts = append(parts, syncAttempt(p.Name))
 	}
 	if s.action == syncVM {
-		s.syncer, _ = nextSyncer(pending, func(p hypervisor.Syncer[M]) bool { return r.retries.delay(s.key(), syncAttempt(p.Name)) > 0 })
+		s.parts = parts
+		s.syncer, _ = nextSyncer(pending, func(p hypervisor.Syncer[M]) time.Duration { return r.delay(s)(syncAttempt(p.Name)) })
 	}
 	s.failure = r.retries.lastFailure(s.key(), s.attempt(), vm.State == hypervisor.Busy, parts...)
-	if s.syncsRunningVM() && s.failure == nil {
-		for _, part := range parts {
-			s.otherPartFailure = cmp.Or(s.otherPartFailure, r.retries.lastFailure(s.key(), part, false, parts...))
-		}
+	if s.syncsRunningVM() {
+		s.partFailure = r.retries.firstFailure(s.key(), parts)
 	}
 	return nil
 }
@@ -290,7 +292,7 @@ func (r *Reconciler[M]) recordFailure(s *scope[M], pending []hypervisor.Syncer[M
 	if !s.syncsRunningVM() {
 		return err
 	}
-	s.failedBefore = false
+	s.failedNow(attempt, err)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -86,4 +88,38 @@ func TestFailureCountsOnce(t *testing.T) {
 	d.vm.LastFailure = errors.New("there is no such tag")
 	d.decide("Tags")
 	d.Expect(d.failures() - before).To(Equal(2.0))
+}
+
+// A terminal failure of one part does not end the retries of another one, and the condition keeps
+// showing the first failure in the order of the list.
+func TestTerminalPartEndsNoOtherRetries(t *testing.T) {
+	d := newDecideTest(t)
+	terminal := &hypervisor.Error{Terminal: true, Err: errors.New("there is no such tag")}
+	d.vm.LastFailure, d.vm.FailedSyncer = errors.New("the VM is locked"), "UserData"
+	s := d.decide("UserData", "Tags")
+	message := s.syncedCondition().Message
+	d.Expect(message).To(ContainSubstring("the VM is locked"))
+	result, err := d.reconciler.act(t.Context(), s, func(context.Context) error { return terminal })
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(result.RequeueAfter).To(BeNumerically("~", reconcile.MinDelay, reconcile.MinDelay/2), "the retry for the user data")
+	d.Expect(s.syncedCondition().Message).To(Equal(message))
+
+	d.vm.LastFailure, d.vm.FailedSyncer = nil, "" // an event
+	s = d.decide("UserData", "Tags")
+	d.Expect(s.syncer.Name).To(Equal("UserData"), "it is due first")
+	d.reconciler.retries.tried(s.key(), s.attempt())
+	d.vm.LastFailure, d.vm.FailedSyncer = errors.New("the VM is locked"), "UserData"
+	s = d.decide("UserData", "Tags")
+	d.Expect(s.syncer.Name).To(Equal("Tags"), "it is due first")
+	d.Expect(s.syncedCondition().Message).To(Equal(message))
+}
+
+// A failure that keeps all parts from being changed goes before the failure of a part.
+func TestFailedPartHidesNoOtherFailure(t *testing.T) {
+	d := newDecideTest(t)
+	d.vm.LastFailure, d.vm.FailedSyncer = errors.New("the VM is locked"), "UserData"
+	s := d.decide("UserData", "Tags")
+	s.infra.Spec.ProviderID, s.vm.ProviderID = "vsphere://1", "vsphere://2"
+	s.report(d.reconciler.publish(t.Context(), s))
+	d.Expect(s.syncedCondition().Message).To(ContainSubstring("the UUID of the VM was changed"))
 }

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -46,13 +48,14 @@ func pendingSyncers[M any](syncers []hypervisor.Syncer[M], vm *hypervisor.VM, jo
 }
 
 // nextSyncer returns the syncer that is due: the first one whose retry is not delayed, or else the
-// first one. A part that cannot be changed does not block the others.
-func nextSyncer[M any](pending []hypervisor.Syncer[M], delayed func(hypervisor.Syncer[M]) bool) (hypervisor.Syncer[M], bool) {
+// one that is due first. A part that cannot be changed does not block the others.
+func nextSyncer[M any](pending []hypervisor.Syncer[M], delay func(hypervisor.Syncer[M]) time.Duration) (hypervisor.Syncer[M], bool) {
 	if len(pending) == 0 {
 		return hypervisor.Syncer[M]{}, false
 	}
-	i := slices.IndexFunc(pending, func(s hypervisor.Syncer[M]) bool { return !delayed(s) })
-	return pending[max(i, 0)], true
+	return slices.MinFunc(pending, func(a, b hypervisor.Syncer[M]) int {
+		return cmp.Compare(max(delay(a), 0), max(delay(b), 0))
+	}), true
 }
 
 // next returns the action for a VM as observed. It covers the whole life of a machine.

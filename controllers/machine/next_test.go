@@ -2,6 +2,7 @@ package machine
 
 import (
 	"testing"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -10,7 +11,7 @@ import (
 
 var syncers = []hypervisor.Syncer[any]{{Name: "UserData", AfterJoin: true}, {Name: "Hardware"}, {Name: "Groups"}}
 
-func notDelayed(hypervisor.Syncer[any]) bool { return false }
+func noDelay(hypervisor.Syncer[any]) time.Duration { return 0 }
 
 func TestNextSyncer(t *testing.T) {
 	cases := map[string]struct {
@@ -31,9 +32,31 @@ func TestNextSyncer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, due := nextSyncer(pendingSyncers(syncers, &hypervisor.VM{State: tc.state, ToSync: tc.toSync}, tc.joined), notDelayed)
+			got, due := nextSyncer(pendingSyncers(syncers, &hypervisor.VM{State: tc.state, ToSync: tc.toSync}, tc.joined), noDelay)
 			if got.Name != tc.want || due != (tc.want != "") {
 				t.Errorf("nextSyncer() = %q, %t, want %q", got.Name, due, tc.want)
+			}
+		})
+	}
+}
+
+// The first part whose retry is not delayed is next. If all are delayed, it is the one that is due first.
+func TestNextSyncerAfterFailures(t *testing.T) {
+	cases := map[string]struct {
+		delays map[string]time.Duration
+		want   string
+	}{
+		"OneIsDelayed": {map[string]time.Duration{"UserData": time.Second}, "Hardware"},
+		"OneIsDue":     {map[string]time.Duration{"UserData": -time.Second, "Hardware": -time.Minute}, "UserData"},
+		"AllAreDelayed": {map[string]time.Duration{
+			"UserData": time.Minute, "Hardware": time.Second, "Groups": time.Second,
+		}, "Hardware"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, _ := nextSyncer(syncers, func(s hypervisor.Syncer[any]) time.Duration { return tc.delays[s.Name] })
+			if got.Name != tc.want {
+				t.Errorf("nextSyncer() = %q, want %q", got.Name, tc.want)
 			}
 		})
 	}
@@ -106,7 +129,7 @@ func TestNext(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, tc.at.syncDue = nextSyncer(pendingSyncers(syncers, &tc.vm, tc.joined), notDelayed)
+			_, tc.at.syncDue = nextSyncer(pendingSyncers(syncers, &tc.vm, tc.joined), noDelay)
 			if got := next(tc.vm, tc.at); got != tc.want {
 				t.Errorf("next() = %s, want %s", got, tc.want)
 			}

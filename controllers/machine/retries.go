@@ -89,6 +89,17 @@ func (r *retries) lastFailure(key types.NamespacedName, due action, busy bool, p
 	return s.byAction[due].err
 }
 
+// firstFailure returns the failure of the first of some actions that failed.
+func (r *retries) firstFailure(key types.NamespacedName, of []action) error {
+	s, _ := r.Get(key)
+	for _, do := range of {
+		if err := s.byAction[do].err; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tried records that an action was attempted again.
 func (r *retries) tried(key types.NamespacedName, do action) {
 	if s, known := r.Get(key); !known || s.byAction == nil {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -31,11 +32,13 @@ type scope[M Object] struct {
 	failure error
 	// syncer is the one that is due, if the due action is to sync the VM.
 	syncer hypervisor.Syncer[M]
-	// otherPartFailure is the failure of a part of the VM whose retry is delayed, while another part is
-	// due.
-	otherPartFailure error
-	// failedBefore is set when the failure was known before this reconcile.
-	failedBefore bool
+	// parts are the changes of all parts that are out of sync, in their order, if the due action is to
+	// sync the VM. partFailure is the first failure among them, if the VM runs and no other failure is
+	// more important.
+	parts       []action
+	partFailure error
+	// newTerminal are the attempts whose terminal failure was not known before this reconcile.
+	newTerminal []action
 	// waiting is set when the due action needs something from Cluster API first. detail describes it.
 	waiting waiting
 	detail  string
@@ -73,10 +76,17 @@ func syncAttempt(part string) action { return syncVM + "/" + action(part) }
 
 // syncFailure is the failure that VirtualMachineSynced shows.
 func (s *scope[M]) syncFailure() error {
-	if s.action == syncVM && s.failure != nil {
-		return s.failure
+	if s.action != syncVM {
+		return nil
 	}
-	return s.otherPartFailure
+	return cmp.Or(s.partFailure, s.failure)
+}
+
+// failedNow records that an attempt has a failure that was not known before this reconcile.
+func (s *scope[M]) failedNow(attempt action, err error) {
+	if hypervisor.IsTerminal(err) {
+		s.newTerminal = append(s.newTerminal, attempt)
+	}
 }
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
@@ -103,15 +113,23 @@ func (s *scope[M]) infrastructureProvisioned() bool {
 	return s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false)
 }
 
-// retryResult returns the time of the next attempt after a failure. A terminal failure waits for an
-// event instead, unless the machine is being deleted: its VM must be deleted in any case. If the
-// failure is from an earlier reconcile, the event of this reconcile may be the one that fixes it. That
-// event must not get lost while the next attempt is delayed.
-func (s *scope[M]) retryResult(delay time.Duration) ctrl.Result {
-	if hypervisor.IsTerminal(s.failure) && !s.failedBefore && !s.deleting() {
-		return ctrl.Result{}
+// retryResult returns the time of the next attempt after a failure. If parts of the VM are out of sync,
+// it is the attempt at the part that is due first. A terminal failure waits for an event instead, unless
+// the machine is being deleted: its VM must be deleted in any case. If the failure is from an earlier
+// reconcile, the event of this reconcile may be the one that fixes it. That event must not get lost
+// while the next attempt is delayed.
+func (s *scope[M]) retryResult(delay func(action) time.Duration) ctrl.Result {
+	attempts, result := s.parts, ctrl.Result{}
+	if s.action != syncVM {
+		attempts = []action{s.action}
 	}
-	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.shutdownTimeLeft, delay))}
+	for _, do := range attempts {
+		if !slices.Contains(s.newTerminal, do) || s.deleting() {
+			after := max(delay(do), time.Millisecond) // zero is no requeue
+			result.RequeueAfter = min(after, cmp.Or(result.RequeueAfter, s.shutdownTimeLeft, after))
+		}
+	}
+	return result
 }
 
 // syncsRunningVM reports whether the due action blocks nothing: the VM is up, and only its

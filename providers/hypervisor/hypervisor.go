@@ -184,7 +184,8 @@ type VM struct {
 	// LastFailure is the error with which the last action failed after its call
 	// had returned: a task that failed. It is set as soon as the VM is in a state
 	// in which the action can be repeated, and stays until the next action begins
-	// or the VM no longer needs the action.
+	// or the VM no longer needs the action. Until then, each Observe returns the
+	// same error value: for the controller, another value is a new failure.
 	LastFailure error
 	// FailedSyncer is the name of the Syncer whose change is the last action, if
 	// that failed. It is empty if another action failed.
