@@ -114,7 +114,7 @@ func TestTerminalPartEndsNoOtherRetries(t *testing.T) {
 	d.Expect(s.syncedCondition().Message).To(Equal(message))
 }
 
-// A failure that keeps all parts from being changed goes before the failure of a part.
+// The condition shows a failure that keeps all parts from being changed, and not the failure of a part.
 func TestFailedPartHidesNoOtherFailure(t *testing.T) {
 	d := newDecideTest(t)
 	d.vm.LastFailure, d.vm.FailedSyncer = errors.New("the VM is locked"), "UserData"
