@@ -12,11 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/status"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
-
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 )
 
 // machineReporter reports on the machines of a control plane.

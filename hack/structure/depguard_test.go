@@ -24,7 +24,7 @@ func expression(glob string) *regexp.Regexp {
 func goFiles(t *testing.T) (files []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".go" {
 			name, err := filepath.Rel(root, path)
 			files = append(files, "/"+filepath.ToSlash(name))

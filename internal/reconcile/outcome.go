@@ -11,6 +11,8 @@ import (
 
 // Outcome ends a reconcile before the object has its desired state, for a known cause. Steps return it
 // as an error: no error means that the step is done, an error that is no Outcome means that it failed.
+//
+//nolint:errname // It is an error only so that a step can return it.
 type Outcome struct {
 	// Reason and Message are those of the condition.
 	Reason, Message string

@@ -35,6 +35,8 @@ type Connector[M Machine, C Cluster] interface {
 }
 
 // Adapter is a driver and the simulator of its hypervisor.
+//
+//nolint:interfacebloat // Each method is one thing that only the driver's package knows.
 type Adapter[M Machine, C Cluster] interface {
 	// Start starts a simulator, which stops at the end of the test.
 	Start(t *testing.T, o SimulatorOptions) Simulator

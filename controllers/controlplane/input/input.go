@@ -83,6 +83,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 	}
 }
 
+// Machine returns a machine as the decision sees it.
 func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	node := facts.NodeOf(machine, s.Workload.Nodes)
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
@@ -298,6 +299,7 @@ func LastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remedi
 	return &plan.Remediation{Machine: record.Machine, At: record.At.Time, Replaces: record.Replaces, Retries: record.Retries}
 }
 
+// EncodeRemediation returns the last remediation as the annotation stores it.
 func EncodeRemediation(r *plan.Remediation) (string, error) {
 	encoded, err := json.Marshal(remediationRecord{Machine: r.Machine, At: metav1.NewTime(r.At), Replaces: r.Replaces, Retries: r.Retries})
 	if err != nil {

@@ -25,6 +25,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
+// OwnedConditions are the conditions of a control plane that Report sets. A patch
+// overwrites other values of them.
 var OwnedConditions = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition,
 	controlplanev1.AvailableCondition,

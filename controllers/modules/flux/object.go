@@ -147,6 +147,7 @@ func Revisions(all []*Object) (has []string, newest string, since time.Time) {
 // Kind returns the kind of the object, because objects from a list do not contain it.
 func (p *Object) Kind() string { return KindOf(p.Object) }
 
+// KindOf returns the kind of an object of Flux that is written by a module.
 func KindOf(o client.Object) string {
 	if _, ok := o.(*helmv2.HelmRelease); ok {
 		return helmv2.HelmReleaseKind

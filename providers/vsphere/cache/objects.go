@@ -302,7 +302,7 @@ func (o *Objects) HostName(v *VM) string {
 
 // ClusterOf returns the compute cluster in which a VM runs; none on a
 // standalone host.
-func (o *Objects) ClusterOf(v *VM) (ref, bool) {
+func (o *Objects) ClusterOf(v *VM) (types.ManagedObjectReference, bool) {
 	host := o.Hosts[v.Host]
 	if host == nil || host.Parent.Type != "ClusterComputeResource" {
 		return ref{}, false
@@ -348,7 +348,7 @@ func (o *Objects) applyCluster(u types.ObjectUpdate) {
 
 // ComputeClusterOf returns the compute cluster of a VM, with its settings if these
 // are known.
-func (o *Objects) ComputeClusterOf(info *VM) (ref, *ComputeCluster) {
+func (o *Objects) ComputeClusterOf(info *VM) (types.ManagedObjectReference, *ComputeCluster) {
 	at, ok := o.ClusterOf(info)
 	if !ok {
 		return ref{}, nil // a standalone host has no rules

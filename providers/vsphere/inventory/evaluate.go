@@ -66,7 +66,7 @@ func (i *Inventory) evaluate(id uuid.UUID, m *machine) Observation {
 		i.evaluateMissing(id, m, &s)
 		return s
 	}
-	i.evaluateVM(vm, id, m, info, &s)
+	i.evaluateVM(id, m, info, &s)
 	return s
 }
 
@@ -123,7 +123,7 @@ func RejectedMessage(vm ref) string {
 }
 
 // evaluateVM sets the observation of a machine from the VM that has its UUID.
-func (i *Inventory) evaluateVM(vm ref, id uuid.UUID, m *machine, info *cache.VM, s *Observation) {
+func (i *Inventory) evaluateVM(id uuid.UUID, m *machine, info *cache.VM, s *Observation) {
 	if duplicates := i.objects.DuplicateVMs(id); len(duplicates) > 1 {
 		s.Unknown = hypervisor.Failure(infrav1.VMAmbiguousReason,
 			"several VMs have this machine's instance UUID (%s), so none is changed: remove the copies", strings.Join(duplicates, ", "))

@@ -141,12 +141,24 @@ func (i *Inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 			i.changed(m.key) // its next Observe reads the task
 		}
 	}
+	i.endAwaited()
+	i.expireInherited()
+	i.notifyChanged(touched)
+}
+
+// endAwaited reports the awaited tasks that have ended.
+func (i *Inventory) endAwaited() {
 	for task, ended := range i.awaitedTasks {
 		if t := i.objects.Tasks[task]; t != nil && t.Ended() {
 			delete(i.awaitedTasks, task)
 			close(ended)
 		}
 	}
+}
+
+// expireInherited removes the inherited clones whose outcome is known, or that
+// ended some time ago.
+func (i *Inventory) expireInherited() {
 	for task, ended := range i.inherited {
 		t := i.objects.Tasks[task]
 		switch {
@@ -161,7 +173,6 @@ func (i *Inventory) Update(change func(*cache.Objects) []uuid.UUID) {
 			})
 		}
 	}
-	i.notifyChanged(touched)
 }
 
 // View calls read with the objects.

@@ -61,7 +61,7 @@ func (r *Resolver) CloneInputs(ctx context.Context, id uuid.UUID, m *vspherev1.N
 
 // Datastore chooses the datastore of a clone. It is called right before the
 // clone is requested, because the chosen datastore counts the space as used.
-func (r *Resolver) Datastore(ctx context.Context, at *Placement, required int64, req *types.CloneVM_Task) (ref, error) {
+func (r *Resolver) Datastore(ctx context.Context, at *Placement, required int64, req *types.CloneVM_Task) (types.ManagedObjectReference, error) {
 	switch {
 	case at.storage.pod != (ref{}):
 		return r.recommendDatastore(ctx, at.storage.pod, req)
@@ -75,7 +75,7 @@ func (r *Resolver) Datastore(ctx context.Context, at *Placement, required int64,
 // TemplateRefs returns the templates from which the VM of m may be cloned, in
 // any failure domain. An object that cannot be resolved cannot be cloned
 // either.
-func (r *Resolver) TemplateRefs(ctx context.Context, m *vspherev1.NovaVSphereMachine) ([]ref, error) {
+func (r *Resolver) TemplateRefs(ctx context.Context, m *vspherev1.NovaVSphereMachine) ([]types.ManagedObjectReference, error) {
 	var found []ref
 	for _, zone := range spec.Zones(r.cluster) {
 		g, err := spec.NewEffective(r.cluster, &m.Spec, zone)
