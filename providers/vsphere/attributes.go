@@ -68,7 +68,7 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 
 // attributesToSet returns the attributes of a machine's VM that differ, or the
 // error with which reading the keys of attributes failed.
-func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
+func (k *tagWorker) attributesToSet(id uuid.UUID) (vm types.ManagedObjectReference, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		m := k.state.machines[id]
 		vm = o.ByID[id]
@@ -80,7 +80,7 @@ func (k *tagWorker) attributesToSet(id uuid.UUID) (vm ref, wrong []vspherev1.Nov
 	return vm, wrong, createMissing, err
 }
 
-func (k *tagWorker) setField(ctx context.Context, vm ref, name string, field int32, value string) error {
+func (k *tagWorker) setField(ctx context.Context, vm types.ManagedObjectReference, name string, field int32, value string) error {
 	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.SetField(ctx, c, &types.SetField{
 			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,

@@ -1,11 +1,25 @@
 package vsphere
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vim25"
 )
+
+// Session is what a worker needs of the session with a vCenter.
+type Session interface {
+	// Call and CallREST send requests, and log in again if necessary.
+	Call(ctx context.Context, request func(context.Context, *vim25.Client) error) error
+	CallREST(ctx context.Context, requests func(context.Context, *rest.Client) error) error
+	Server() string
+	// Done is closed when the session has ended.
+	Done() <-chan struct{}
+}
 
 // batches collects jobs whose requests are sent together. It has one worker for
 // each key that has jobs.

@@ -21,7 +21,7 @@ type ruleState struct {
 	// groups are the machines of each group by the name of its rule.
 	groups map[string]*group
 	// pending are the changes under way, by compute cluster.
-	pending map[ref]pendingChange
+	pending map[types.ManagedObjectReference]pendingChange
 }
 
 // groupedMachine has the settings of a machine for rules and groups.
@@ -68,19 +68,19 @@ type clusterChange struct {
 // reports the cluster's settings again.
 type pendingChange struct {
 	clusterChange
-	task ref
+	task types.ManagedObjectReference
 	of   *cache.ComputeCluster
 }
 
 func newRuleState() ruleState {
-	return ruleState{machines: map[uuid.UUID]*groupedMachine{}, groups: map[string]*group{}, pending: map[ref]pendingChange{}}
+	return ruleState{machines: map[uuid.UUID]*groupedMachine{}, groups: map[string]*group{}, pending: map[types.ManagedObjectReference]pendingChange{}}
 }
 
 // Name returns the name of the part.
 func (*ruleState) Name() string { return inventory.SyncRules }
 
 // Created records nothing: the compute cluster shows the rules.
-func (*ruleState) Created(uuid.UUID, ref) {}
+func (*ruleState) Created(uuid.UUID, types.ManagedObjectReference) {}
 
 // Set records the desired state of a machine.
 func (s *ruleState) Set(id uuid.UUID, desired *spec.Desired, deleting bool) bool {
@@ -166,7 +166,7 @@ func (s *ruleState) Differences(o *cache.Objects, id uuid.UUID) (differences []s
 
 // change returns the change under way of a compute cluster, unless its task has
 // failed or vCenter has reported the settings since.
-func (s *ruleState) change(o *cache.Objects, at ref) clusterChange {
+func (s *ruleState) change(o *cache.Objects, at types.ManagedObjectReference) clusterChange {
 	pending := s.pending[at]
 	if pending.of != o.Clusters[at] {
 		return clusterChange{}
@@ -178,7 +178,7 @@ func (s *ruleState) change(o *cache.Objects, at ref) clusterChange {
 }
 
 // ruleIn returns a rule as it is, or as a task is about to make it.
-func (s *ruleState) ruleIn(o *cache.Objects, at ref, name string) *spec.Rule {
+func (s *ruleState) ruleIn(o *cache.Objects, at types.ManagedObjectReference, name string) *spec.Rule {
 	if pending, ok := s.change(o, at).rules[name]; ok {
 		return pending
 	}
@@ -186,7 +186,7 @@ func (s *ruleState) ruleIn(o *cache.Objects, at ref, name string) *spec.Rule {
 }
 
 // groupIn returns a group of VMs as it is, or as a task is about to make it.
-func (s *ruleState) groupIn(o *cache.Objects, at ref, name string) *spec.Group {
+func (s *ruleState) groupIn(o *cache.Objects, at types.ManagedObjectReference, name string) *spec.Group {
 	if pending := s.change(o, at).groups[name]; pending != nil {
 		return pending
 	}
@@ -195,7 +195,7 @@ func (s *ruleState) groupIn(o *cache.Objects, at ref, name string) *spec.Group {
 
 // ruleOutOfSync reports whether the rule of a machine's group has to be changed
 // for its VM.
-func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm ref, m *groupedMachine, at ref, cluster *cache.ComputeCluster) bool {
+func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm types.ManagedObjectReference, m *groupedMachine, at types.ManagedObjectReference, cluster *cache.ComputeCluster) bool {
 	if m.rule == "" {
 		return false
 	}
@@ -217,14 +217,14 @@ func (s *ruleState) ruleOutOfSync(o *cache.Objects, vm ref, m *groupedMachine, a
 // hasTooFewHosts reports whether a preferred rule would leave no host of a
 // compute cluster without a VM of the group. vSphere HA does not restart a VM
 // against a rule, and DRS does not evacuate a host against a rule.
-func (s *ruleState) hasTooFewHosts(o *cache.Objects, rule string, at ref) bool {
+func (s *ruleState) hasTooFewHosts(o *cache.Objects, rule string, at types.ManagedObjectReference) bool {
 	return !s.groups[rule].mandatory() && s.hasMembers(o, rule, at, int(o.UsableHosts[at]))
 }
 
 // members returns the VMs that belong in a group's rule in a compute cluster,
 // as far as their machines are known.
-func (s *ruleState) members(o *cache.Objects, rule string, at ref) map[ref]bool {
-	out := map[ref]bool{}
+func (s *ruleState) members(o *cache.Objects, rule string, at types.ManagedObjectReference) map[types.ManagedObjectReference]bool {
+	out := map[types.ManagedObjectReference]bool{}
 	for id := range s.peers(rule) {
 		if vm, in := s.member(o, id, at); in {
 			out[vm] = true
@@ -234,7 +234,7 @@ func (s *ruleState) members(o *cache.Objects, rule string, at ref) map[ref]bool 
 }
 
 // hasMembers reports whether a group has n VMs or more in a compute cluster.
-func (s *ruleState) hasMembers(o *cache.Objects, rule string, at ref, n int) bool {
+func (s *ruleState) hasMembers(o *cache.Objects, rule string, at types.ManagedObjectReference, n int) bool {
 	for id := range s.peers(rule) {
 		if n <= 0 {
 			break
@@ -248,7 +248,7 @@ func (s *ruleState) hasMembers(o *cache.Objects, rule string, at ref, n int) boo
 
 // member returns a machine's VM and whether it belongs in the rule of its
 // group in a compute cluster.
-func (s *ruleState) member(o *cache.Objects, id uuid.UUID, at ref) (ref, bool) {
+func (s *ruleState) member(o *cache.Objects, id uuid.UUID, at types.ManagedObjectReference) (types.ManagedObjectReference, bool) {
 	m, vm := s.machines[id], o.ByID[id]
 	info := o.VMs[vm]
 	if m == nil || info == nil || m.deleting || m.antiAffinity == infrav1.AntiAffinityNone {
@@ -260,8 +260,8 @@ func (s *ruleState) member(o *cache.Objects, id uuid.UUID, at ref) (ref, bool) {
 
 // nonMembers returns the VMs of a group's machines that do not belong in its
 // rule in a compute cluster.
-func (s *ruleState) nonMembers(o *cache.Objects, rule string, at ref) map[ref]bool {
-	in, out := s.members(o, rule, at), map[ref]bool{}
+func (s *ruleState) nonMembers(o *cache.Objects, rule string, at types.ManagedObjectReference) map[types.ManagedObjectReference]bool {
+	in, out := s.members(o, rule, at), map[types.ManagedObjectReference]bool{}
 	for id := range s.peers(rule) {
 		if vm, known := o.ByID[id]; known && !in[vm] {
 			out[vm] = true
@@ -271,7 +271,7 @@ func (s *ruleState) nonMembers(o *cache.Objects, rule string, at ref) map[ref]bo
 }
 
 // plan returns the change of a compute cluster for which machines wait.
-func (s *ruleState) plan(o *cache.Objects, at ref, ids []uuid.UUID) clusterChange {
+func (s *ruleState) plan(o *cache.Objects, at types.ManagedObjectReference, ids []uuid.UUID) clusterChange {
 	change := clusterChange{rules: map[string]*spec.Rule{}, groups: map[string]*spec.Group{}, missing: map[uuid.UUID]string{}}
 	cluster := o.Clusters[at]
 	if cluster == nil {
@@ -306,7 +306,7 @@ func (s *ruleState) plan(o *cache.Objects, at ref, ids []uuid.UUID) clusterChang
 // VM in the rule whose machine is not known yet stays in it: the manager may
 // have just started. A preferred rule has no members while the cluster has too
 // few hosts for them.
-func (s *ruleState) planRule(o *cache.Objects, name string, at ref, mandatory *bool) spec.PlannedRule {
+func (s *ruleState) planRule(o *cache.Objects, name string, at types.ManagedObjectReference, mandatory *bool) spec.PlannedRule {
 	p := spec.PlannedRule{Name: name, Mandatory: mandatory, Members: s.members(o, name, at)}
 	nonMembers := s.nonMembers(o, name, at)
 	if rule := o.Clusters[at].Rules[name]; rule != nil {
@@ -324,7 +324,7 @@ func (s *ruleState) planRule(o *cache.Objects, name string, at ref, mandatory *b
 
 // planGroups adds VMs to their groups. Foreign VMs stay in the groups, and
 // vCenter itself removes a VM that is deleted.
-func (s *ruleState) planGroups(o *cache.Objects, at ref, ids []uuid.UUID, change *clusterChange) {
+func (s *ruleState) planGroups(o *cache.Objects, at types.ManagedObjectReference, ids []uuid.UUID, change *clusterChange) {
 	for _, id := range ids {
 		m, vm := s.machines[id], o.ByID[id]
 		info := o.VMs[vm]
@@ -372,19 +372,19 @@ func (s *ruleState) leaveAgain(ids []uuid.UUID) {
 
 // toLeave returns the compute cluster in which the rule of a machine's group
 // has to be changed before its VM is deleted.
-func (s *ruleState) toLeave(o *cache.Objects, id uuid.UUID) (ref, bool) {
+func (s *ruleState) toLeave(o *cache.Objects, id uuid.UUID) (types.ManagedObjectReference, bool) {
 	m, vm := s.machines[id], o.ByID[id]
 	info := o.VMs[vm]
 	if m == nil || info == nil || m.left || m.rule == "" {
-		return ref{}, false
+		return types.ManagedObjectReference{}, false
 	}
 	at, cluster := o.ComputeClusterOf(info)
 	if cluster == nil {
-		return ref{}, false
+		return types.ManagedObjectReference{}, false
 	}
 	rule := s.ruleIn(o, at, m.rule)
 	if rule == nil {
-		return ref{}, false
+		return types.ManagedObjectReference{}, false
 	}
 	rest, nonMembers := 0, s.nonMembers(o, m.rule, at)
 	for other := range rule.VMs {

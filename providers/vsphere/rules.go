@@ -20,21 +20,21 @@ import (
 // ruleWorker changes rules and groups, with one request at a time for each
 // compute cluster. A request has all changes that are due by then.
 type ruleWorker struct {
-	session *session
+	session Session
 	inv     *inventory.Inventory
-	queue   batches[ref, uuid.UUID]
+	queue   batches[types.ManagedObjectReference, uuid.UUID]
 	state   ruleState
 }
 
-func newRuleWorker(s *session, delay time.Duration) *ruleWorker {
-	w := &ruleWorker{session: s, inv: s.inv, state: newRuleState()}
-	w.queue = batches[ref, uuid.UUID]{delay: delay, done: func() <-chan struct{} { return s.Done() }, process: w.change, drop: w.drop}
+func newRuleWorker(s Session, inv *inventory.Inventory, delay time.Duration) *ruleWorker {
+	w := &ruleWorker{session: s, inv: inv, state: newRuleState()}
+	w.queue = batches[types.ManagedObjectReference, uuid.UUID]{delay: delay, done: func() <-chan struct{} { return s.Done() }, process: w.change, drop: w.drop}
 	return w
 }
 
 // sync starts to change the rule of the machine's group and its VM group.
 func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
-	if vm, at := w.inv.BeginSync(id, key, inventory.SyncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (ref{}) {
+	if vm, at := w.inv.BeginSync(id, key, inventory.SyncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (types.ManagedObjectReference{}) {
 		w.queue.add(at, id)
 	}
 }
@@ -44,7 +44,7 @@ func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
 // are deleted too, or are fewer than two, the rule would otherwise stay and no
 // controller would delete it.
 func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
-	var at ref
+	var at types.ManagedObjectReference
 	leave := false
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		at, leave = w.state.toLeave(o, id)
@@ -73,16 +73,16 @@ func (w *ruleWorker) keep(id uuid.UUID) {
 }
 
 // drop ends the actions of machines because the session ends.
-func (w *ruleWorker) drop(_ ref, ids []uuid.UUID) {
+func (w *ruleWorker) drop(_ types.ManagedObjectReference, ids []uuid.UUID) {
 	for _, id := range ids {
 		w.keep(id)
-		w.inv.End(id, ref{}, nil)
+		w.inv.End(id, types.ManagedObjectReference{}, nil)
 	}
 }
 
 // change changes the rules of machines with one request and waits until the
 // task has ended, so that the next change starts from its result.
-func (w *ruleWorker) change(at ref, ids []uuid.UUID) {
+func (w *ruleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error { return w.inv.ReadIfStale(ctx, c, at) })
@@ -133,7 +133,7 @@ func (w *ruleWorker) fail(err error, ids []uuid.UUID) {
 	w.inv.Finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
 }
 
-func (w *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
+func (w *ruleWorker) reconfigure(ctx context.Context, at types.ManagedObjectReference, spec *types.ClusterConfigSpecEx) (task types.ManagedObjectReference, err error) {
 	err = w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
 			This: at, Modify: true, Spec: spec,
@@ -148,7 +148,7 @@ func (w *ruleWorker) reconfigure(ctx context.Context, at ref, spec *types.Cluste
 
 // recordPending records the change that a task makes to a compute cluster. The
 // channel is closed when the task has ended.
-func (w *ruleWorker) recordPending(at, task ref, change clusterChange) <-chan struct{} {
+func (w *ruleWorker) recordPending(at, task types.ManagedObjectReference, change clusterChange) <-chan struct{} {
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		w.state.pending[at] = pendingChange{clusterChange: change, task: task, of: o.Clusters[at]}
 		return nil
@@ -157,7 +157,7 @@ func (w *ruleWorker) recordPending(at, task ref, change clusterChange) <-chan st
 }
 
 // endChange records the end of a task on a compute cluster.
-func (w *ruleWorker) endChange(at, task ref) {
+func (w *ruleWorker) endChange(at, task types.ManagedObjectReference) {
 	w.inv.EndAwait(task)
 	ok := false
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
@@ -172,7 +172,7 @@ func (w *ruleWorker) endChange(at, task ref) {
 
 // markStale makes the worker read a compute cluster's rules before the next
 // change.
-func (w *ruleWorker) markStale(at ref) {
+func (w *ruleWorker) markStale(at types.ManagedObjectReference) {
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		o.MarkStale(at)
 		delete(w.state.pending, at)

@@ -17,10 +17,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 )
 
-func testVMRef(n string) ref { return ref{Type: "VirtualMachine", Value: n} }
+func testVMRef(n string) types.ManagedObjectReference {
+	return types.ManagedObjectReference{Type: "VirtualMachine", Value: n}
+}
 
-func vmSet(names ...string) map[ref]bool {
-	out := map[ref]bool{}
+func vmSet(names ...string) map[types.ManagedObjectReference]bool {
+	out := map[types.ManagedObjectReference]bool{}
 	for _, n := range names {
 		out[testVMRef(n)] = true
 	}
@@ -37,7 +39,7 @@ func TestRuleChange(t *testing.T) {
 		name   string
 		reason string
 		is     *spec.Rule
-		want   map[ref]bool
+		want   map[types.ManagedObjectReference]bool
 		op     types.ArrayUpdateOperation
 	}{
 		{"none for one", "a rule needs two VMs", nil, vmSet("a"), ""},
@@ -80,9 +82,9 @@ func TestRuleName(t *testing.T) {
 	g.Expect(long).NotTo(Equal(other))
 }
 
-var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
+var clusterRef = types.ManagedObjectReference{Type: "ClusterComputeResource", Value: "domain-c1"}
 
-var taskRef = ref{Type: "Task", Value: "task-1"}
+var taskRef = types.ManagedObjectReference{Type: "Task", Value: "task-1"}
 
 // groupTest is an inventory with VMs in one compute cluster.
 type groupTest struct {
@@ -94,10 +96,10 @@ type groupTest struct {
 
 func newGroupTest(names ...string) *groupTest {
 	inv := inventory.New(func(hypervisor.Key) {}, func(hypervisor.Key) {}, time.Minute)
-	c := &groupTest{Inventory: inv, ruleWorker: newRuleWorker(&session{inv: inv}, 0), ids: map[string]uuid.UUID{}}
+	c := &groupTest{Inventory: inv, ruleWorker: newRuleWorker(nil, inv, 0), ids: map[string]uuid.UUID{}}
 	inv.SetParts(&c.ruleWorker.state)
 	inv.View(func(o *cache.Objects) { c.objects = o })
-	host := ref{Type: "HostSystem", Value: "host-1"}
+	host := types.ManagedObjectReference{Type: "HostSystem", Value: "host-1"}
 	c.objects.Hosts[host] = &cache.Host{Parent: clusterRef}
 	c.objects.UsableHosts[clusterRef] = 10
 	c.objects.Clusters[clusterRef] = cache.NewComputeCluster(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
@@ -144,7 +146,7 @@ func TestPlan(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityRequired, true)
 	g.Expect(c.ruleWorker.state.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
 	for n := range c.ids {
-		c.Inventory.Forget(c.ids[n])
+		c.Forget(c.ids[n])
 	}
 	g.Expect(c.ruleWorker.state.groups).To(BeEmpty())
 }
@@ -191,7 +193,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 		spread infrav1.AntiAffinity
 		inRule []string
 		due    bool
-		want   map[ref]bool
+		want   map[types.ManagedObjectReference]bool
 	}{
 		{"made", 4, infrav1.AntiAffinityPreferred, nil, true, vmSet("a", "b", "c")},
 		{"kept", 4, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, false, vmSet("a", "b", "c")},
@@ -233,7 +235,7 @@ func TestNoDRS(t *testing.T) {
 	c.objects.Clusters[clusterRef].DRS = true
 	c.setMachine("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
-	c.objects.Hosts[c.objects.VMs[testVMRef("a")].Host].Parent = ref{Type: "ComputeResource", Value: "domain-s1"}
+	c.objects.Hosts[c.objects.VMs[testVMRef("a")].Host].Parent = types.ManagedObjectReference{Type: "ComputeResource", Value: "domain-s1"}
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
 }
 
@@ -265,7 +267,7 @@ func TestPendingRule(t *testing.T) {
 func TestRulesOfSeveralClusters(t *testing.T) {
 	g := NewWithT(t)
 	c := newGroupTest("a", "b", "c", "d")
-	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
+	far, host := types.ManagedObjectReference{Type: "ClusterComputeResource", Value: "domain-c2"}, types.ManagedObjectReference{Type: "HostSystem", Value: "host-2"}
 	c.objects.Hosts[host] = &cache.Host{Parent: far}
 	c.objects.UsableHosts[far] = 10
 	c.objects.Clusters[far] = cache.NewComputeCluster(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
@@ -280,4 +282,35 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	c.objects.VMs[testVMRef("d")].Host = c.objects.VMs[testVMRef("a")].Host
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", far, nil).Change(nil)).To(BeNil(), "c is alone there")
 	g.Expect(c.ruleWorker.state.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b", "d")))
+}
+
+// One change of a compute cluster adds all VMs that wait, and keeps foreign
+// VMs.
+func TestGroupChanges(t *testing.T) {
+	g := NewWithT(t)
+	c := newGroupTest("a", "b", "c", "d")
+	c.objects.Clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
+	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
+	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
+		c.SetDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
+		c.Observe(c.ids[name], key(name), name == "b")
+	}
+	due := c.outOfSync
+	g.Expect(due("a")).To(BeTrue())
+	g.Expect(due("c")).To(BeTrue(), "its group may be created later, and until then the machine is out of sync")
+	g.Expect(due("d")).To(BeFalse())
+	change := c.ruleWorker.state.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
+	g.Expect(change.spec.RulesSpec).To(BeEmpty())
+	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
+	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]types.ManagedObjectReference{testVMRef("a"), testVMRef("d"), testVMRef("foreign")}), "b is being deleted")
+	g.Expect(change.missing).To(Equal(map[uuid.UUID]string{c.ids["c"]: "none"}))
+
+	ended := c.recordPending(clusterRef, taskRef, change)
+	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
+	c.Update(func(o *cache.Objects) []uuid.UUID {
+		o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateError, Failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+		return nil
+	})
+	g.Expect(ended).To(BeClosed())
+	g.Expect(due("a")).To(BeTrue())
 }

@@ -30,7 +30,7 @@ type session struct {
 // newSession opens a session in the background.
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{inv: inventory.New(changed, t.Done, o.timeouts.Lag), creations: t}
-	s.rules, s.tags = newRuleWorker(s, o.timeouts.BatchDelay), newTagWorker(s, o.timeouts.BatchDelay)
+	s.rules, s.tags = newRuleWorker(s, s.inv, o.timeouts.BatchDelay), newTagWorker(s, s.inv, o.timeouts.BatchDelay)
 	s.inv.SetParts(&s.rules.state, &s.tags.state)
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
 
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -36,7 +37,7 @@ type taggedMachine struct {
 	state *tagState
 	// newVM is the VM that this process has created for it and that has no tags
 	// yet.
-	newVM ref
+	newVM types.ManagedObjectReference
 }
 
 // tagState has the differences between the tags of a VM and those of its
@@ -53,8 +54,8 @@ type tagState struct {
 
 // stateAt returns the state of the tags of a machine's VM; nil if they have to
 // be read.
-func (m *taggedMachine) stateAt(vm ref) *tagState {
-	if m.state == nil && m.newVM == vm && vm != (ref{}) {
+func (m *taggedMachine) stateAt(vm types.ManagedObjectReference) *tagState {
+	if m.state == nil && m.newVM == vm && vm != (types.ManagedObjectReference{}) {
 		return &tagState{missing: m.tags}
 	}
 	return m.state
@@ -63,7 +64,7 @@ func (m *taggedMachine) stateAt(vm ref) *tagState {
 // taggedVM is a machine's VM and the tags of its machine.
 type taggedVM struct {
 	id            uuid.UUID
-	vm            ref
+	vm            types.ManagedObjectReference
 	tags          []spec.TagName
 	createMissing bool
 	state         tagState
@@ -71,7 +72,7 @@ type taggedVM struct {
 	known bool
 }
 
-func (m *taggedMachine) at(id uuid.UUID, vm ref) *taggedVM {
+func (m *taggedMachine) at(id uuid.UUID, vm types.ManagedObjectReference) *taggedVM {
 	t := &taggedVM{id: id, vm: vm, tags: m.tags, createMissing: m.createMissing}
 	if state := m.stateAt(vm); state != nil {
 		t.state, t.known = *state, state.err == nil
@@ -100,7 +101,7 @@ func (s *tagStates) Set(id uuid.UUID, desired *spec.Desired, deleting bool) bool
 
 // Created records that a machine's VM was just created: it has no tags yet, so
 // they need not be read.
-func (s *tagStates) Created(id uuid.UUID, vm ref) {
+func (s *tagStates) Created(id uuid.UUID, vm types.ManagedObjectReference) {
 	if m := s.machines[id]; m != nil {
 		m.newVM = vm
 	}
@@ -185,7 +186,7 @@ func (s *tagStates) record(t *taggedVM) {
 		return
 	}
 	state := t.state
-	m.state, m.newVM = &state, ref{}
+	m.state, m.newVM = &state, types.ManagedObjectReference{}
 }
 
 // setFields records the keys of custom attributes, or the error with which

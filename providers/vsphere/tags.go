@@ -15,6 +15,7 @@ import (
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vapi/tags"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -35,7 +36,7 @@ const maxBatch = 100
 // tagWorker reads and sets tags and custom attributes, for many machines in the
 // same requests.
 type tagWorker struct {
-	session *session
+	session Session
 	inv     *inventory.Inventory
 	queue   batches[struct{}, tagJob]
 	state   tagStates
@@ -52,8 +53,8 @@ type tagJob struct {
 	set bool
 }
 
-func newTagWorker(s *session, delay time.Duration) *tagWorker {
-	w := &tagWorker{session: s, inv: s.inv, state: tagStates{machines: map[uuid.UUID]*taggedMachine{}}}
+func newTagWorker(s Session, inv *inventory.Inventory, delay time.Duration) *tagWorker {
+	w := &tagWorker{session: s, inv: inv, state: tagStates{machines: map[uuid.UUID]*taggedMachine{}}}
 	w.queue = batches[struct{}, tagJob]{
 		delay: delay, done: func() <-chan struct{} { return s.Done() },
 		process: func(_ struct{}, jobs []tagJob) { w.process(split(jobs)) },
@@ -79,7 +80,7 @@ func split(jobs []tagJob) (reads, writes []uuid.UUID) {
 
 // sync starts to set the tags and attributes of a machine.
 func (k *tagWorker) sync(id uuid.UUID, key hypervisor.Key) {
-	if vm, _ := k.inv.BeginSync(id, key, inventory.SyncTags, "Setting tags and custom attributes"); vm != (ref{}) {
+	if vm, _ := k.inv.BeginSync(id, key, inventory.SyncTags, "Setting tags and custom attributes"); vm != (types.ManagedObjectReference{}) {
 		k.queue.add(struct{}{}, tagJob{id: id, set: true})
 	}
 }
@@ -129,7 +130,7 @@ func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range ids {
 			m, vm := k.state.machines[id], o.ByID[id]
-			if m == nil || vm == (ref{}) {
+			if m == nil || vm == (types.ManagedObjectReference{}) {
 				continue
 			}
 			fields = fields || len(m.attributes) > 0 && k.state.fields == nil
@@ -191,7 +192,7 @@ func (k *tagWorker) compare(ctx context.Context, api *tags.Manager, vms []*tagge
 	if err != nil {
 		return fmt.Errorf("listing tags of VMs: %w", err)
 	}
-	have := map[ref]sets.Set[string]{}
+	have := map[types.ManagedObjectReference]sets.Set[string]{}
 	for _, a := range attached {
 		have[a.ObjectID.Reference()] = sets.New(a.TagIDs...)
 	}
@@ -300,7 +301,7 @@ func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]
 // attach attaches and detaches tags of VMs, by tag or by VM, whichever takes
 // fewer requests.
 func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*taggedVM, failed map[uuid.UUID]*hypervisor.Error) error {
-	byTag, byVM := map[string][]ref{}, map[ref][]string{}
+	byTag, byVM := map[string][]types.ManagedObjectReference{}, map[types.ManagedObjectReference][]string{}
 	for _, t := range vms {
 		ids, err := k.idsFor(ctx, api, t)
 		if e := vcenter.AsError(err); e != nil {
@@ -387,7 +388,7 @@ func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag spec.TagN
 }
 
 // attachToAll attaches one tag to many VMs.
-func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []ref) error {
+func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []types.ManagedObjectReference) error {
 	type object struct {
 		Type  string `json:"type"`
 		Value string `json:"id"`

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"testing"
 
-	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
@@ -13,8 +12,6 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -142,35 +139,4 @@ func TestVMGroupIsDeleted(t *testing.T) {
 		}
 		g.Expect(err).To(MatchError(ContainSubstring(`placement.vmGroup "rack-vms" does not exist in the compute cluster`)))
 	}).Should(Succeed())
-}
-
-// One change of a compute cluster adds all VMs that wait, and keeps foreign
-// VMs.
-func TestGroupChanges(t *testing.T) {
-	g := NewWithT(t)
-	c := newGroupTest("a", "b", "c", "d")
-	c.objects.Clusters[clusterRef].Groups["vms"] = &spec.Group{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, VMs: vmSet("foreign", "d")}
-	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
-	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
-		c.SetDesired(c.ids[name], key(name), &spec.Desired{VMGroup: group}, name == "b")
-		c.Observe(c.ids[name], key(name), name == "b")
-	}
-	due := c.outOfSync
-	g.Expect(due("a")).To(BeTrue())
-	g.Expect(due("c")).To(BeTrue(), "its group may be created later, and until then the machine is out of sync")
-	g.Expect(due("d")).To(BeFalse())
-	change := c.ruleWorker.state.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
-	g.Expect(change.spec.RulesSpec).To(BeEmpty())
-	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
-	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{testVMRef("a"), testVMRef("d"), testVMRef("foreign")}), "b is being deleted")
-	g.Expect(change.missing).To(Equal(map[uuid.UUID]string{c.ids["c"]: "none"}))
-
-	ended := c.recordPending(clusterRef, taskRef, change)
-	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
-	c.Update(func(o *cache.Objects) []uuid.UUID {
-		o.Tasks[taskRef] = &cache.Task{State: types.TaskInfoStateError, Failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
-		return nil
-	})
-	g.Expect(ended).To(BeClosed())
-	g.Expect(due("a")).To(BeTrue())
 }
