@@ -161,7 +161,7 @@ func (p *testController) reconcile(ctx context.Context, key hypervisor.Key, c *m
 	if vm.OutOfSync != "" || vm.UserData {
 		return hypervisortest.Sync(ctx, d, m, true)
 	}
-	if d.(*driver).session.tags.needsRead(p.b.id(m)) {
+	if d.(*driver).session.tags.NeedsRead(p.b.id(m)) {
 		p.queue.AddAfter(key, pollInterval) // its tags are not known yet
 		return nil
 	}

@@ -63,7 +63,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVS
 
 // remove takes the next step of the deletion of a VM that is off.
 func (d *driver) remove(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSphereMachine, vm ref) error {
-	if d.session.rules.leave(id, hypervisor.KeyOf(m)) {
+	if d.session.rules.Leave(id, hypervisor.KeyOf(m)) {
 		return nil
 	}
 	if !d.session.inv.Begin(id, hypervisor.KeyOf(m), inventory.Destroying, "Destroying") {

@@ -83,7 +83,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSp
 			return inventory.Observation{}, err
 		}
 	}
-	d.session.tags.refresh(id)
+	d.session.tags.Refresh(id)
 	if text := d.pendingUpgrade(id, m, s.VM.State); text != "" {
 		s.VM.OutOfSync, s.VM.ToSync = inventory.OutOfSyncPrefix+text, append(s.VM.ToSync, inventory.SyncHardware)
 	}

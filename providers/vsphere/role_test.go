@@ -84,7 +84,7 @@ func (r *role) reconcile(m *vspherev1.NovaVSphereMachine) error {
 			case vm.OutOfSync != "" || vm.UserData:
 				err = hypervisortest.Sync(r.ctx(), d, m, vm.State == hypervisor.Running)
 			default:
-				return !d.(*driver).session.tags.needsRead(r.id(m))
+				return !d.(*driver).session.tags.NeedsRead(r.id(m))
 			}
 		}
 		if err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsTransient(err) {

@@ -9,6 +9,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/parts"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/resolve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
@@ -20,8 +21,8 @@ type session struct {
 
 	inv   *inventory.Inventory
 	names *resolve.Cache
-	rules *ruleWorker
-	tags  *tagWorker
+	rules *parts.RuleWorker
+	tags  *parts.TagWorker
 	// creations is the creation queue: it limits the clones under way at the
 	// vCenter, over all sessions.
 	creations *sessions.CreationQueue
@@ -30,8 +31,8 @@ type session struct {
 // newSession opens a session in the background.
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{inv: inventory.New(changed, t.Done, o.timeouts.Lag), creations: t}
-	s.rules, s.tags = newRuleWorker(s, s.inv, o.timeouts.BatchDelay), newTagWorker(s, s.inv, o.timeouts.BatchDelay)
-	s.inv.SetParts(&s.rules.state, &s.tags.state)
+	s.rules, s.tags = parts.NewRuleWorker(s, s.inv, o.timeouts.BatchDelay), parts.NewTagWorker(s, s.inv, o.timeouts.BatchDelay)
+	s.inv.SetParts(&s.rules.State, &s.tags.State)
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {

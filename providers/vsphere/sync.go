@@ -32,12 +32,12 @@ func (d *driver) Syncers() []hypervisor.Syncer[*vspherev1.NovaVSphereMachine] {
 // changeRules starts to change the anti-affinity rule of the machine's group
 // and its VM group.
 func (d *driver) changeRules(_ context.Context, m *vspherev1.NovaVSphereMachine) error {
-	return d.startSync(m, d.session.rules.sync)
+	return d.startSync(m, d.session.rules.Sync)
 }
 
 // setTags starts to set tags and custom attributes.
 func (d *driver) setTags(_ context.Context, m *vspherev1.NovaVSphereMachine) error {
-	return d.startSync(m, d.session.tags.sync)
+	return d.startSync(m, d.session.tags.Sync)
 }
 
 // startSync queues a machine for a worker.

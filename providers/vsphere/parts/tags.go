@@ -1,4 +1,4 @@
-package vsphere
+package parts
 
 import (
 	"context"
@@ -33,13 +33,13 @@ const tagRetryInterval = time.Minute
 // maxBatch is the number of VMs in one request.
 const maxBatch = 100
 
-// tagWorker reads and sets tags and custom attributes, for many machines in the
+// TagWorker reads and sets tags and custom attributes, for many machines in the
 // same requests.
-type tagWorker struct {
+type TagWorker struct {
 	session Session
 	inv     *inventory.Inventory
 	queue   batches[struct{}, tagJob]
-	state   tagStates
+	State   tagStates
 
 	// The fields below belong to the one goroutine that works: the IDs of
 	// categories by name, and those of their tags.
@@ -53,8 +53,9 @@ type tagJob struct {
 	set bool
 }
 
-func newTagWorker(s Session, inv *inventory.Inventory, delay time.Duration) *tagWorker {
-	w := &tagWorker{session: s, inv: inv, state: tagStates{machines: map[uuid.UUID]*taggedMachine{}}}
+// NewTagWorker returns the worker of a session that collects changes for a delay.
+func NewTagWorker(s Session, inv *inventory.Inventory, delay time.Duration) *TagWorker {
+	w := &TagWorker{session: s, inv: inv, State: tagStates{machines: map[uuid.UUID]*taggedMachine{}}}
 	w.queue = batches[struct{}, tagJob]{
 		delay: delay, done: func() <-chan struct{} { return s.Done() },
 		process: func(_ struct{}, jobs []tagJob) { w.process(split(jobs)) },
@@ -78,35 +79,35 @@ func split(jobs []tagJob) (reads, writes []uuid.UUID) {
 	return reads, writes
 }
 
-// sync starts to set the tags and attributes of a machine.
-func (k *tagWorker) sync(id uuid.UUID, key hypervisor.Key) {
+// Sync starts to set the tags and attributes of a machine.
+func (k *TagWorker) Sync(id uuid.UUID, key hypervisor.Key) {
 	if vm, _ := k.inv.BeginSync(id, key, inventory.SyncTags, "Setting tags and custom attributes"); vm != (types.ManagedObjectReference{}) {
 		k.queue.add(struct{}{}, tagJob{id: id, set: true})
 	}
 }
 
-// refresh starts to read the tags and attributes of a machine if that is
+// Refresh starts to read the tags and attributes of a machine if that is
 // necessary.
-func (k *tagWorker) refresh(id uuid.UUID) {
-	if k.needsRead(id) {
+func (k *TagWorker) Refresh(id uuid.UUID) {
+	if k.NeedsRead(id) {
 		k.queue.add(struct{}{}, tagJob{id: id})
 	}
 }
 
-// needsRead reports whether the tags or attributes of a machine's VM have to be
+// NeedsRead reports whether the tags or attributes of a machine's VM have to be
 // read.
-func (k *tagWorker) needsRead(id uuid.UUID) (due bool) {
+func (k *TagWorker) NeedsRead(id uuid.UUID) (due bool) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
-		due = k.state.needsRead(o, id)
+		due = k.State.needsRead(o, id)
 		return nil
 	})
 	return due
 }
 
-func (k *tagWorker) process(reads, writes []uuid.UUID) {
+func (k *TagWorker) process(reads, writes []uuid.UUID) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range writes {
-			if k.state.unread(o, id) {
+			if k.State.unread(o, id) {
 				reads = append(reads, id)
 			}
 		}
@@ -126,14 +127,14 @@ func (k *tagWorker) process(reads, writes []uuid.UUID) {
 
 // vmsOf returns the VMs of machines that have tags, and whether a machine has
 // attributes whose keys are not known.
-func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
+func (k *TagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		for _, id := range ids {
-			m, vm := k.state.machines[id], o.ByID[id]
+			m, vm := k.State.machines[id], o.ByID[id]
 			if m == nil || vm == (types.ManagedObjectReference{}) {
 				continue
 			}
-			fields = fields || len(m.attributes) > 0 && k.state.fields == nil
+			fields = fields || len(m.attributes) > 0 && k.State.fields == nil
 			if len(m.tags) > 0 {
 				vms = append(vms, m.at(id, vm))
 			}
@@ -144,7 +145,7 @@ func (k *tagWorker) vmsOf(ids []uuid.UUID) (vms []*taggedVM, fields bool) {
 }
 
 // read finds the tags and attributes that VMs lack.
-func (k *tagWorker) read(ctx context.Context, ids []uuid.UUID) {
+func (k *TagWorker) read(ctx context.Context, ids []uuid.UUID) {
 	vms, fields := k.vmsOf(ids)
 	if fields {
 		k.readFields(ctx)
@@ -165,15 +166,15 @@ func (k *tagWorker) read(ctx context.Context, ids []uuid.UUID) {
 }
 
 // record records the state of the tags of a VM.
-func (k *tagWorker) record(t *taggedVM) {
+func (k *TagWorker) record(t *taggedVM) {
 	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
-		k.state.record(t)
+		k.State.record(t)
 		return []uuid.UUID{t.id}
 	})
 }
 
 // requestError adds the operation to an error of the REST API.
-func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error {
+func (k *TagWorker) requestError(operation string, err error) *hypervisor.Error {
 	if vcenter.RESTStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.tagIDs = nil, nil // a name may stand for another tag now
 		return hypervisor.Failure(vcenter.RESTReason(err), "%s: %w", operation, vcenter.RootCause(err))
@@ -183,7 +184,7 @@ func (k *tagWorker) requestError(operation string, err error) *hypervisor.Error 
 
 // compare reads the tags of VMs and records which are missing and which are
 // wrong.
-func (k *tagWorker) compare(ctx context.Context, api *tags.Manager, vms []*taggedVM) error {
+func (k *TagWorker) compare(ctx context.Context, api *tags.Manager, vms []*taggedVM) error {
 	refs := make([]mo.Reference, 0, len(vms))
 	for _, t := range vms {
 		refs = append(refs, t.vm)
@@ -219,7 +220,7 @@ func (k *tagWorker) compare(ctx context.Context, api *tags.Manager, vms []*tagge
 
 // tagsOf returns the IDs of the tags of a category by their names; none if the
 // category does not exist. They are read once.
-func (k *tagWorker) tagsOf(ctx context.Context, api *tags.Manager, category string) (map[string]string, error) {
+func (k *TagWorker) tagsOf(ctx context.Context, api *tags.Manager, category string) (map[string]string, error) {
 	if known, ok := k.tagIDs[category]; ok {
 		return known, nil
 	}
@@ -250,7 +251,7 @@ func (k *tagWorker) tagsOf(ctx context.Context, api *tags.Manager, category stri
 }
 
 // set attaches the tags that VMs lack and sets their attributes.
-func (k *tagWorker) set(ctx context.Context, ids []uuid.UUID) {
+func (k *TagWorker) set(ctx context.Context, ids []uuid.UUID) {
 	failed := k.setTags(ctx, ids)
 	for _, id := range ids {
 		err := failed[id]
@@ -262,7 +263,7 @@ func (k *tagWorker) set(ctx context.Context, ids []uuid.UUID) {
 }
 
 // setTags attaches the tags that VMs lack. It returns the errors by machine.
-func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
+func (k *TagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
 	all, _ := k.vmsOf(ids)
 	failed := map[uuid.UUID]*hypervisor.Error{}
 	var vms []*taggedVM
@@ -300,7 +301,7 @@ func (k *tagWorker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]
 
 // attach attaches and detaches tags of VMs, by tag or by VM, whichever takes
 // fewer requests.
-func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*taggedVM, failed map[uuid.UUID]*hypervisor.Error) error {
+func (k *TagWorker) attach(ctx context.Context, api *tags.Manager, vms []*taggedVM, failed map[uuid.UUID]*hypervisor.Error) error {
 	byTag, byVM := map[string][]types.ManagedObjectReference{}, map[types.ManagedObjectReference][]string{}
 	for _, t := range vms {
 		ids, err := k.idsFor(ctx, api, t)
@@ -339,7 +340,7 @@ func (k *tagWorker) attach(ctx context.Context, api *tags.Manager, vms []*tagged
 
 // idsFor returns the IDs of the tags that a VM lacks. A tag that does not
 // exist is created if the machine requests that.
-func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) ([]string, error) {
+func (k *TagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) ([]string, error) {
 	var ids []string
 	for _, tag := range t.state.missing {
 		known, err := k.tagsOf(ctx, api, tag.Category)
@@ -362,7 +363,7 @@ func (k *tagWorker) idsFor(ctx context.Context, api *tags.Manager, t *taggedVM) 
 }
 
 // create creates a tag, and its category if that does not exist either.
-func (k *tagWorker) create(ctx context.Context, api *tags.Manager, tag spec.TagName) (string, error) {
+func (k *TagWorker) create(ctx context.Context, api *tags.Manager, tag spec.TagName) (string, error) {
 	category := k.categories[tag.Category]
 	if category == "" {
 		cardinality := "MULTIPLE"

@@ -1,4 +1,4 @@
-package vsphere
+package parts
 
 import (
 	"context"
@@ -17,37 +17,38 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-// ruleWorker changes rules and groups, with one request at a time for each
+// RuleWorker changes rules and groups, with one request at a time for each
 // compute cluster. A request has all changes that are due by then.
-type ruleWorker struct {
+type RuleWorker struct {
 	session Session
 	inv     *inventory.Inventory
 	queue   batches[types.ManagedObjectReference, uuid.UUID]
-	state   ruleState
+	State   ruleState
 }
 
-func newRuleWorker(s Session, inv *inventory.Inventory, delay time.Duration) *ruleWorker {
-	w := &ruleWorker{session: s, inv: inv, state: newRuleState()}
+// NewRuleWorker returns the worker of a session that collects changes for a delay.
+func NewRuleWorker(s Session, inv *inventory.Inventory, delay time.Duration) *RuleWorker {
+	w := &RuleWorker{session: s, inv: inv, State: newRuleState()}
 	w.queue = batches[types.ManagedObjectReference, uuid.UUID]{delay: delay, done: func() <-chan struct{} { return s.Done() }, process: w.change, drop: w.drop}
 	return w
 }
 
-// sync starts to change the rule of the machine's group and its VM group.
-func (w *ruleWorker) sync(id uuid.UUID, key hypervisor.Key) {
+// Sync starts to change the rule of the machine's group and its VM group.
+func (w *RuleWorker) Sync(id uuid.UUID, key hypervisor.Key) {
 	if vm, at := w.inv.BeginSync(id, key, inventory.SyncRules, "Changing the anti-affinity rule or the VM group of the machine"); vm != (types.ManagedObjectReference{}) {
 		w.queue.add(at, id)
 	}
 }
 
-// leave starts to change the rule of a machine's group before its VM is
+// Leave starts to change the rule of a machine's group before its VM is
 // deleted, and reports whether that is necessary. If the other VMs of the rule
 // are deleted too, or are fewer than two, the rule would otherwise stay and no
 // controller would delete it.
-func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
+func (w *RuleWorker) Leave(id uuid.UUID, key hypervisor.Key) bool {
 	var at types.ManagedObjectReference
 	leave := false
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
-		at, leave = w.state.toLeave(o, id)
+		at, leave = w.State.toLeave(o, id)
 		return nil
 	})
 	if !leave {
@@ -63,9 +64,9 @@ func (w *ruleWorker) leave(id uuid.UUID, key hypervisor.Key) bool {
 
 // keep records that a machine's rule was not changed after all: its VM must
 // not be deleted before that.
-func (w *ruleWorker) keep(id uuid.UUID) {
+func (w *RuleWorker) keep(id uuid.UUID) {
 	w.inv.Locked(func(*cache.Objects) []uuid.UUID {
-		if m := w.state.machines[id]; m != nil {
+		if m := w.State.machines[id]; m != nil {
 			m.left = false
 		}
 		return nil
@@ -73,7 +74,7 @@ func (w *ruleWorker) keep(id uuid.UUID) {
 }
 
 // drop ends the actions of machines because the session ends.
-func (w *ruleWorker) drop(_ types.ManagedObjectReference, ids []uuid.UUID) {
+func (w *RuleWorker) drop(_ types.ManagedObjectReference, ids []uuid.UUID) {
 	for _, id := range ids {
 		w.keep(id)
 		w.inv.End(id, types.ManagedObjectReference{}, nil)
@@ -82,7 +83,7 @@ func (w *ruleWorker) drop(_ types.ManagedObjectReference, ids []uuid.UUID) {
 
 // change changes the rules of machines with one request and waits until the
 // task has ended, so that the next change starts from its result.
-func (w *ruleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
+func (w *RuleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error { return w.inv.ReadIfStale(ctx, c, at) })
@@ -92,7 +93,7 @@ func (w *ruleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
 	}
 	var change clusterChange
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
-		change = w.state.plan(o, at, ids)
+		change = w.State.plan(o, at, ids)
 		return nil
 	})
 	for id, group := range change.missing {
@@ -123,17 +124,17 @@ func (w *ruleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
 // fail ends the actions of machines with an error. Without a response it is not
 // known whether the rule was changed, so it is changed again before a VM is
 // deleted.
-func (w *ruleWorker) fail(err error, ids []uuid.UUID) {
+func (w *RuleWorker) fail(err error, ids []uuid.UUID) {
 	if vcenter.IsAmbiguous(err) || hypervisor.IsTransient(err) {
 		w.inv.Locked(func(*cache.Objects) []uuid.UUID {
-			w.state.leaveAgain(ids)
+			w.State.leaveAgain(ids)
 			return nil
 		})
 	}
 	w.inv.Finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
 }
 
-func (w *ruleWorker) reconfigure(ctx context.Context, at types.ManagedObjectReference, spec *types.ClusterConfigSpecEx) (task types.ManagedObjectReference, err error) {
+func (w *RuleWorker) reconfigure(ctx context.Context, at types.ManagedObjectReference, spec *types.ClusterConfigSpecEx) (task types.ManagedObjectReference, err error) {
 	err = w.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
 			This: at, Modify: true, Spec: spec,
@@ -148,16 +149,16 @@ func (w *ruleWorker) reconfigure(ctx context.Context, at types.ManagedObjectRefe
 
 // recordPending records the change that a task makes to a compute cluster. The
 // channel is closed when the task has ended.
-func (w *ruleWorker) recordPending(at, task types.ManagedObjectReference, change clusterChange) <-chan struct{} {
+func (w *RuleWorker) recordPending(at, task types.ManagedObjectReference, change clusterChange) <-chan struct{} {
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
-		w.state.pending[at] = pendingChange{clusterChange: change, task: task, of: o.Clusters[at]}
+		w.State.pending[at] = pendingChange{clusterChange: change, task: task, of: o.Clusters[at]}
 		return nil
 	})
 	return w.inv.AwaitTask(task)
 }
 
 // endChange records the end of a task on a compute cluster.
-func (w *ruleWorker) endChange(at, task types.ManagedObjectReference) {
+func (w *RuleWorker) endChange(at, task types.ManagedObjectReference) {
 	w.inv.EndAwait(task)
 	ok := false
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
@@ -172,10 +173,10 @@ func (w *ruleWorker) endChange(at, task types.ManagedObjectReference) {
 
 // markStale makes the worker read a compute cluster's rules before the next
 // change.
-func (w *ruleWorker) markStale(at types.ManagedObjectReference) {
+func (w *RuleWorker) markStale(at types.ManagedObjectReference) {
 	w.inv.Locked(func(o *cache.Objects) []uuid.UUID {
 		o.MarkStale(at)
-		delete(w.state.pending, at)
+		delete(w.State.pending, at)
 		return nil
 	})
 }

@@ -1,4 +1,4 @@
-package vsphere
+package parts
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // readFields reads the keys of custom attributes.
-func (k *tagWorker) readFields(ctx context.Context) {
+func (k *TagWorker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
 	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		if c.ServiceContent.CustomFieldsManager == nil {
@@ -38,11 +38,11 @@ func (k *tagWorker) readFields(ctx context.Context) {
 		fields = nil
 	}
 	failure := vcenter.AsError(vcenter.Classify(k.session.Server(), err))
-	k.inv.Locked(func(*cache.Objects) []uuid.UUID { return k.state.setFields(fields, failure) })
+	k.inv.Locked(func(*cache.Objects) []uuid.UUID { return k.State.setFields(fields, failure) })
 }
 
 // setAttributes sets the custom attributes of a machine's VM that differ.
-func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
+func (k *TagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
 	vm, wrong, createMissing, err := k.attributesToSet(id)
 	if err != nil {
 		return err
@@ -68,19 +68,19 @@ func (k *tagWorker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor
 
 // attributesToSet returns the attributes of a machine's VM that differ, or the
 // error with which reading the keys of attributes failed.
-func (k *tagWorker) attributesToSet(id uuid.UUID) (vm types.ManagedObjectReference, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
+func (k *TagWorker) attributesToSet(id uuid.UUID) (vm types.ManagedObjectReference, wrong []vspherev1.NovaVSphereCustomAttribute, createMissing bool, err *hypervisor.Error) {
 	k.inv.Locked(func(o *cache.Objects) []uuid.UUID {
-		m := k.state.machines[id]
+		m := k.State.machines[id]
 		vm = o.ByID[id]
 		if info := o.VMs[vm]; m != nil && info != nil && len(m.attributes) > 0 {
-			wrong, createMissing, err = k.state.wrongAttributes(m, info), m.createMissing, k.state.fieldsErr
+			wrong, createMissing, err = k.State.wrongAttributes(m, info), m.createMissing, k.State.fieldsErr
 		}
 		return nil
 	})
 	return vm, wrong, createMissing, err
 }
 
-func (k *tagWorker) setField(ctx context.Context, vm types.ManagedObjectReference, name string, field int32, value string) error {
+func (k *TagWorker) setField(ctx context.Context, vm types.ManagedObjectReference, name string, field int32, value string) error {
 	err := k.session.Call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		_, err := methods.SetField(ctx, c, &types.SetField{
 			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,
@@ -90,16 +90,16 @@ func (k *tagWorker) setField(ctx context.Context, vm types.ManagedObjectReferenc
 	if fault.Is(err, &types.InvalidArgument{}) || vcenter.IsNotFound(err) {
 		// The attribute may have been deleted.
 		k.inv.Locked(func(*cache.Objects) []uuid.UUID {
-			delete(k.state.fields, name)
+			delete(k.State.fields, name)
 			return nil
 		})
 	}
 	return err
 }
 
-func (k *tagWorker) fieldKey(name string) (key int32, known bool) {
+func (k *TagWorker) fieldKey(name string) (key int32, known bool) {
 	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
-		key, known = k.state.fields[name]
+		key, known = k.State.fields[name]
 		return nil
 	})
 	return key, known
@@ -107,7 +107,7 @@ func (k *tagWorker) fieldKey(name string) (key int32, known bool) {
 
 // field returns the key of a custom attribute. If the attribute does not
 // exist, it is created if createMissing is set.
-func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) (int32, error) {
+func (k *TagWorker) field(ctx context.Context, name string, createMissing bool) (int32, error) {
 	key, known := k.fieldKey(name)
 	if !known {
 		k.readFields(ctx) // another client may have created it meanwhile
@@ -133,8 +133,8 @@ func (k *tagWorker) field(ctx context.Context, name string, createMissing bool) 
 		return 0, err
 	}
 	k.inv.Locked(func(*cache.Objects) []uuid.UUID {
-		if k.state.fields != nil {
-			k.state.fields[name] = key
+		if k.State.fields != nil {
+			k.State.fields[name] = key
 		}
 		return nil
 	})
