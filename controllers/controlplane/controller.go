@@ -245,7 +245,7 @@ func (r *Reconciler) observeAll(ctx context.Context, s *scope.Scope) error {
 	}
 	if s.Requirements.Deleting = !s.ControlPlane.DeletionTimestamp.IsZero(); s.Requirements.Deleting {
 		if s.Fenced != nil {
-			return nil
+			return nil //nolint:nilerr // It is a fact of the decision, which the condition Fenced reports.
 		}
 		return r.observeWorkers(ctx, s)
 	}

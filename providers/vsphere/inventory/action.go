@@ -17,6 +17,7 @@ type ref = types.ManagedObjectReference
 // Verb is the kind of an action in vCenter.
 type Verb string
 
+// The verbs of actions.
 const (
 	Creating   Verb = "create"
 	Starting   Verb = "start"

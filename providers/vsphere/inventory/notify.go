@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
@@ -184,7 +185,7 @@ func (i *Inventory) View(read func(*cache.Objects)) {
 
 // UnreadTasks returns the inherited clones that have ended with success
 // and whose VM is not known.
-func (i *Inventory) UnreadTasks() (tasks []ref) {
+func (i *Inventory) UnreadTasks() (tasks []types.ManagedObjectReference) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {

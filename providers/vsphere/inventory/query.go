@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -16,7 +17,7 @@ import (
 )
 
 // StateOf returns the state of a machine's VM, and the VM.
-func (i *Inventory) StateOf(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
+func (i *Inventory) StateOf(id uuid.UUID, key hypervisor.Key) (hypervisor.State, types.ManagedObjectReference) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.evaluate(id, i.machineOf(id, key))
@@ -83,6 +84,8 @@ func (i *Inventory) IsRejected(id uuid.UUID, vm ref) bool {
 	return m != nil && vm != (ref{}) && (m.rejected == vm || m.action.rejected(i.objects, id) == vm)
 }
 
+// VisibleLogin returns the login for which RecordVisible was called last; 0 if
+// for none.
 func (i *Inventory) VisibleLogin(id uuid.UUID) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,6 +104,8 @@ func (i *Inventory) IsConfirmedDeleted(id uuid.UUID) bool {
 	return m != nil && m.deleted
 }
 
+// ShutdownRequested reports whether the guest was requested to shut down
+// shortly before.
 func (i *Inventory) ShutdownRequested(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

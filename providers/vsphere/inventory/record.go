@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
@@ -91,7 +92,7 @@ func (i *Inventory) beginLocked(id uuid.UUID, m *machine, a action) bool {
 // BeginSync records that a part of a VM that runs is about to be changed, and
 // returns the VM and its compute cluster. It returns no VM if the part matches
 // the machine meanwhile, or if another action is under way.
-func (i *Inventory) BeginSync(id uuid.UUID, key hypervisor.Key, part, message string) (vm, at ref) {
+func (i *Inventory) BeginSync(id uuid.UUID, key hypervisor.Key, part, message string) (vm, at types.ManagedObjectReference) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
@@ -176,7 +177,7 @@ func (i *Inventory) RecordPowerError(id uuid.UUID, err *hypervisor.Error) bool {
 
 // OverdueTask returns the task of a machine that the stream should have listed
 // by now. The caller has to read its outcome.
-func (i *Inventory) OverdueTask(id uuid.UUID) (ref, bool) {
+func (i *Inventory) OverdueTask(id uuid.UUID) (types.ManagedObjectReference, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
@@ -224,6 +225,7 @@ func (i *Inventory) RecordDeleted(id uuid.UUID, vm ref) {
 	}
 }
 
+// RecordVisible records that a login may see a machine's VM.
 func (i *Inventory) RecordVisible(id uuid.UUID, login int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -232,6 +234,7 @@ func (i *Inventory) RecordVisible(id uuid.UUID, login int) {
 	}
 }
 
+// RecordShutdown records that the guest was requested to shut down now.
 func (i *Inventory) RecordShutdown(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

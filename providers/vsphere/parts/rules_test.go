@@ -97,7 +97,7 @@ type groupTest struct {
 func newGroupTest(names ...string) *groupTest {
 	inv := inventory.New(func(hypervisor.Key) {}, func(hypervisor.Key) {}, time.Minute)
 	c := &groupTest{Inventory: inv, RuleWorker: NewRuleWorker(nil, inv, 0), ids: map[string]uuid.UUID{}}
-	inv.SetParts(&c.RuleWorker.State)
+	inv.SetParts(&c.State)
 	inv.View(func(o *cache.Objects) { c.objects = o })
 	host := types.ManagedObjectReference{Type: "HostSystem", Value: "host-1"}
 	c.objects.Hosts[host] = &cache.Host{Parent: clusterRef}
@@ -121,7 +121,7 @@ func (c *groupTest) setMachine(name string, spread infrav1.AntiAffinity, deletin
 
 // outOfSync reports whether the rule of a machine's group has to be changed.
 func (c *groupTest) outOfSync(name string) bool {
-	differences, _ := c.RuleWorker.State.Differences(c.objects, c.ids[name])
+	differences, _ := c.State.Differences(c.objects, c.ids[name])
 	return len(differences) > 0
 }
 
@@ -137,18 +137,18 @@ func TestPlan(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	c.setMachine("c", infrav1.AntiAffinityPreferred, true)
 	c.setMachine("e", infrav1.AntiAffinityNone, false)
-	p := c.RuleWorker.State.planRule(c.objects, "r", clusterRef, nil)
+	p := c.State.planRule(c.objects, "r", clusterRef, nil)
 	g.Expect(p.Members).To(Equal(vmSet("a", "b", "d")),
 		"the machine of d is not known yet, c is being deleted, e wants no rule, and the VM gone does not exist")
-	g.Expect(c.RuleWorker.State.groups["r"].mandatory()).To(BeFalse())
+	g.Expect(c.State.groups["r"].mandatory()).To(BeFalse())
 	c.setMachine("b", infrav1.AntiAffinityRequired, false)
-	g.Expect(c.RuleWorker.State.groups["r"].mandatory()).To(BeTrue())
+	g.Expect(c.State.groups["r"].mandatory()).To(BeTrue())
 	c.setMachine("b", infrav1.AntiAffinityRequired, true)
-	g.Expect(c.RuleWorker.State.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
+	g.Expect(c.State.groups["r"].mandatory()).To(BeFalse(), "machines that are being deleted do not count")
 	for n := range c.ids {
 		c.Forget(c.ids[n])
 	}
-	g.Expect(c.RuleWorker.State.groups).To(BeEmpty())
+	g.Expect(c.State.groups).To(BeEmpty())
 }
 
 func TestRuleToLeave(t *testing.T) {
@@ -176,9 +176,9 @@ func TestRuleToLeave(t *testing.T) {
 			for _, n := range tt.going {
 				c.setMachine(n, infrav1.AntiAffinityPreferred, true)
 			}
-			_, leave := c.RuleWorker.State.toLeave(c.objects, c.ids["a"])
+			_, leave := c.State.toLeave(c.objects, c.ids["a"])
 			g.Expect(leave).To(Equal(tt.want))
-			_, again := c.RuleWorker.State.toLeave(c.objects, c.ids["a"])
+			_, again := c.State.toLeave(c.objects, c.ids["a"])
 			g.Expect(again).To(BeFalse(), "it is tried once: a VM does not stay because of a rule")
 		})
 	}
@@ -214,7 +214,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 				c.setMachine(n, tt.spread, false)
 			}
 			g.Expect(c.outOfSync("a")).To(Equal(tt.due))
-			g.Expect(c.RuleWorker.State.planRule(c.objects, "r", clusterRef, ptr.To(c.RuleWorker.State.groups["r"].mandatory())).Members).To(Equal(tt.want))
+			g.Expect(c.State.planRule(c.objects, "r", clusterRef, ptr.To(c.RuleWorker.State.groups["r"].mandatory())).Members).To(Equal(tt.want))
 		})
 	}
 }
@@ -248,7 +248,7 @@ func TestPendingRule(t *testing.T) {
 	c.setMachine("b", infrav1.AntiAffinityPreferred, false)
 	outOfSync := func() bool { return c.Observe(c.ids["a"], hypervisor.Key{Name: "a"}, false).VM.OutOfSync != "" }
 	g.Expect(outOfSync()).To(BeTrue())
-	change := c.RuleWorker.State.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
+	change := c.State.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
 	ended := c.recordPending(clusterRef, taskRef, change)
 	g.Expect(outOfSync()).To(BeFalse())
@@ -275,13 +275,13 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	for n := range c.ids {
 		c.setMachine(n, infrav1.AntiAffinityPreferred, false)
 	}
-	g.Expect(c.RuleWorker.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")))
-	g.Expect(c.RuleWorker.State.planRule(c.objects, "r", far, nil).Members).To(Equal(vmSet("c", "d")))
+	g.Expect(c.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")))
+	g.Expect(c.State.planRule(c.objects, "r", far, nil).Members).To(Equal(vmSet("c", "d")))
 	c.setRule("a", "b", "d")
-	g.Expect(c.RuleWorker.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
+	g.Expect(c.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b")), "d runs elsewhere")
 	c.objects.VMs[testVMRef("d")].Host = c.objects.VMs[testVMRef("a")].Host
-	g.Expect(c.RuleWorker.State.planRule(c.objects, "r", far, nil).Change(nil)).To(BeNil(), "c is alone there")
-	g.Expect(c.RuleWorker.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b", "d")))
+	g.Expect(c.State.planRule(c.objects, "r", far, nil).Change(nil)).To(BeNil(), "c is alone there")
+	g.Expect(c.State.planRule(c.objects, "r", clusterRef, nil).Members).To(Equal(vmSet("a", "b", "d")))
 }
 
 // One change of a compute cluster adds all VMs that wait, and keeps foreign
@@ -299,7 +299,7 @@ func TestGroupChanges(t *testing.T) {
 	g.Expect(due("a")).To(BeTrue())
 	g.Expect(due("c")).To(BeTrue(), "its group may be created later, and until then the machine is out of sync")
 	g.Expect(due("d")).To(BeFalse())
-	change := c.RuleWorker.State.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
+	change := c.State.plan(c.objects, clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
 	g.Expect(change.spec.RulesSpec).To(BeEmpty())
 	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
 	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]types.ManagedObjectReference{testVMRef("a"), testVMRef("d"), testVMRef("foreign")}), "b is being deleted")
