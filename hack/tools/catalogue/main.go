@@ -83,7 +83,7 @@ func run(out io.Writer, o options) (bool, error) {
 		return false, fmt.Errorf("no site has %q in its name", o.site)
 	case !o.record:
 	case len(r.missing) > 0 || o.site != "":
-		return false, errors.New("recording needs all charts and all sites, because the facts are written anew")
+		return false, errors.New("recording needs all charts and all sites, because all facts are replaced")
 	default:
 		if err := recordFacts(o.root, r, images); err != nil {
 			return false, err

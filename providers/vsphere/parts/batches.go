@@ -11,7 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 )
 
-// Session is what a worker needs of the session with a vCenter.
+// Session is the part of a session with a vCenter that a worker uses.
 type Session interface {
 	// Call and CallREST send requests, and log in again if necessary.
 	Call(ctx context.Context, request func(context.Context, *vim25.Client) error) error
