@@ -38,6 +38,34 @@ func lifecycle[M Machine, C Cluster]() []behavior[M, C] {
 			}).Should(BeEmpty())
 			e.Expect(e.network.connections()).To(BeZero())
 		}},
+		{name: "observing changes nothing and can be repeated", check: func(e env) {
+			e.options.Quiet = true
+			e.restart()
+			m := e.machine("m")
+			seen := map[hypervisor.State]bool{}
+			inspect := func(m M) step {
+				vm, did, err := e.reconcile(e.connector, m, true)
+				e.Expect(err).NotTo(HaveOccurred())
+				if did == stepWait || did == stepUp || did == stepDeleted {
+					// No action was started, so each request comes from Observe.
+					e.network.reset()
+					for range 3 {
+						again, err := e.observe(m)
+						e.Expect(err).NotTo(HaveOccurred())
+						if vm.State != hypervisor.Busy && vm.State == again.State && len(vm.Addresses) == len(again.Addresses) {
+							e.Expect(again).To(Equal(vm))
+						}
+					}
+					e.Expect(e.network.writes()).To(BeZero(), "in state %s: %v", vm.State, e.network.count())
+				}
+				seen[vm.State] = true
+				return did
+			}
+			e.Eventually(func() step { return inspect(m) }).Should(Equal(stepUp))
+			m = deleting(m)
+			e.Eventually(func() step { return inspect(m) }).Should(Equal(stepDeleted))
+			e.Expect(seen).To(And(HaveKey(hypervisor.Absent), HaveKey(hypervisor.Busy), HaveKey(hypervisor.Running)))
+		}},
 		{name: "a repeated creation makes one VM", check: func(e env) {
 			e.sim.SetDuration(Create, timeout/40)
 			m := e.machine("m")
