@@ -126,8 +126,9 @@ type OwnedVM struct {
 // Controllers use it to make sure that they read from the hypervisor of the
 // cluster and not from another one at the same address.
 type EndpointIdentifier interface {
-	// EndpointID returns the ID that Inspect reports for the Endpoint. It sends
-	// no request.
+	// EndpointID returns the ID that Inspect reports for the Endpoint to which the
+	// Driver was connected. It sends no request. Observe returns an error once
+	// another hypervisor responds at the address.
 	EndpointID() string
 }
 

@@ -20,3 +20,12 @@ func SameSite(home, answers string) error {
 			answers, home, infrav1.HypervisorIDAnnotation),
 	}
 }
+
+// EndpointReplaced returns the Error for a driver whose session was opened again
+// with another hypervisor at the same address. A new driver has its ID.
+func EndpointReplaced(server string) error {
+	return &hypervisor.Error{
+		Reason: infrav1.EndpointUnreachableReason, Transient: true,
+		Err: fmt.Errorf("another hypervisor responds at the address %s since this reconcile began", server),
+	}
+}

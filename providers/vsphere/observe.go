@@ -37,6 +37,9 @@ func (d *driver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (
 	}
 	deleting := !m.DeletionTimestamp.IsZero()
 	s, err := d.observe(ctx, id, m, deleting)
+	if err == nil {
+		err = d.verifyVCenter(ctx, hypervisor.KeyOf(m))
+	}
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
@@ -89,6 +92,16 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSp
 	}
 	s.VM.Addresses = kit.WithoutEndpoint(s.VM.Addresses, d.endpoint)
 	return s, nil
+}
+
+// verifyVCenter returns an error if the session was opened again with another
+// vCenter after the driver was connected: the inventory may have its VMs.
+func (d *driver) verifyVCenter(ctx context.Context, key hypervisor.Key) error {
+	api, _, err := d.session.Client(ctx, key)
+	if err == nil && api.ServiceContent.About.InstanceUuid != d.vCenterID {
+		err = kit.EndpointReplaced(d.session.Server())
+	}
+	return err
 }
 
 // pendingUpgrade returns the hardware upgrade that a VM still needs which was

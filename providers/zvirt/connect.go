@@ -104,7 +104,8 @@ func (c *Connector) Connect(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (h
 		s.AllowGroupRemoval(cluster.Annotations[infrav1.ClusterIDAnnotation])
 	}
 	endpoint, err := kit.EndpointHost(ctx, c.reader, cluster, cluster.Spec.ControlPlaneEndpoint.Host)
-	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
+	id, _ := s.EngineInfo()
+	return &driver{session: s, engineID: id, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
 }
 
 // isActive reports whether this management cluster manages a cluster.

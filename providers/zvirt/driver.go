@@ -17,7 +17,9 @@ import (
 // driver is a session as the machines of one cluster use it.
 type driver struct {
 	session *engine.Session
-	cluster *zvirtv1.NovaZVirtCluster
+	// engineID is the ID that the engine generated for itself.
+	engineID string
+	cluster  *zvirtv1.NovaZVirtCluster
 	// bounds are the objects that the identity of the cluster allows.
 	bounds engine.Bounds
 	// endpoint is the address of the API server of the workload cluster, if it is
@@ -54,10 +56,7 @@ func (d *driver) state(id uuid.UUID, m *zvirtv1.NovaZVirtMachine, v ovirt.Snapsh
 
 // EndpointID returns the ID that the engine generated for itself. Another engine
 // that is reached under the same name has another ID.
-func (d *driver) EndpointID() string {
-	id, _ := d.session.EngineInfo()
-	return id
-}
+func (d *driver) EndpointID() string { return d.engineID }
 
 // vmID returns the ID of the VM from the provider ID of m, or an empty string.
 func vmID(m *zvirtv1.NovaZVirtMachine) string {

@@ -9,13 +9,27 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Observe reports the VM of m from the cache.
+// Observe reports the VM of m from the cache. It returns an error if the session
+// was opened again with another engine after the driver was connected: the cache
+// may have its VMs.
 func (d *driver) Observe(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hypervisor.VM, error) {
+	vm, err := d.observe(ctx, m)
+	if id, _ := d.session.EngineInfo(); err == nil && id != d.engineID {
+		err = kit.EndpointReplaced(d.session.Server())
+	}
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	return vm, nil
+}
+
+func (d *driver) observe(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hypervisor.VM, error) {
 	if d.cluster.Annotations[infrav1.ClusterIDAnnotation] == "" && m.Spec.ProviderID == "" {
 		// The cluster ID is set before the first request, so there is no VM.
 		return hypervisor.VM{State: hypervisor.Absent}, nil

@@ -7,6 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // Object is the part of a machine or a cluster that the fake uses.
@@ -27,18 +28,33 @@ func (c Connector[M]) Connect(context.Context, M) (hypervisor.Driver[M], error) 
 	if err := c.Hypervisor.call(Connect); err != nil {
 		return nil, err
 	}
-	return driver[M](c), nil
+	return driver[M]{Hypervisor: c.Hypervisor, endpointID: c.Hypervisor.endpoint.ID}, nil
 }
 
 // Changes delivers the keys of machines whose VM changed.
 func (c Connector[M]) Changes() <-chan hypervisor.Key { return c.Hypervisor.changes }
 
-type driver[M Object] struct{ Hypervisor *Hypervisor }
+type driver[M Object] struct {
+	Hypervisor *Hypervisor
+	// endpointID is the ID of the endpoint to which the driver was connected.
+	endpointID string
+}
 
 var _ hypervisor.EndpointIdentifier = driver[Object]{}
 
 func (d driver[M]) Observe(_ context.Context, m M) (hypervisor.VM, error) {
-	return d.Hypervisor.observe(KeyOf(m))
+	vm, err := d.Hypervisor.observe(KeyOf(m))
+	if err == nil && d.currentID() != d.endpointID {
+		return hypervisor.VM{}, kit.EndpointReplaced("fake")
+	}
+	return vm, err
+}
+
+// currentID returns the ID of the simulated endpoint.
+func (d driver[M]) currentID() string {
+	d.Hypervisor.mu.Lock()
+	defer d.Hypervisor.mu.Unlock()
+	return d.Hypervisor.endpoint.ID
 }
 
 func (d driver[M]) Create(_ context.Context, m M, l hypervisor.CreateOptions) error {
@@ -62,12 +78,8 @@ func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.
 
 func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.remove(KeyOf(m)) }
 
-// EndpointID returns the ID of the simulated endpoint.
-func (d driver[M]) EndpointID() string {
-	d.Hypervisor.mu.Lock()
-	defer d.Hypervisor.mu.Unlock()
-	return d.Hypervisor.endpoint.ID
-}
+// EndpointID returns the ID of the endpoint to which the driver was connected.
+func (d driver[M]) EndpointID() string { return d.endpointID }
 
 // Inspector connects clusters of type C to a fake hypervisor.
 type Inspector[C Object] struct{ Hypervisor *Hypervisor }

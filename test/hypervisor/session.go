@@ -182,6 +182,7 @@ func session[M Machine, C Cluster]() []behavior[M, C] {
 			m := e.up("m")
 			before := e.inspects(e.cluster).ID
 			e.Expect(e.endpointID()).To(Equal(before))
+			d := e.driver(m)
 			other := e.adapter.Start(e.t, SimulatorOptions{})
 			e.network.setTarget(other.Server())
 			e.Eventually(func() (string, error) {
@@ -190,6 +191,8 @@ func session[M Machine, C Cluster]() []behavior[M, C] {
 			}).ShouldNot(Or(Equal(before), BeEmpty()))
 			now := e.inspects(e.cluster).ID
 			e.Eventually(e.endpointID).Should(Equal(now))
+			vm, err := d.Observe(e.ctx(), m)
+			e.Expect(e.record(err)).To(HaveField("Reason", infrav1.EndpointUnreachableReason), "a reconcile that began before the replacement: %v", vm.State)
 			e.becomes(m, hypervisor.Absent)
 			e.network.setTarget(e.sim.Server())
 			e.Eventually(e.endpointID).Should(Equal(before))
