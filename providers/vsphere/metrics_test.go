@@ -7,13 +7,16 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/test/measured"
 )
 
 // metric returns the value of a metric of the test environment's vCenter.
+// Only the first servers of a process have their own series; for later ones the
+// value includes those of all others.
 func (b *bed) metric(name string, labels ...string) float64 {
 	b.t.Helper()
-	value, err := measured.Value(name, append(labels, "server", b.vc.Address)...)
+	value, err := measured.Value(name, append(labels, "server", sessions.Label(b.vc.Address))...)
 	b.Expect(err).NotTo(HaveOccurred())
 	return value
 }
