@@ -37,9 +37,6 @@ func (d *driver) Observe(ctx context.Context, m *vspherev1.NovaVSphereMachine) (
 	}
 	deleting := !m.DeletionTimestamp.IsZero()
 	s, err := d.observe(ctx, id, m, deleting)
-	if err == nil {
-		err = d.verifyVCenter(ctx, hypervisor.KeyOf(m))
-	}
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
@@ -91,7 +88,7 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSp
 		s.VM.OutOfSync, s.VM.ToSync = inventory.OutOfSyncPrefix+text, append(s.VM.ToSync, inventory.SyncHardware)
 	}
 	s.VM.Addresses = kit.WithoutEndpoint(s.VM.Addresses, d.endpoint)
-	return s, nil
+	return s, d.verifyVCenter(ctx, hypervisor.KeyOf(m))
 }
 
 // verifyVCenter returns an error if the session was opened again with another
