@@ -36,6 +36,16 @@ func content(t *testing.T, name string) modules.Content {
 	return c
 }
 
+// named are the sites of the golden files, by name.
+func named(t *testing.T) map[string]sites.Site {
+	t.Helper()
+	var contents []modules.Content
+	for _, name := range Names() {
+		contents = append(contents, content(t, name))
+	}
+	return sites.Named(sites.Labels(contents...))
+}
+
 func render(t *testing.T, set string, s sites.Site) *modules.Rendering {
 	t.Helper()
 	out, err := s.Render(set, content(t, set))
@@ -124,7 +134,7 @@ func TestOneAddress(t *testing.T) {
 // The state of every module of the catalog for each Cluster.
 func TestWhichModulesAreOn(t *testing.T) {
 	on := map[string][]string{}
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, set := range []string{Base, Management, Additional} {
 			for _, m := range render(t, set, s).Modules {
 				if !m.Off {
@@ -173,7 +183,7 @@ func TestWhichModulesAreOn(t *testing.T) {
 // a workload cluster, and the CNI is never uninstalled between attempts.
 func TestPlacementAndRetries(t *testing.T) {
 	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, m := range append(render(t, Base, s).Modules, render(t, Management, s).Modules...) {
 			switch o := m.Object.(type) {
 			case *kustomizev1.Kustomization:
@@ -199,7 +209,7 @@ func TestPlacementAndRetries(t *testing.T) {
 func TestImagesComeFromTheRegistry(t *testing.T) {
 	known := facts(t)
 	for _, set := range []string{Base, Management, Additional} {
-		for _, m := range render(t, set, sites.Named()["vsphere-hybrid-3"]).Modules {
+		for _, m := range render(t, set, named(t)["vsphere-hybrid-3"]).Modules {
 			data, err := yaml.Marshal(m.Object)
 			if err != nil {
 				t.Fatal(err)
@@ -227,7 +237,7 @@ func TestRenderGolden(t *testing.T) {
 	for _, name := range []string{"vsphere-hybrid-3", "zvirt-external-3"} {
 		var out bytes.Buffer
 		for _, set := range []string{Base, Management, Additional} {
-			for _, m := range render(t, set, sites.Named()[name]).Modules {
+			for _, m := range render(t, set, named(t)[name]).Modules {
 				out.WriteString("--- # " + set + "/" + m.Name)
 				if m.Off {
 					out.WriteString(": off\n")

@@ -95,7 +95,7 @@ func addresses(ctx context.Context, g Gomega, r *net.Resolver, name string) []st
 // Real CoreDNS accepts the rendered configuration and answers as Nova DNS must.
 func TestNovaDNSAnswers(t *testing.T) {
 	g := NewWithT(t)
-	s := sites.Named()["vsphere-hybrid-3"]
+	s := named(t)["vsphere-hybrid-3"]
 	r, write := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
 	g.Eventually(func(g Gomega) {
 		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
@@ -118,8 +118,8 @@ func TestNovaDNSAnswers(t *testing.T) {
 
 // Without infra nodes the answers are the workers.
 func TestNovaDNSWithoutInfraNodes(t *testing.T) {
-	s := sites.Named()["zvirt-none-0"]
-	s.DNS = sites.Named()["vsphere-internal-1"].DNS
+	s := named(t)["zvirt-none-0"]
+	s.DNS = named(t)["vsphere-internal-1"].DNS
 	zone := configMap(t, s, "nova-dns", "nova-dns").Data["zone"]
 	if !strings.Contains(zone, "nova-console.apps.example. 60 IN A 192.0.2.40\n") {
 		t.Errorf("the zone is\n%s", zone)
@@ -131,8 +131,8 @@ func TestNovaDNSWithoutInfraNodes(t *testing.T) {
 func TestCoreDNSForwards(t *testing.T) {
 	g := NewWithT(t)
 	behind := port(t)
-	serve(t, configMap(t, sites.Named()["vsphere-hybrid-3"], "nova-dns", "nova-dns").Data, behind)
-	for name, s := range map[string]sites.Site{"internal": sites.Named()["vsphere-internal-1"], "external": sites.Named()["zvirt-external-3"]} {
+	serve(t, configMap(t, named(t)["vsphere-hybrid-3"], "nova-dns", "nova-dns").Data, behind)
+	for name, s := range map[string]sites.Site{"internal": named(t)["vsphere-internal-1"], "external": named(t)["zvirt-external-3"]} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data := configMap(t, s, "coredns", "coredns").Data
@@ -148,10 +148,10 @@ func TestCoreDNSForwards(t *testing.T) {
 			}, "20s").Should(Succeed())
 		})
 	}
-	internal := configMap(t, sites.Named()["vsphere-internal-1"], "coredns", "coredns").Data["Corefile"]
+	internal := configMap(t, named(t)["vsphere-internal-1"], "coredns", "coredns").Data["Corefile"]
 	g.Expect(internal).To(ContainSubstring("forward . 192.0.2.1 {"))
 	g.Expect(internal).To(ContainSubstring("apps.example:53 {\n    errors\n    cache 30\n    forward . 10.233.63.254\n}"))
-	external := configMap(t, sites.Named()["zvirt-external-3"], "coredns", "coredns").Data["Corefile"]
+	external := configMap(t, named(t)["zvirt-external-3"], "coredns", "coredns").Data["Corefile"]
 	g.Expect(external).To(ContainSubstring("forward . /etc/resolv.conf {"))
 	g.Expect(external).To(ContainSubstring("forward . 192.0.2.53 192.0.2.54\n"))
 	g.Expect(external).NotTo(ContainSubstring("10.233.63.254"))

@@ -54,7 +54,7 @@ func TestChartsHaveFacts(t *testing.T) {
 // Every value that a module sets is a value of its chart.
 func TestValuesAreKnown(t *testing.T) {
 	known := facts(t)
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, set := range Names() {
 			for _, m := range render(t, set, s).Modules {
 				release, ok := m.Object.(*helmv2.HelmRelease)
@@ -116,7 +116,7 @@ func TestImagesAreListed(t *testing.T) {
 		paths[strings.TrimPrefix(repository, "coredns/")] = true
 	}
 	for _, set := range Names() {
-		for _, m := range render(t, set, sites.Named()["vsphere-hybrid-3"]).Modules {
+		for _, m := range render(t, set, named(t)["vsphere-hybrid-3"]).Modules {
 			if m.Object == nil {
 				continue
 			}

@@ -120,7 +120,7 @@ func shape(t *testing.T, set string, facts *modules.Facts) []string {
 
 // A tenant's texts are values and never become keys, whatever they contain.
 func TestHostileFacts(t *testing.T) {
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, set := range Names() {
 			want := shape(t, set, s.Facts())
 			for kind, ending := range hostile {
@@ -146,7 +146,7 @@ func TestHostileFacts(t *testing.T) {
 
 // No text of a tenant selects an image of the management cluster.
 func TestManagementImagesAreTheAdministrators(t *testing.T) {
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		f := s.Facts()
 		f.Platform = map[string]any{"imageRepository": "evil.example/x"}
 		f.Images = modules.ImagesOf(f.Platform)

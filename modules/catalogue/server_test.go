@@ -54,7 +54,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 			g.Expect(e.Client.Create(t.Context(), set, client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
 		})
 	}
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		t.Run("Site "+name, func(t *testing.T) {
 			for _, set := range Names() {
 				for _, o := range written(t, set, s) {

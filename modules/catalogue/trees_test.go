@@ -101,7 +101,7 @@ var ofOperators = []string{"logging.banzaicloud.io"}
 func TestTreesFollowTheSchemas(t *testing.T) {
 	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
 	seen := map[string]bool{}
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, set := range Names() {
 			for _, m := range render(t, set, s).Modules {
 				for _, o := range delivered(t, m) {
@@ -133,7 +133,7 @@ func TestTreesFollowTheSchemas(t *testing.T) {
 // Objects in the management cluster are in the namespace of their Cluster and
 // contain the Cluster's name, so that those of two Clusters do not conflict.
 func TestManagementStaysInItsNamespace(t *testing.T) {
-	for name, s := range sites.Named() {
+	for name, s := range named(t) {
 		for _, m := range render(t, Management, s).Modules {
 			if m.InWorkloadCluster || m.Off {
 				continue
@@ -174,7 +174,7 @@ func configMap(t *testing.T, s sites.Site, module, name string) *corev1.ConfigMa
 
 // After the module is removed, CoreDNS keeps its settings.
 func TestCoreDNSKeepsItsSettings(t *testing.T) {
-	c := configMap(t, sites.Named()["zvirt-external-3"], "coredns", "coredns")
+	c := configMap(t, named(t)["zvirt-external-3"], "coredns", "coredns")
 	if c.Namespace != "kube-system" || c.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" {
 		t.Errorf("ConfigMap %s/%s has the annotations %v", c.Namespace, c.Name, c.Annotations)
 	}
@@ -183,7 +183,7 @@ func TestCoreDNSKeepsItsSettings(t *testing.T) {
 // The driver on nodes formats a disk unless lsblk reports a file system on it,
 // and in a container lsblk reads this from the host's udev database.
 func TestCSINodeOfOVirtReadsFileSystems(t *testing.T) {
-	for _, m := range render(t, Base, sites.Named()["zvirt-external-3"]).Modules {
+	for _, m := range render(t, Base, named(t)["zvirt-external-3"]).Modules {
 		if m.Name != "ovirt-csi-node" {
 			continue
 		}

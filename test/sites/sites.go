@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 
 	"github.com/fluxcd/pkg/envsubst"
 	"sigs.k8s.io/yaml"
@@ -85,11 +86,18 @@ func external() map[string]any {
 	}}
 }
 
-// labels are the labels of a Cluster that enable all optional modules.
-func labels() map[string]string {
+// enabling is the part of a module's condition that asks for a label.
+var enabling = regexp.MustCompile(`labels\['([^']+)'\] == 'true'`)
+
+// Labels are the labels of a Cluster that enable all modules of the sets.
+func Labels(sets ...modules.Content) map[string]string {
 	out := map[string]string{}
-	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler", "gitea", "console"} {
-		out["addons.cluster.x-k8s.io/"+name] = "true"
+	for _, set := range sets {
+		for i := range set.Modules {
+			for _, found := range enabling.FindAllStringSubmatch(set.Modules[i].When, -1) {
+				out[found[1]] = "true"
+			}
+		}
 	}
 	return out
 }
@@ -100,12 +108,13 @@ func withCNI(labels map[string]string, cni string) map[string]string {
 	return out
 }
 
-// Named returns the sites of the golden files, by name.
-func Named() map[string]Site {
+// Named returns the sites of the golden files, by name. The labels are those of
+// the sites with all modules.
+func Named(labels map[string]string) map[string]Site {
 	return map[string]Site{
-		"vsphere-hybrid-3":   {Hypervisor: "vsphere", Infra: 3, Ingress: 2, ControlPlanes: 3, DNS: hybrid(), Labels: labels(), Registry: Registry, ManagementImages: Registry},
+		"vsphere-hybrid-3":   {Hypervisor: "vsphere", Infra: 3, Ingress: 2, ControlPlanes: 3, DNS: hybrid(), Labels: labels, Registry: Registry, ManagementImages: Registry},
 		"vsphere-internal-1": {Hypervisor: "vsphere", Infra: 1, DNS: internal()},
-		"zvirt-external-3":   {Hypervisor: "zvirt", Infra: 3, DNS: external(), Labels: withCNI(labels(), "calico")},
+		"zvirt-external-3":   {Hypervisor: "zvirt", Infra: 3, DNS: external(), Labels: withCNI(labels, "calico")},
 		"zvirt-none-0":       {Hypervisor: "zvirt"},
 		"other-hybrid-1":     {Hypervisor: "docker", Infra: 1, DNS: hybrid(), Labels: withCNI(nil, "none")},
 	}
@@ -113,8 +122,8 @@ func Named() map[string]Site {
 
 // Matrix returns a site for each combination of hypervisor, CNI, DNS mode, open
 // or closed network, single or highly available, and ordinary or hostile name,
-// at each of the versions of Kubernetes.
-func Matrix(versions ...string) map[string]Site {
+// at each of the versions of Kubernetes, with the labels.
+func Matrix(labels map[string]string, versions ...string) map[string]Site {
 	out := map[string]Site{}
 	zones := map[string]map[string]any{"none": nil, "internal": internal(), "hybrid": hybrid(), "external": external()}
 	for _, version := range versions {
@@ -123,7 +132,7 @@ func Matrix(versions ...string) map[string]Site {
 				for zone, dns := range zones {
 					for _, registry := range []string{"", Registry} {
 						addSizes(out, Site{
-							Hypervisor: hypervisor, Kubernetes: version, DNS: dns, Labels: withCNI(labels(), cni),
+							Hypervisor: hypervisor, Kubernetes: version, DNS: dns, Labels: withCNI(labels, cni),
 							Registry: registry, ManagementImages: registry,
 						}, fmt.Sprintf("%s %s %s %s", version, hypervisor, cni, zone))
 					}

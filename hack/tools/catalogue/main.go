@@ -65,7 +65,7 @@ func run(out io.Writer, o options) (bool, error) {
 	}
 	r := newRenderer(o.charts, o.root, facts.Values)
 	report := &report{only: o.only, seen: map[string]bool{}}
-	matrix := sites.Matrix(versions...)
+	matrix := sites.Matrix(sites.Labels(slices.Collect(maps.Values(contents))...), versions...)
 	images := newImages(facts)
 	for _, name := range slices.Sorted(maps.Keys(matrix)) {
 		if !strings.Contains(name, o.site) {
