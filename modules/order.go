@@ -62,3 +62,28 @@ func (o *ordering) visit(name string, path []string) error {
 	o.out = append(o.out, name)
 	return nil
 }
+
+// Path returns the names along dependencies from one name to another: with the
+// same name twice, a cycle. It returns nothing if there is no path.
+func Path[T comparable](from, to T, dependsOn map[T][]T) []T {
+	seen := map[T]bool{}
+	var visit func(at T) []T
+	visit = func(at T) []T {
+		for _, next := range dependsOn[at] {
+			if next == to {
+				return []T{next, at}
+			}
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			if found := visit(next); found != nil {
+				return append(found, at)
+			}
+		}
+		return nil
+	}
+	path := visit(from)
+	slices.Reverse(path)
+	return path
+}

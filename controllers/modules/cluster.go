@@ -76,7 +76,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	}
 	var errs []error
 	var mine []string
-	for set := range r.relevantSets(s) {
+	for _, set := range r.relevantSets(s) {
 		d := &rolloutTarget{scope: s, key: set, set: s.sets[set], objects: s.objects[set]}
 		if err := r.reconcileSet(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("keeping modules of %s: %w", set, err))
@@ -119,12 +119,13 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NovaModuleSets: %w", err)
 	}
-	s.sets = map[key]*addonsv1.NovaModuleSet{}
+	s.sets, s.dependencies = map[key]*addonsv1.NovaModuleSet{}, setDependencies{}
 	for i := range list.Items {
 		set := client.ObjectKeyFromObject(&list.Items[i])
 		_, known := r.rollouts.getReport(set, s.key)
 		if known || s.objects[set] != nil || maySelect(&list.Items[i], s.key.Namespace) {
 			s.sets[set] = list.Items[i].DeepCopy()
+			s.dependencies.add(s.sets[set])
 		}
 	}
 	if !s.isDeleted() {
@@ -143,23 +144,22 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *clusterScope) error 
 	return nil
 }
 
-// relevantSets yields the sets that select the Cluster or selected it before.
-func (r *ClusterReconciler) relevantSets(s *clusterScope) func(yield func(key) bool) {
-	return func(yield func(key) bool) {
-		for set, object := range s.sets {
-			if !reconcile.Watched(object, r.WatchFilterValue) {
-				continue
-			}
-			if !yield(set) {
-				return
-			}
-		}
-		for set := range s.objects {
-			if s.sets[set] == nil && !yield(set) {
-				return
-			}
+// relevantSets returns the sets that select the Cluster or selected it before, each after the sets that
+// it depends on.
+func (r *ClusterReconciler) relevantSets(s *clusterScope) []key {
+	var out []key
+	for set, object := range s.sets {
+		if reconcile.Watched(object, r.WatchFilterValue) {
+			out = append(out, set)
 		}
 	}
+	for set := range s.objects {
+		if s.sets[set] == nil {
+			out = append(out, set)
+		}
+	}
+	s.dependencies.inOrder(out)
+	return out
 }
 
 // reconcileSet performs the due action for one set and reports the result.
@@ -194,6 +194,11 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 			r.reportCondition(d, nil)
 		}
 	default:
+		if why := d.waitsForDependents(); mode == removeModules && why != "" {
+			d.reason, d.message = addonsv1.WaitingForDependentsReason, why
+			r.reportCondition(d, nil)
+			return nil
+		}
 		err = r.remove(ctx, d, mode)
 		r.removeReport(d)
 	}

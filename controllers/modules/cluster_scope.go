@@ -21,6 +21,8 @@ type clusterScope struct {
 	objects map[key][]*flux.Object
 	// sets are the existing sets, by key.
 	sets map[key]*addonsv1.NovaModuleSet
+	// dependencies are those between the sets.
+	dependencies setDependencies
 	// missingFlux names the Flux kinds that the management cluster does not serve. If it is set,
 	// nothing was ever written.
 	missingFlux string

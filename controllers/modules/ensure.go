@@ -53,10 +53,14 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, reconcile.Sentence(wrong), revision
 		return nil
 	}
-	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
+	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
 		return err
 	}
-	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
+	if why := d.waitsForSet(rendering); why != "" {
+		d.reason, d.message = addonsv1.WaitingForSetReason, why
+		return nil
+	}
+	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
 		return err
 	}
 	if err := r.flux.ApplySources(ctx, rendering.Sources); err != nil {
@@ -72,7 +76,11 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 // content of the Cluster's revision. It returns nil when the Cluster must not be changed.
 func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
-	if wrong := validate(&current, d.set, r.ManagementFrom); wrong != nil {
+	wrong := d.scope.dependencies.checkCycle(d.key)
+	if wrong == nil {
+		wrong = validate(&current, d.set, r.ManagementFrom)
+	}
+	if wrong != nil {
 		d.reason, d.message = addonsv1.InvalidReason, reconcile.Sentence(wrong)
 		return nil, "", nil
 	}

@@ -95,7 +95,13 @@ func (r *SetReconciler) plan(ctx context.Context, f *setScope) error {
 	if err := r.collectMembers(ctx, f); err != nil {
 		return err
 	}
-	f.invalid = validate(&f.content, f.set, r.ManagementFrom)
+	if err := r.collectDependencies(ctx, f); err != nil {
+		return err
+	}
+	f.invalid = f.dependencies.checkCycle(f.key())
+	if f.invalid == nil {
+		f.invalid = validate(&f.content, f.set, r.ManagementFrom)
+	}
 	if f.invalid == nil {
 		f.invalid = permitted(&f.content, f.set, r.ManagementFrom)
 	}
@@ -129,6 +135,20 @@ func (r *SetReconciler) rollOut(ctx context.Context, f *setScope) error {
 		r.enqueueCluster(cluster)
 	}
 	return r.deleteUnused(ctx, f)
+}
+
+// collectDependencies collects the dependencies between the sets of the namespace.
+func (r *SetReconciler) collectDependencies(ctx context.Context, f *setScope) error {
+	list := &addonsv1.NovaModuleSetList{}
+	// Sets are large, and no code changes them here.
+	if err := r.Client.List(ctx, list, client.InNamespace(f.set.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing NovaModuleSets: %w", err)
+	}
+	f.dependencies = setDependencies{}
+	for i := range list.Items {
+		f.dependencies.add(&list.Items[i])
+	}
+	return nil
 }
 
 // collectMembers collects the selected Clusters and their reports.
@@ -240,6 +260,9 @@ func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error 
 		return err
 	}
 	f.remaining = len(left)
+	if err := r.collectDependencies(ctx, f); err != nil {
+		return err
+	}
 	for cluster := range left {
 		r.enqueueCluster(cluster)
 	}

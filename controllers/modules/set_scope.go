@@ -14,6 +14,8 @@ import (
 type setScope struct {
 	set     *addonsv1.NovaModuleSet
 	content modules.Content
+	// dependencies are those between the sets of the namespace.
+	dependencies setDependencies
 	// invalid is the reason why the set cannot be rendered.
 	invalid error
 	// members are the selected Clusters. forbidden are those whose namespace does not allow the set.

@@ -69,6 +69,7 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, reports <-chan event.GenericEven
 		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOf), builder.WithPredicates(specOrMetadataChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.setsInto), builder.WithPredicates(metadataChanged)).
+		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.setsBeside), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
 		WithOptions(reconcile.Options(options)).
 		Complete(r)
@@ -170,6 +171,13 @@ func (r *SetReconciler) setsOf(ctx context.Context, o client.Object) []ctrl.Requ
 func (r *SetReconciler) setsInto(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
 		return set.Namespace != o.GetName() && maySelect(set, o.GetName())
+	})
+}
+
+// setsBeside maps a set to the sets of its namespace that may be part of a dependency cycle with it.
+func (r *SetReconciler) setsBeside(ctx context.Context, o client.Object) []ctrl.Request {
+	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
+		return set.Namespace == o.GetNamespace() && set.Name != o.GetName() && len(set.Spec.DependsOn) > 0
 	})
 }
 

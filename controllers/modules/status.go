@@ -106,7 +106,7 @@ func (f *setScope) ready(failure error) metav1.Condition {
 	case failure != nil:
 		c.Message = reconcile.Sentence(failure)
 	case !f.set.DeletionTimestamp.IsZero():
-		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to be removed", f.remaining)
+		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to be removed", f.remaining)+f.dependents()
 	case f.invalid != nil:
 		c.Reason, c.Message = addonsv1.InvalidReason, reconcile.Sentence(f.invalid)
 	case ptr.Deref(f.set.Spec.Suspend, false):
@@ -121,6 +121,14 @@ func (f *setScope) ready(failure error) metav1.Condition {
 		c.Message = fmt.Sprintf("%d of %d Clusters are ready, not ready: %s%s", f.plan.Ready, len(f.members), f.unready(), f.forbiddenClusters())
 	}
 	return c
+}
+
+// dependents names the sets whose modules are removed before those of this set.
+func (f *setScope) dependents() string {
+	if sets := f.dependencies.dependents(f.key()); len(sets) > 0 {
+		return "; before them those of the sets that depend on this set: " + listed(namesOf(sets))
+	}
+	return ""
 }
 
 // unready names the Clusters whose modules are not all ready at the current revision.
@@ -148,15 +156,6 @@ func (f *setScope) paused() string {
 		return ""
 	}
 	return "; paused Clusters are updated after they are resumed: " + listed(names)
-}
-
-// listed names the first of many names and counts the others.
-func listed(names []string) string {
-	text := strings.Join(names[:min(len(names), maxListed)], ", ")
-	if more := len(names) - maxListed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // forbiddenClusters names the Clusters whose namespace does not allow the set.

@@ -121,8 +121,8 @@ const (
 	// use a release of the module that supports it.
 	NotReadyReason = "ModulesNotReady"
 
-	// InvalidReason: the set cannot be rendered: a dependency cycle, a missing name, an
-	// expression or template that fails on this Cluster. Valid has the same reason if this
+	// InvalidReason: the set cannot be rendered: a dependency cycle of modules or sets, a
+	// missing name, an expression or template that fails on this Cluster. Valid has the same reason if this
 	// does not depend on the Cluster.
 	//
 	// Action: fix the problem that the message names.
@@ -184,6 +184,21 @@ const (
 	//
 	// Action: wait; RollingOut of the set shows the progress.
 	WaitingForWaveReason = "WaitingForWave"
+
+	// WaitingForSetReason: a set in spec.dependsOn is not ready on this Cluster, or does not
+	// select it. No module of this set has been written yet.
+	//
+	// Action: check the condition of the other set on this Cluster. If there is none, check
+	// the selector of that set and the labels of the Cluster, or remove the set from
+	// spec.dependsOn.
+	WaitingForSetReason = "WaitingForSet"
+
+	// WaitingForDependentsReason: the modules of the set are to be removed from this Cluster,
+	// and other sets, which depend on this set, still have modules there.
+	//
+	// Action: remove these sets from the Cluster too, or remove this set from their
+	// spec.dependsOn.
+	WaitingForDependentsReason = "WaitingForDependents"
 
 	// ClusterPausedReason: the Cluster was paused before it got a module of the set. A
 	// Cluster that has its modules keeps its condition.

@@ -44,6 +44,18 @@ type NovaModuleSetSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Modules []Module `json:"modules,omitempty"`
 
+	// dependsOn are sets of the namespace of this set whose condition on a Cluster must be
+	// true before the first module of this set is written there. Later, a Cluster keeps and
+	// changes its modules also while those sets are not ready. Modules are removed from a
+	// Cluster before those of the sets in dependsOn. If not set, the set waits for no other.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=40
+	DependsOn []string `json:"dependsOn,omitempty"`
+
 	// rollout configures the order in which Clusters change. If not set, all Clusters
 	// change at once.
 	// +optional
@@ -216,6 +228,7 @@ type NovaModuleSetStatus struct {
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of the condition Ready"
 
 // NovaModuleSet installs modules in workload clusters.
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || !(self.metadata.name in self.spec.dependsOn)",message="a set cannot depend on itself: remove its name from spec.dependsOn"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name becomes part of names of Flux objects and can have at most 40 characters"
 type NovaModuleSet struct {
 	metav1.TypeMeta `json:",inline"`

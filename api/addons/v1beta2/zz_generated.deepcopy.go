@@ -329,6 +329,11 @@ func (in *NovaModuleSetSpec) DeepCopyInto(out *NovaModuleSetSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.DependsOn != nil {
+		in, out := &in.DependsOn, &out.DependsOn
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Rollout.DeepCopyInto(&out.Rollout)
 	out.Removal = in.Removal
 	if in.HoldUpgrades != nil {
