@@ -58,7 +58,8 @@ prepare() {
 }
 
 # tests NAME AT_ONCE TIMEOUT PACKAGES... runs the tests of packages, AT_ONCE in
-# parallel. A failed test is repeated once: testcount reports it as flaky if it
+# parallel. "go vet" is left to the linters of verify.sh, which run all of it, and
+# no debugger reads these binaries. A failed test is repeated once: testcount reports it as flaky if it
 # passes then.
 tests() {
 	local name=$1 at_once=$2 timeout=$3
@@ -66,7 +67,7 @@ tests() {
 	(($#)) || return 0
 	printf 'test: %s, %d packages\n' "$name" $#
 	"$("$here/tools/build.sh" gotestsum)" ${REPORT:+--junitfile "$REPORT/$name.xml"} --format pkgname --format-hide-empty-pkg --hide-summary skipped \
-		--rerun-fails=1 --packages "$*" --jsonfile "$results/$name.json" -- -count=1 -p "$at_once" -timeout "$timeout"
+		--rerun-fails=1 --packages "$*" --jsonfile "$results/$name.json" -- -vet=off -ldflags="-s -w" -count=1 -p "$at_once" -timeout "$timeout"
 }
 
 failed=0

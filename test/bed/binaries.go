@@ -1,7 +1,6 @@
 package bed
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -23,8 +21,7 @@ const supervisorProgram = "novabed"
 // unchanged one costs nothing, and links them into dir: a later build must not
 // touch a running bed.
 func buildPrograms(ctx context.Context, dir string, packages ...string) (map[string]string, error) {
-	root := tools.Root()
-	sum := sha256.Sum256([]byte(root))
+	sum := sha256.Sum256([]byte(tools.Root()))
 	cache := filepath.Join(Cache(), "bin", hex.EncodeToString(sum[:4]))
 	if err := errors.Join(os.MkdirAll(cache, 0o755), os.MkdirAll(dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("building programs: %w", err)
@@ -34,12 +31,8 @@ func buildPrograms(ctx context.Context, dir string, packages ...string) (map[str
 		return nil, fmt.Errorf("building programs: %w", err)
 	}
 	defer unlock()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false", "-o", cache + "/"}, packages...)...)
-	cmd.Dir = root
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("building programs: %w: %s", err, out.String())
+	if err := tools.Build(ctx, cache+"/", "", packages...); err != nil {
+		return nil, err
 	}
 	programs := make(map[string]string, len(packages))
 	for _, pkg := range packages {

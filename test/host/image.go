@@ -127,7 +127,7 @@ func fillImage(ctx context.Context, name, root, debian, program string) error {
 	}
 	switch name {
 	case "pause":
-		return compilePause(ctx, filepath.Join(root, target))
+		return tools.Build(ctx, filepath.Join(root, target), "", "./test/host/pause")
 	case "kube-proxy":
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-euc", kubeProxyScript, "kube-proxy.sh")
 		cmd.Env = append(os.Environ(), "DEBIAN="+debian, "ROOT="+root)
@@ -136,14 +136,6 @@ func fillImage(ctx context.Context, name, root, debian, program string) error {
 		}
 	}
 	return copyFile(program, filepath.Join(root, target), 0o755)
-}
-
-// compilePause builds the program of the pause image.
-func compilePause(ctx context.Context, path string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "./test/host/pause")
-	cmd.Dir = tools.Root()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	return runQuietly(cmd)
 }
 
 // writeImage writes the tree under root as an archive in Docker's format, one

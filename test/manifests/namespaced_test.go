@@ -125,13 +125,11 @@ var _ = Describe("a manager that is restricted to one namespace", Ordered, func(
 		repository, binaries = GinkgoT().TempDir(), GinkgoT().TempDir()
 		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
-		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binaries+"/")
+		var packages []string
 		for _, p := range Providers() {
-			build.Args = append(build.Args, "./cmd/"+p.Dir)
+			packages = append(packages, "./cmd/"+p.Dir)
 		}
-		build.Dir = tools.Root()
-		out, err = build.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(tools.Build(ctx, binaries+"/", "", packages...)).To(Succeed())
 	})
 
 	It("has the flags that docs/flags.md lists", func(ctx SpecContext) { documentsFlags(ctx, binaries) })

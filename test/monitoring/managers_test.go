@@ -158,10 +158,7 @@ func runManager(t *testing.T, kubeconfig string) {
 	t.Helper()
 	g := NewWithT(t)
 	binary := filepath.Join(t.TempDir(), "nova-control-plane")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nova-control-plane")
-	build.Dir = tools.Root()
-	out, err := build.CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	g.Expect(tools.Build(t.Context(), binary, "", "./cmd/nova-control-plane")).To(Succeed())
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	g.Expect(err).NotTo(HaveOccurred())
 	manager := exec.CommandContext(t.Context(), binary, "--kubeconfig="+kubeconfig, "--leader-elect", "--leader-elect-namespace=default",

@@ -63,15 +63,11 @@ func (r *Repository) add(ctx context.Context, version string) error {
 		return fmt.Errorf("making folder of managers: %w", err)
 	}
 	const variable = "github.com/nova-platform/cluster-api-provider-nova/internal/manager.version"
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X "+variable+"="+version, "-o", bin)
+	var packages []string
 	for _, p := range manifests.Providers() {
-		build.Args = append(build.Args, "./cmd/"+p.Dir)
+		packages = append(packages, "./cmd/"+p.Dir)
 	}
-	build.Dir = tools.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building managers: %w: %s", err, out)
-	}
-	return nil
+	return tools.Build(ctx, bin, "-X "+variable+"="+version, packages...)
 }
 
 // managers is where those of a release are.

@@ -47,6 +47,19 @@ func Paths(ctx context.Context, log io.Writer, names ...string) (map[string]stri
 	return paths, nil
 }
 
+// Build builds programs of this work tree to output, a file or a folder that ends with a slash.
+// symbols are further flags of the linker. Releases, pinned programs and tests are compiled with the
+// same flags, so that Go's cache shares the packages that they have in common.
+func Build(ctx context.Context, output, symbols string, packages ...string) error {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w " + symbols, "-o", output}
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	cmd.Dir, cmd.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", strings.Join(packages, ", "), err, out)
+	}
+	return nil
+}
+
 // ModuleDir returns the directory of a Go module that this project requires.
 func ModuleDir(ctx context.Context, module string) (string, error) {
 	return moduleDir(ctx, Root(), module)

@@ -265,11 +265,9 @@ func startManager(ctx context.Context, config *rest.Config) (*process, error) {
 	}
 	p := &process{dir: dir}
 	program, kubeconfig := filepath.Join(dir, "nova-addon"), filepath.Join(dir, "kubeconfig")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/nova-addon")
-	build.Dir = tools.Root()
-	if out, err := build.CombinedOutput(); err != nil {
+	if err := tools.Build(ctx, program, "", "./cmd/nova-addon"); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("building the provider: %w: %s", err, out)
+		return nil, err
 	}
 	data, err := kubeconfigFor(config, config.Host)
 	if err == nil {

@@ -83,15 +83,7 @@ func (p provider) prepare(ctx context.Context, bin string) error {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return fmt.Errorf("building %s: %w", p.name, err)
 	}
-	// As a release and as the pinned tools are built.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w",
-		"-o", filepath.Join(bin, p.name), "./cmd/"+p.name)
-	cmd.Dir = tools.Root()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w: %s", p.name, err, out)
-	}
-	return nil
+	return tools.Build(ctx, filepath.Join(bin, p.name), "", "./cmd/"+p.name)
 }
 
 // program is the path of the manager.

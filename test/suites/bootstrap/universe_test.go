@@ -19,7 +19,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -291,10 +290,8 @@ func pause(ctx context.Context) (v1.Image, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "pause")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "./test/host/pause")
-	cmd.Dir, cmd.Env = tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building pause: %w: %s", err, out)
+	if err := tools.Build(ctx, program, "", "./test/host/pause"); err != nil {
+		return nil, err
 	}
 	return imageOf(dir, "/pause")
 }
