@@ -17,21 +17,27 @@ import (
 //go:embed groups
 var groups embed.FS
 
-// Names of the sets.
+// Names of the sets that code refers to.
 const (
 	// Base is the set for every Nova cluster.
 	Base = "base"
 	// Management is the set that runs in the management cluster for each Nova
 	// cluster.
 	Management = "management"
-	// Additional is the set of modules that labels enable.
-	Additional = "additional"
-	// Team is the set that gives a team a namespace in a workload cluster.
-	Team = "team"
 )
 
-// Names returns the names of all sets.
-func Names() []string { return []string{Base, Management, Additional, Team} }
+// Names returns the names of all sets, which are the folders of groups, sorted.
+func Names() []string {
+	folders, err := fs.ReadDir(groups, "groups")
+	if err != nil {
+		panic(err) // the folder is part of the program
+	}
+	out := make([]string, 0, len(folders))
+	for _, folder := range folders {
+		out = append(out, folder.Name())
+	}
+	return out
+}
 
 // frame is the file of a group with the set without its modules.
 const frame = "set.yaml"

@@ -107,7 +107,7 @@ var mirrored = regexp.MustCompile(regexp.QuoteMeta(sites.Registry) + `/([a-z0-9.
 func TestImagesAreListed(t *testing.T) {
 	known := facts(t)
 	paths := map[string]bool{}
-	for _, image := range known.Images {
+	for _, image := range known.AllImages() {
 		_, path, _ := strings.Cut(image, "/")
 		repository, tag, _ := strings.Cut(path, ":")
 		if tag == "" || tag == "latest" {
@@ -127,7 +127,7 @@ func TestImagesAreListed(t *testing.T) {
 			for _, found := range mirrored.FindAllStringSubmatch(string(data), -1) {
 				// The operator image of Cilium gets its suffix from the chart.
 				if path := found[1]; !paths[path] && !paths[path+"-generic"] && path != "charts" && path != "catalogue" {
-					t.Errorf("module %s uses %s, which is not in facts/images.yaml", m.Name, path)
+					t.Errorf("module %s uses %s, which is not in facts/images", m.Name, path)
 				}
 			}
 		}

@@ -112,7 +112,7 @@ func take(t *testing.T, c client.Client, o *unstructured.Unstructured) {
 func lockdown(t *testing.T, c client.Client) {
 	t.Helper()
 	g := NewWithT(t)
-	for _, o := range written(t, Team, sites.Site{}) {
+	for _, o := range written(t, "team", sites.Site{}) {
 		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
 	may := func(namespace string) bool {

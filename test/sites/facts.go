@@ -3,7 +3,10 @@ package sites
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -13,8 +16,8 @@ import (
 type Facts struct {
 	// Charts are the charts by name.
 	Charts map[string]ChartFacts
-	// Images are the images of all modules, which a closed network mirrors.
-	Images []string `json:"images"`
+	// Images are the images of each set, which a closed network mirrors.
+	Images map[string][]string
 	// Operators are the images that operators run without a module naming them.
 	Operators []Operator `json:"operators"`
 	// Created are objects that a program or a user creates.
@@ -44,6 +47,11 @@ type ChartFacts struct {
 	Values []string `json:"values"`
 }
 
+// ImageFacts are the images of a set.
+type ImageFacts struct {
+	Images []string `json:"images"`
+}
+
 // Operator is a program with the images that it runs of itself.
 type Operator struct {
 	Module string   `json:"module"`
@@ -62,22 +70,49 @@ type Created struct {
 
 // ReadFacts reads the folder facts.
 func ReadFacts(folder fs.FS) (*Facts, error) {
-	out := &Facts{Charts: map[string]ChartFacts{}}
-	for _, file := range []string{"images.yaml", "operators.yaml", "created.yaml", "values.yaml"} {
+	out := &Facts{Charts: map[string]ChartFacts{}, Images: map[string][]string{}}
+	for _, file := range []string{"operators.yaml", "created.yaml", "values.yaml"} {
 		if err := readFile(folder, file, out); err != nil {
 			return nil, err
 		}
 	}
-	files, err := fs.ReadDir(folder, "charts")
+	charts, err := readFolder[ChartFacts](folder, "charts")
+	if err != nil {
+		return nil, err
+	}
+	for _, chart := range charts {
+		out.Charts[chart.Name] = chart
+	}
+	images, err := readFolder[ImageFacts](folder, "images")
+	if err != nil {
+		return nil, err
+	}
+	for set, facts := range images {
+		out.Images[set] = facts.Images
+	}
+	return out, nil
+}
+
+// AllImages returns the images of all sets, sorted.
+func (f *Facts) AllImages() []string {
+	out := slices.Concat(slices.Collect(maps.Values(f.Images))...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// readFolder reads the files of a folder, by their names without extension.
+func readFolder[T any](folder fs.FS, name string) (map[string]T, error) {
+	files, err := fs.ReadDir(folder, name)
 	if err != nil {
 		return nil, fmt.Errorf("listing facts: %w", err)
 	}
+	out := map[string]T{}
 	for _, file := range files {
-		chart := ChartFacts{}
-		if err := readFile(folder, path.Join("charts", file.Name()), &chart); err != nil {
+		var one T
+		if err := readFile(folder, path.Join(name, file.Name()), &one); err != nil {
 			return nil, err
 		}
-		out.Charts[chart.Name] = chart
+		out[strings.TrimSuffix(file.Name(), path.Ext(file.Name()))] = one
 	}
 	return out, nil
 }

@@ -66,8 +66,46 @@ func recordFacts(root string, r *renderer, i *images) error {
 			return err
 		}
 	}
-	i.facts.Images = slices.Sorted(maps.Keys(i.open))
-	return write(filepath.Join(folder(root), "images.yaml"), map[string]any{"images": i.facts.Images})
+	// Files of charts and sets that are gone would stay.
+	if err := removeOthers(filepath.Join(folder(root), "charts"), names(r.used)); err != nil {
+		return err
+	}
+	if err := removeOthers(filepath.Join(folder(root), "images"), slices.Collect(maps.Keys(i.open))); err != nil {
+		return err
+	}
+	i.facts.Images = map[string][]string{}
+	for set, images := range i.open {
+		i.facts.Images[set] = slices.Sorted(maps.Keys(images))
+		if err := write(filepath.Join(folder(root), "images", set+".yaml"), sites.ImageFacts{Images: i.facts.Images[set]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func names(charts map[string]*chartv2.Chart) []string {
+	var out []string
+	for _, c := range charts {
+		out = append(out, c.Name())
+	}
+	return out
+}
+
+// removeOthers removes the files of a folder that have none of the names.
+func removeOthers(folder string, names []string) error {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("listing facts: %w", err)
+	}
+	for _, file := range files {
+		if slices.Contains(names, strings.TrimSuffix(file.Name(), ".yaml")) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, file.Name())); err != nil {
+			return fmt.Errorf("removing facts: %w", err)
+		}
+	}
+	return nil
 }
 
 func write(path string, value any) error {

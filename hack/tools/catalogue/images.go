@@ -27,19 +27,22 @@ var (
 // mirror.
 type images struct {
 	facts *facts
-	// open are the images that sites of open networks use, and closed those of
-	// closed networks with their module.
-	open   map[string]bool
+	// open are the images that sites of open networks use, by set, and closed
+	// those of closed networks with their module.
+	open   map[string]map[string]bool
 	closed map[string]string
 }
 
 func newImages(f *facts) *images {
-	return &images{facts: f, open: map[string]bool{}, closed: map[string]string{}}
+	return &images{facts: f, open: map[string]map[string]bool{}, closed: map[string]string{}}
 }
 
 // collect takes the images of a site.
 func (i *images) collect(s sites.Site, modules []rendered, report *report) {
 	for _, m := range modules {
+		if i.open[m.set] == nil {
+			i.open[m.set] = map[string]bool{}
+		}
 		for _, o := range m.objects {
 			for _, image := range cachedImages(o) {
 				_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -47,7 +50,7 @@ func (i *images) collect(s sites.Site, modules []rendered, report *report) {
 					report.add(m.module, "%s %s: image %s has no fixed version", o.GetKind(), o.GetName(), image)
 				}
 				if s.Registry == "" {
-					i.open[image] = true
+					i.open[m.set][image] = true
 				} else {
 					i.closed[image] = m.module
 				}
@@ -56,11 +59,20 @@ func (i *images) collect(s sites.Site, modules []rendered, report *report) {
 	}
 }
 
+// count returns the number of images in open networks.
+func (i *images) count() int {
+	all := map[string]bool{}
+	for _, images := range i.open {
+		maps.Copy(all, images)
+	}
+	return len(all)
+}
+
 // check reports images of closed networks that are not in the registry or not
 // in the list, and returns their number.
 func (i *images) check(report *report) int {
 	mirrored := map[string]bool{}
-	for _, image := range slices.Concat(i.facts.Images, i.facts.operatorImages()) {
+	for _, image := range slices.Concat(i.facts.AllImages(), i.facts.operatorImages()) {
 		mirrored[sites.Registry+"/"+mirrorPath(image)] = true
 	}
 	out := 0

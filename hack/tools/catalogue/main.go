@@ -95,7 +95,7 @@ func run(out io.Writer, o options) (bool, error) {
 		_, _ = fmt.Fprintf(out, "not rendered, because the folder has no such chart: %s\n", strings.Join(slices.Sorted(maps.Keys(r.missing)), ", "))
 	}
 	invalid := len(report.lines) - unmirrored
-	_, _ = fmt.Fprintf(out, "catalogue: modules=%d rendered=%d images=%d unmirrored=%d invalid=%d\n", count, r.count, len(images.open), unmirrored, invalid)
+	_, _ = fmt.Fprintf(out, "catalogue: modules=%d rendered=%d images=%d unmirrored=%d invalid=%d\n", count, r.count, images.count(), unmirrored, invalid)
 	return unmirrored+invalid+len(r.missing) > 0, nil
 }
 

@@ -39,7 +39,7 @@ const own = "nova-"
 
 // rendered is a module as it is applied for a site.
 type rendered struct {
-	module string
+	set, module string
 	// needs are the modules that must be ready before, transitively.
 	needs   []string
 	objects []*unstructured.Unstructured
@@ -89,7 +89,7 @@ func renderSite(r *renderer, s sites.Site, contents map[string]modules.Content, 
 			if m.Object == nil {
 				continue
 			}
-			one := rendered{module: m.Name, inManagement: !m.InWorkloadCluster}
+			one := rendered{set: set, module: m.Name, inManagement: !m.InWorkloadCluster}
 			for _, name := range m.Needs {
 				one.needs = append(append(one.needs, name), needs[name]...)
 			}
