@@ -40,7 +40,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 			ReleaseName: m.Name, TargetNamespace: m.TargetNamespace, StorageNamespace: m.TargetNamespace,
 			ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
-			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift)},
+			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift.Policy)},
 			Install:        &helmv2.Install{CreateNamespace: m.InWorkloadCluster(), CRDs: helmv2.CreateReplace},
 			Upgrade:        &helmv2.Upgrade{CRDs: helmv2.CreateReplace},
 		},
@@ -53,6 +53,9 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 		out.Spec.ReleaseName = shortenedTo(out.Name, maxRelease)
 	} else if m.TargetNamespace == "" {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
+	}
+	for _, rule := range m.Drift.Ignore {
+		out.Spec.DriftDetection.Ignore = append(out.Spec.DriftDetection.Ignore, helmv2.IgnoreRule{Paths: rule.Paths, Target: selector(rule.Target)})
 	}
 	r.chart(m, out)
 	setFailureStrategy(m.OnFailure, out)

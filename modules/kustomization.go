@@ -53,6 +53,9 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 			Kind: from.Kind, Name: from.Name, Optional: ptr.Deref(from.Optional, false),
 		})
 	}
+	for _, rule := range m.Drift.Ignore {
+		out.Spec.Ignore = append(out.Spec.Ignore, kustomizev1.IgnoreRule{Paths: rule.Paths, Target: selector(rule.Target)})
+	}
 	for _, h := range m.HealthChecks {
 		namespace := h.Namespace
 		if namespace == "" {

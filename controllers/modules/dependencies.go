@@ -79,7 +79,7 @@ func listed(names []string) string {
 	return text
 }
 
-// waitsForSet returns what the first module of a set waits for, or an empty string if it waits for no
+// waitsForSet returns why the first module of a set has to wait, or an empty string if it waits for no
 // other set. A Cluster that has modules of the set waits for none: another set that is not ready for a
 // while must not stop changes.
 func (d *rolloutTarget) waitsForSet(rendering *modules.Rendering) string {
@@ -99,7 +99,7 @@ func (d *rolloutTarget) waitsForSet(rendering *modules.Rendering) string {
 	return ""
 }
 
-// waitsForDependents returns what the removal of the modules waits for, or an empty string if it waits
+// waitsForDependents returns why the removal of the modules has to wait, or an empty string if it waits
 // for no other set.
 func (d *rolloutTarget) waitsForDependents() string {
 	if len(d.objects) == 0 {

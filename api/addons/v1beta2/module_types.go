@@ -7,6 +7,7 @@ import (
 // Module is an add-on of a workload cluster: a Helm chart, which becomes a HelmRelease,
 // or a path of Kustomize, which becomes a Kustomization.
 // +kubebuilder:validation:XValidation:rule="has(self.chart) != has(self.kustomize)",message="set exactly one of chart and kustomize"
+// +kubebuilder:validation:XValidation:rule="!has(self.kustomize) || !has(self.drift) || !has(self.drift.policy) || self.drift.policy == 'Correct'",message="drift.policy is for charts: Flux always reverts changes of the objects of a path. Name the fields that others change in drift.ignore"
 // +kubebuilder:validation:XValidation:rule="!has(self.dependsOn) || !(self.name in self.dependsOn)",message="a module cannot depend on itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.targetNamespace)",message="a module of the management cluster is installed in the namespace of the Cluster: do not set targetNamespace"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.chart) || !has(self.chart.valuesFrom)",message="a module of the management cluster takes no valuesFrom: users of the Cluster's namespace may write those ConfigMaps and Secrets"
@@ -111,10 +112,10 @@ type Module struct {
 	// +optional
 	OnFailure FailurePolicy `json:"onFailure,omitempty"`
 
-	// drift is the action for objects that were changed in the workload cluster:
-	// Correct, Warn or Ignore. Defaults to Correct.
+	// drift configures the action for objects that were changed in the workload cluster. If
+	// not set, all changes are reverted.
 	// +optional
-	Drift DriftPolicy `json:"drift,omitempty"`
+	Drift Drift `json:"drift,omitempty,omitzero"`
 
 	// onRemoval is the action for the objects of the module when it is removed from the
 	// set or disabled: Delete or Keep. Defaults to Delete.
@@ -152,11 +153,77 @@ const (
 	FailureRemediate FailurePolicy = "Remediate"
 )
 
+// Drift configures the action for objects that were changed in the workload cluster.
+// +kubebuilder:validation:MinProperties=1
+type Drift struct {
+	// policy is the action for changed objects: Correct, Warn or Ignore. A path of
+	// Kustomize has Correct only. Defaults to Correct.
+	// +optional
+	Policy DriftPolicy `json:"policy,omitempty"`
+
+	// ignore lists fields that others may change, such as an operator or a webhook. If not
+	// set, no field is ignored.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Ignore []DriftRule `json:"ignore,omitempty"`
+}
+
+// DriftRule lists fields of objects that are ignored.
+type DriftRule struct {
+	// paths are the fields as JSON pointers (RFC 6901), for instance /spec/replicas. In a
+	// name, ~1 stands for / and ~0 for ~.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^(/([^~/]|~[01])+)+$`
+	Paths []string `json:"paths,omitempty"`
+
+	// target selects the objects. If not set, the paths are ignored in all objects of the
+	// module.
+	// +optional
+	Target DriftTarget `json:"target,omitempty,omitzero"`
+}
+
+// DriftTarget selects objects of a module. An object is selected if all fields that are set
+// match.
+// +kubebuilder:validation:MinProperties=1
+type DriftTarget struct {
+	// group is the API group of the objects. If not set, all groups match.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+
+	// kind is the kind of the objects. If not set, all kinds match.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
+	Kind string `json:"kind,omitempty"`
+
+	// namespace is the namespace of the objects. If not set, all namespaces match.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the objects. If not set, all names match.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
 // DriftPolicy is the action for changed objects.
 // +kubebuilder:validation:Enum=Correct;Warn;Ignore
 type DriftPolicy string
 
-// Drift policies. A Kustomization always corrects.
+// Drift policies.
 const (
 	// DriftCorrect reverts the changes.
 	DriftCorrect DriftPolicy = "Correct"
