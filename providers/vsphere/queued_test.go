@@ -56,6 +56,9 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 func TestTasksThatVCenterForgets(t *testing.T) {
 	const n = 8
 	b := newBedWith(t, vcenter.Options{RecentFor: time.Millisecond})
+	// A task whose end the stream did not see is read after this time.
+	b.options.timeouts.Lag = 2 * time.Second
+	b.connector = b.newConnector()
 	p := b.startController(b.connector)
 	machines := b.machines("m", n)
 	var runs []*machineRun
