@@ -47,17 +47,15 @@ type options struct {
 
 // run checks the catalogue, and returns whether it has found a defect.
 func run(out io.Writer, o options) (bool, error) {
-	contents := map[string]modules.Content{}
+	sets, err := readSets()
+	if err != nil {
+		return false, err
+	}
+	var contents []modules.Content
 	count := 0
-	for _, name := range catalogue.Names() {
-		manifest, err := catalogue.Manifest(name)
-		if err != nil {
-			return false, fmt.Errorf("reading the catalogue: %w", err)
-		}
-		if contents[name], err = sites.Content(manifest); err != nil {
-			return false, fmt.Errorf("reading the catalogue: %w", err)
-		}
-		count += len(contents[name].Modules)
+	for _, one := range sets {
+		contents = append(contents, one.content)
+		count += len(one.content.Modules)
 	}
 	facts, err := readFacts(o.root)
 	if err != nil {
@@ -65,13 +63,13 @@ func run(out io.Writer, o options) (bool, error) {
 	}
 	r := newRenderer(o.charts, o.root, facts.Values)
 	report := &report{only: o.only, seen: map[string]bool{}}
-	matrix := sites.Matrix(sites.Labels(slices.Collect(maps.Values(contents))...), versions...)
+	matrix := sites.Matrix(sites.Labels(contents...), versions...)
 	images := newImages(facts)
 	for _, name := range slices.Sorted(maps.Keys(matrix)) {
 		if !strings.Contains(name, o.site) {
 			continue
 		}
-		rendered, err := renderSite(r, matrix[name], contents, report)
+		rendered, err := renderSite(r, matrix[name], sets, report)
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", name, err)
 		}
@@ -97,6 +95,49 @@ func run(out io.Writer, o options) (bool, error) {
 	invalid := len(report.lines) - unmirrored
 	_, _ = fmt.Fprintf(out, "catalogue: modules=%d rendered=%d images=%d unmirrored=%d invalid=%d\n", count, r.count, images.count(), unmirrored, invalid)
 	return unmirrored+invalid+len(r.missing) > 0, nil
+}
+
+// set is a set of the catalogue.
+type set struct {
+	name      string
+	dependsOn []string
+	content   modules.Content
+}
+
+// readSets reads all sets, each after those that it depends on.
+func readSets() ([]set, error) {
+	var out []set
+	var read func(name string) error
+	read = func(name string) error {
+		if slices.ContainsFunc(out, func(s set) bool { return s.name == name }) {
+			return nil
+		}
+		spec, err := catalogue.Set(name)
+		if err != nil {
+			return fmt.Errorf("reading the catalogue: %w", err)
+		}
+		for _, other := range spec.Spec.DependsOn {
+			if err := read(other); err != nil {
+				return err
+			}
+		}
+		manifest, err := catalogue.Manifest(name)
+		if err != nil {
+			return fmt.Errorf("reading the catalogue: %w", err)
+		}
+		content, err := sites.Content(manifest)
+		if err != nil {
+			return fmt.Errorf("reading the catalogue: %w", err)
+		}
+		out = append(out, set{name: name, dependsOn: spec.Spec.DependsOn, content: content})
+		return nil
+	}
+	for _, name := range catalogue.Names() {
+		if err := read(name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // report contains each finding once.

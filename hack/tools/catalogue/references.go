@@ -245,6 +245,9 @@ func (x *index) binding(module string, o *unstructured.Unstructured) {
 		subject, _ := s.(map[string]any)
 		of, _ := subject["namespace"].(string)
 		account, _ := subject["name"].(string)
+		if of == "" {
+			of = o.GetNamespace() // As the API server reads it.
+		}
 		if subject["kind"] != "ServiceAccount" || account == "default" || x.objects[key("ServiceAccount", of, account)] != nil {
 			return
 		}

@@ -76,12 +76,20 @@ func newRenderer(charts, root string, given map[string]map[string]any) *renderer
 
 // renderSite renders all modules that are on at a site, in the order of the
 // sets, and validates their objects.
-func renderSite(r *renderer, s sites.Site, contents map[string]modules.Content, report *report) ([]rendered, error) {
+func renderSite(r *renderer, s sites.Site, sets []set, report *report) ([]rendered, error) {
 	var out []rendered
 	needs := map[string][]string{}
 	schemas := newSchemas(s.Kubernetes)
-	for _, set := range slices.Sorted(maps.Keys(contents)) {
-		rendering, err := s.Render(set, contents[set])
+	// before are the modules that are ready before those of a set that depends
+	// on this one.
+	before := map[string][]string{}
+	for _, set := range sets {
+		var others []string
+		for _, name := range set.dependsOn {
+			others = append(others, before[name]...)
+		}
+		before[set.name] = slices.Clone(others)
+		rendering, err := s.Render(set.name, set.content)
 		if err != nil {
 			return nil, fmt.Errorf("rendering for Flux: %w", err)
 		}
@@ -89,7 +97,8 @@ func renderSite(r *renderer, s sites.Site, contents map[string]modules.Content, 
 			if m.Object == nil {
 				continue
 			}
-			one := rendered{set: set, module: m.Name, inManagement: !m.InWorkloadCluster}
+			before[set.name] = append(before[set.name], m.Name)
+			one := rendered{set: set.name, module: m.Name, inManagement: !m.InWorkloadCluster, needs: slices.Clone(others)}
 			for _, name := range m.Needs {
 				one.needs = append(append(one.needs, name), needs[name]...)
 			}
