@@ -1,0 +1,3 @@
+package pvesim
+
+func (s *Server) startControl() error { return nil }
