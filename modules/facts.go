@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strconv"
+	"strings"
 )
 
 // Facts are the data about a Cluster for its modules. Expressions and templates
@@ -57,10 +59,27 @@ type HypervisorFacts struct {
 	// the system's CAs verify it, or if the certificate is pinned.
 	Server   string `json:"server"`
 	CABundle string `json:"caBundle"`
+	// Host and Port are the parts of Server, for programs that need them
+	// separately. Host has no brackets.
+	Host string `json:"host"`
+	Port string `json:"port"`
 	// Spec is the spec of the infrastructure cluster by its JSON names, such as
 	// placement. It has no credentials.
 	Spec map[string]any `json:"spec"`
 }
+
+// SetServer sets the server and its parts.
+func (h *HypervisorFacts) SetServer(server string) {
+	h.Server = server
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		host, port = strings.Trim(server, "[]"), httpsPort // without a port
+	}
+	h.Host, h.Port = host, port
+}
+
+// httpsPort is the port of a server that names none.
+const httpsPort = "443"
 
 // NetworkFacts are the workload cluster's own network.
 type NetworkFacts struct {

@@ -149,8 +149,8 @@ func TestWhichModulesAreOn(t *testing.T) {
 	}{
 		{
 			"vsphere-hybrid-3",
-			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-cpi", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "oauth", "cluster-autoscaler", "console", "gitea"},
-			[]string{"calico", "ovirt-csi-node"},
+			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "oauth", "cluster-autoscaler", "console", "gitea"},
+			[]string{"calico", "ovirt-csi-node", "ovirt-csi-controller"},
 		},
 		{
 			"vsphere-internal-1",
@@ -160,10 +160,10 @@ func TestWhichModulesAreOn(t *testing.T) {
 		{
 			"zvirt-external-3",
 			[]string{"calico", "coredns", "ovirt-csi-node", "ovirt-csi-controller", "thanos-query"},
-			[]string{"cilium", "nova-dns", "nova-dns-published", "vsphere-cpi"},
+			[]string{"cilium", "nova-dns", "nova-dns-published", "vsphere-csi-node", "vsphere-csi-controller"},
 		},
 		{"zvirt-none-0", []string{"cilium", "prometheus"}, []string{"coredns", "nova-dns", "console"}},
-		{"other-hybrid-1", []string{"nova-dns", "nova-dns-published"}, []string{"cilium", "calico", "vsphere-cpi", "ovirt-csi-node"}},
+		{"other-hybrid-1", []string{"nova-dns", "nova-dns-published"}, []string{"cilium", "calico", "vsphere-csi-node", "vsphere-csi-controller", "ovirt-csi-node", "ovirt-csi-controller"}},
 	} {
 		for _, name := range tc.has {
 			if !slices.Contains(on[tc.site], name) {
@@ -181,7 +181,7 @@ func TestWhichModulesAreOn(t *testing.T) {
 // A module with hypervisor credentials is not applied through the kubeconfig of
 // a workload cluster, and the CNI is never uninstalled between attempts.
 func TestPlacementAndRetries(t *testing.T) {
-	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
+	management := []string{"vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
 	for name, s := range named(t) {
 		for _, m := range append(render(t, Base, s).Modules, render(t, Management, s).Modules...) {
 			switch o := m.Object.(type) {
@@ -308,11 +308,9 @@ func sections(page string) map[string]string {
 // undescribed are modules that have no section yet. The list only shrinks.
 var undescribed = []string{
 	"opensearch", "opensearch-dashboards", "neuvector", "longhorn", "velero", "priority-classes",
-	"cilium", "calico", "nova-dns", "nova-dns-published", "coredns", "local-path", "vsphere-csi-node",
-	"ovirt-csi-node", "secrets-store-csi-driver", "starvault-csi", "secrets-webhook", "fluxcd",
+	"cilium", "calico", "nova-dns", "nova-dns-published", "coredns", "secrets-store-csi-driver", "starvault-csi", "secrets-webhook", "fluxcd",
 	"descheduler", "metrics-server", "vpa", "reflector", "reloader", "cert-manager", "gateway-api",
 	"ingress-internal", "ingress-public", "gitea", "oauth", "console", "logging-operator", "logging",
 	"prometheus-operator", "alertmanager", "prometheus", "thanos-query", "prometheus-adapter",
-	"grafana", "vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler",
-	"team-a",
+	"grafana", "team-a",
 }

@@ -43,7 +43,7 @@ func poisoned(s sites.Site, ending string) *modules.Facts {
 	}
 	f.Platform, _ = poison(f.Platform, ending, "mode").(map[string]any)
 	f.Hypervisor.Spec, _ = poison(f.Hypervisor.Spec, ending, "kind").(map[string]any)
-	f.Hypervisor.Server += ending
+	f.Hypervisor.SetServer(f.Hypervisor.Server + ending)
 	f.Hypervisor.CABundle += ending
 	f.Images = modules.ImagesOf(f.Platform)
 	f.DNS = modules.DNSOf(f.Platform, f.Network.Services)

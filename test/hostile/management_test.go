@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/modules/catalogue"
@@ -36,15 +35,17 @@ const (
 	// cluster.
 	platform = bed.AddonProvider + "-system"
 	// catalogued is a module of the catalogue that runs in the management cluster.
-	catalogued = "vsphere-cpi"
+	catalogued = "vsphere-csi-controller"
+	// pemHeader is required in a CA bundle.
+	pemHeader = "-----BEGIN CERTIFICATE-----"
 )
 
 // hostileTexts end a value and begin keys, where a template does not quote it.
 var hostileTexts = map[string]string{
-	"a line break": "DC0\"]\n      injected: true",
-	"a quote":      `DC0"], "injected": ["true`,
-	"YAML":         `{injected: [1, 2]}`,
-	"a comment":    `DC0"] #`,
+	"a line break": pemHeader + "\"\n  injected: true",
+	"a quote":      pemHeader + `", "injected": "true`,
+	"YAML":         `{injected: [1, 2], pem: ` + pemHeader + `}`,
+	"a comment":    pemHeader + `" #`,
 }
 
 // publishModules publishes the manifests of the catalogue's module, and one that
@@ -52,13 +53,13 @@ var hostileTexts = map[string]string{
 func publishModules(ctx context.Context) {
 	GinkgoHelper()
 	files := map[string]string{"evil/evil.yaml": administrator}
-	folder := filepath.Join(tools.Root(), "modules", "catalogue", "vsphere", "cpi")
+	folder := filepath.Join(tools.Root(), "modules", "catalogue", "vsphere", "csi-controller")
 	entries, err := os.ReadDir(folder)
 	Expect(err).NotTo(HaveOccurred())
 	for _, entry := range entries {
 		data, err := os.ReadFile(filepath.Join(folder, entry.Name()))
 		Expect(err).NotTo(HaveOccurred())
-		files["vsphere/cpi/"+entry.Name()] = string(data)
+		files["vsphere/csi-controller/"+entry.Name()] = string(data)
 	}
 	Expect(b.Publish(ctx, "management", "v1", files)).To(Succeed())
 }
@@ -86,8 +87,8 @@ func platformSet(ctx context.Context, name, namespace string, labels map[string]
 	return set
 }
 
-// cpi is the module of the catalogue.
-func cpi() *addonsv1.Module {
+// csiController is the module of the catalogue.
+func csiController() *addonsv1.Module {
 	GinkgoHelper()
 	set, err := catalogue.Set(catalogue.Management)
 	Expect(err).NotTo(HaveOccurred())
@@ -96,10 +97,10 @@ func cpi() *addonsv1.Module {
 	return &set.Spec.Modules[at]
 }
 
-// answering makes a Cluster with a datacenter and a control plane of the tenant
+// answering makes a Cluster with a CA bundle and a control plane of the tenant
 // whose API server answers: the administrator gives it the kubeconfig of another
 // one. The control plane is paused, so nothing else is done for it.
-func answering(ctx context.Context, as client.Client, namespace, name, datacenter string) {
+func answering(ctx context.Context, as client.Client, namespace, name, bundle string) {
 	GinkgoHelper()
 	plane := barePlane(namespace, name)
 	plane.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
@@ -107,7 +108,7 @@ func answering(ctx context.Context, as client.Client, namespace, name, datacente
 	infra := object(infraV, "NovaVSphereCluster", namespace, name, map[string]any{
 		"server": "192.0.2.10", "identityRef": map[string]any{"kind": "Secret", "name": "own"},
 		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1", "port": int64(6443)},
-		"placement":            map[string]any{"datacenter": datacenter},
+		"tls":                  map[string]any{"caBundle": bundle},
 	})
 	infra.SetAnnotations(plane.GetAnnotations())
 	cluster := bareClusterObject(namespace, name, "192.0.2.1:6443")
@@ -175,6 +176,16 @@ func structure(at string, value any, into map[string]bool) {
 	}
 }
 
+// assignments are the sections and keys of a configuration.
+func assignments(text string) map[string]any {
+	out := map[string]any{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		out[strings.TrimSpace(key)] = value
+	}
+	return out
+}
+
 // shape is the structure of the objects that Flux applied for a Cluster, with the
 // settings in its ConfigMap.
 func shape(ctx context.Context, namespace, cluster string) ([]string, error) {
@@ -186,9 +197,7 @@ func shape(ctx context.Context, namespace, cluster string) ([]string, error) {
 	for key, text := range settings.Data {
 		var value any = text
 		if strings.HasSuffix(key, ".conf") {
-			if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-				return nil, err
-			}
+			value = assignments(text)
 		}
 		structure(key, value, into)
 	}
@@ -228,13 +237,13 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 		Expect(b.Client.Patch(ctx, allowing, client.MergeFrom(before))).To(Succeed())
 
 		for _, name := range []string{honest, removed, moved} {
-			answering(ctx, user, namespace, name, "DC0")
+			answering(ctx, user, namespace, name, pemHeader)
 		}
 		for i, what := range slices.Sorted(maps.Keys(hostileTexts)) {
 			clusterOf[what] = fmt.Sprintf("text-%d", i)
 			answering(ctx, user, namespace, clusterOf[what], hostileTexts[what])
 		}
-		platformSet(ctx, "cpi", namespace, map[string]string{"answers": "yes"}, cpi())
+		platformSet(ctx, "csi", namespace, map[string]string{"answers": "yes"}, csiController())
 		By("running the module for Clusters with nothing wrong")
 		for _, name := range []string{honest, removed, moved} {
 			Eventually(func() error {
@@ -291,7 +300,7 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 	})
 
 	for what := range hostileTexts {
-		It("gets no key from "+what+" in a datacenter [F4, A3]", func(ctx context.Context) {
+		It("gets no key from "+what+" in a CA bundle [F4, A3]", func(ctx context.Context) {
 			want, err := shape(ctx, namespace, honest)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(shape).WithContext(ctx).WithArguments(namespace, clusterOf[what]).Should(Equal(want))

@@ -21,6 +21,8 @@ type Site struct {
 	// Name is the name of the Cluster, alpha if it is not set.
 	Name       string
 	Hypervisor string
+	// Server is the server of the hypervisor, hypervisor.example if it is not set.
+	Server string
 	// Kubernetes is the version, v1.36.3 if it is not set.
 	Kubernetes string
 	Infra      int32
@@ -54,7 +56,7 @@ func (s Site) Facts() *modules.Facts {
 		Kubernetes: modules.KubernetesFacts{Version: cmp.Or(s.Kubernetes, "v1.36.3")},
 		Endpoint:   modules.EndpointFacts{Host: "192.0.2.10", Port: 6443},
 		Hypervisor: modules.HypervisorFacts{
-			Kind: s.Hypervisor, Server: "hypervisor.example", CABundle: "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+			Kind: s.Hypervisor, CABundle: "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
 			Spec: map[string]any{
 				"identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
 				"placement":   map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
@@ -65,6 +67,7 @@ func (s Site) Facts() *modules.Facts {
 		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.Infra, Ingress: s.Ingress, Worker: 2, Total: controlPlanes + s.Infra + s.Ingress + 2},
 		Platform:     platform,
 	}
+	f.Hypervisor.SetServer(cmp.Or(s.Server, "hypervisor.example"))
 	for i := range s.Infra {
 		f.Nodes.Addresses.Infra = append(f.Nodes.Addresses.Infra, fmt.Sprintf("192.0.2.%d", 20+i))
 	}

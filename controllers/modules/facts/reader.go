@@ -54,9 +54,12 @@ func (r *Reader) Read(ctx context.Context, cluster *clusterv1.Cluster) (*modules
 			Domain: cmp.Or(cluster.Spec.ClusterNetwork.ServiceDomain, modules.DefaultDomain),
 		},
 	}
-	if f.Hypervisor.Server, f.Hypervisor.CABundle, err = serverOf(infra); err != nil {
+	server, bundle, err := serverOf(infra)
+	if err != nil {
 		return nil, err
 	}
+	f.Hypervisor.SetServer(server)
+	f.Hypervisor.CABundle = bundle
 	f.Hypervisor.Spec, _, _ = unstructured.NestedMap(infra.Object, "spec")
 	f.Kubernetes.Version = version(controlPlane, cluster)
 	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
