@@ -307,7 +307,7 @@ func sections(page string) map[string]string {
 
 // undescribed are modules that have no section yet. The list only shrinks.
 var undescribed = []string{
-	"opensearch", "opensearch-dashboards", "neuvector", "longhorn", "velero", "priority-classes",
+	"neuvector", "longhorn", "velero", "priority-classes",
 	"cilium", "calico", "nova-dns", "nova-dns-published", "coredns", "secrets-store-csi-driver", "starvault-csi", "secrets-webhook", "fluxcd",
 	"descheduler", "metrics-server", "vpa", "reflector", "reloader", "cert-manager", "gateway-api",
 	"ingress-internal", "ingress-public", "gitea", "oauth", "console", "logging-operator", "logging",
