@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -59,8 +58,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, timings: own, secret: make([]byte, 32), conns: map[net.Conn]*endpoint{}}
-	_, _ = rand.Read(s.secret)
+	s := &Server{opts: opts, timings: own, secret: newSecret(), conns: map[net.Conn]*endpoint{}}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	if s.Cluster, err = cluster.New(s.ctx, opts.Inventory, opts.Timings, opts.Guests); err != nil {
 		s.cancel()

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -28,7 +29,9 @@ const (
 func (s *Server) sign(prefix, text, separator string, at time.Time) string {
 	plain := prefix + text
 	stamp := fmt.Sprintf("%08X", at.Unix())
+	s.mu.Lock()
 	mac := hmac.New(sha256.New, s.secret)
+	s.mu.Unlock()
 	fmt.Fprintf(mac, "%s:%s", plain, stamp)
 	return stamp + separator + base64.RawStdEncoding.EncodeToString(mac.Sum(nil))
 }
@@ -44,6 +47,20 @@ func (s *Server) signed(prefix, text, separator, signature string) bool {
 	age := time.Since(at)
 	const clockSkew = 5 * time.Minute
 	return age > -clockSkew && age < s.timing(TimeTicket) && hmac.Equal([]byte(s.sign(prefix, text, separator, at)), []byte(signature))
+}
+
+// ExpireTickets makes all tickets invalid.
+func (s *Server) ExpireTickets() {
+	secret := newSecret()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secret = secret
+}
+
+func newSecret() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret)
+	return secret
 }
 
 // ticket returns a ticket for a user, and csrf the token for it.
