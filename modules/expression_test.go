@@ -13,7 +13,7 @@ import (
 // rendered renders a set of one module.
 func rendered(m addonsv1.Module) (*Rendering, error) {
 	m.Name = "module"
-	c := Content{Sources: []addonsv1.Source{{Name: "charts", Helm: addonsv1.HelmSource{URL: "https://charts.example"}}}, Modules: []addonsv1.Module{m}}
+	c := Content{Sources: []addonsv1.Source{{Name: "code", Git: addonsv1.GitSource{URL: "https://code.example/x.git"}}}, Modules: []addonsv1.Module{m}}
 	return Render(c, Target{Namespace: "team", Name: "alpha", Set: "set", Origin: "team", Facts: &Facts{}})
 }
 

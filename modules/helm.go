@@ -20,7 +20,7 @@ import (
 const remediations = 3
 
 // helmRelease renders a chart.
-func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Object, error) {
+func (r *renderer) helmRelease(m *addonsv1.Module, ref addonsv1.SourceReference, native []string) (client.Object, error) {
 	values := map[string]any{}
 	if err := r.values(m.Chart, values); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 	for _, rule := range m.Drift.Ignore {
 		out.Spec.DriftDetection.Ignore = append(out.Spec.DriftDetection.Ignore, helmv2.IgnoreRule{Paths: rule.Paths, Target: selector(rule.Target)})
 	}
-	r.chart(m, out)
+	setChart(m.Chart, ref, out)
 	setFailureStrategy(m.OnFailure, out)
 	for _, name := range native {
 		out.Spec.DependsOn = append(out.Spec.DependsOn, helmv2.DependencyReference{Name: name})
@@ -82,15 +82,14 @@ func shortenedTo(name string, length int) string {
 	return name[:length-len(sum)-1] + "-" + sum
 }
 
-// chart sets the source of the chart.
-func (r *renderer) chart(m *addonsv1.Module, out *helmv2.HelmRelease) {
-	ref := r.reference(m)
-	if ref.Kind == addonsv1.OCIRepository && m.Chart.Name == "" {
+// setChart sets the source of the chart.
+func setChart(chart *addonsv1.Chart, ref addonsv1.SourceReference, out *helmv2.HelmRelease) {
+	if ref.Kind == addonsv1.OCIRepository {
 		out.Spec.ChartRef = &helmv2.CrossNamespaceSourceReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace}
 		return
 	}
 	out.Spec.Chart = &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{
-		Chart: m.Chart.Name, Version: m.Chart.Version,
+		Chart: chart.Name, Version: chart.Version,
 		SourceRef: helmv2.CrossNamespaceObjectReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
 	}}
 	if ref.Kind != addonsv1.HelmRepository {

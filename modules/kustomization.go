@@ -18,12 +18,12 @@ import (
 const retryInterval = time.Minute
 
 // kustomization renders a Kustomize path.
-func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Object, error) {
+func (r *renderer) kustomization(m *addonsv1.Module, ref addonsv1.SourceReference, native []string) (client.Object, error) {
 	variables, err := r.variables(m.Kustomize, m.InWorkloadCluster())
 	if err != nil {
 		return nil, err
 	}
-	ref, timeout := r.reference(m), metav1.Duration{Duration: m.Timeout()}
+	timeout := metav1.Duration{Duration: m.Timeout()}
 	prune := ptr.Deref(m.Kustomize.Prune, true)
 	out := &kustomizev1.Kustomization{
 		ObjectMeta: r.meta(m),

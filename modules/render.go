@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,15 +27,31 @@ type Target struct {
 
 // Rendering is the content of a set rendered for a Cluster.
 type Rendering struct {
-	// Sources are the sources, to be written first.
-	Sources []client.Object
 	// Modules are all modules, each after its dependencies.
 	Modules []Module
+}
+
+// Sources returns the sources of all modules, each once.
+func (r *Rendering) Sources() []client.Object {
+	var out []client.Object
+	for i := range r.Modules {
+		source := r.Modules[i].Source
+		same := func(o client.Object) bool { return o.GetName() == source.GetName() }
+		if source != nil && !slices.ContainsFunc(out, same) {
+			out = append(out, source)
+		}
+	}
+	return out
 }
 
 // Module is a rendered module.
 type Module struct {
 	Name string
+	// Chart is the chart, as the set names it. It is nil for a path of Kustomize.
+	Chart *addonsv1.Chart
+	// Source is the source of the object, to be written before it. It is nil if
+	// the set does not write the source itself.
+	Source client.Object
 	// Object is the HelmRelease or Kustomization. It is nil if the module must
 	// not be written now.
 	Object client.Object
@@ -77,7 +94,7 @@ func Render(c Content, t Target) (*Rendering, error) {
 	for i := range c.Modules {
 		r.byName[c.Modules[i].Name] = &c.Modules[i]
 	}
-	out := &Rendering{Sources: r.sources()}
+	out := &Rendering{}
 	for _, name := range order {
 		if r.facts = facts; !r.byName[name].InWorkloadCluster() {
 			r.facts = inManagement
@@ -107,7 +124,7 @@ type renderer struct {
 
 // module renders one module, after its dependencies.
 func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
-	out := &Module{Name: m.Name, Keep: m.Remains(), InWorkloadCluster: m.InWorkloadCluster()}
+	out := &Module{Name: m.Name, Chart: m.Chart, Keep: m.Remains(), InWorkloadCluster: m.InWorkloadCluster()}
 	if m.When != "" {
 		on, err := evaluate(m.When, r.facts)
 		if err != nil {
@@ -126,11 +143,16 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 		out.Unsupported = fmt.Sprintf("Kubernetes %s is not in %s", r.target.Facts.Kubernetes.Version, m.Kubernetes)
 		return out, nil
 	}
+	if err := r.content.checkSource(m); err != nil {
+		return nil, err
+	}
 	native := r.dependencies(m, out)
+	var ref addonsv1.SourceReference
+	ref, out.Source = r.source(m)
 	if m.Chart != nil {
-		out.Object, err = r.helmRelease(m, native)
+		out.Object, err = r.helmRelease(m, ref, native)
 	} else {
-		out.Object, err = r.kustomization(m, native)
+		out.Object, err = r.kustomization(m, ref, native)
 	}
 	if err != nil {
 		return nil, err

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -68,7 +71,7 @@ func TestRenderGolden(t *testing.T) {
 		out.WriteString("---\n")
 		out.Write(data)
 	}
-	for _, s := range got.Sources {
+	for _, s := range got.Sources() {
 		write(s)
 	}
 	for _, m := range got.Modules {
@@ -122,6 +125,71 @@ func TestRenderDropsDependenciesThatAreOff(t *testing.T) {
 	}
 }
 
+// Releases of one chart at one version share a source in an OCI registry: of
+// all modules and Clusters, at any release of the set.
+func TestChartsOfARegistryShareTheirSource(t *testing.T) {
+	c := Content{Sources: []addonsv1.Source{{Name: "charts", Helm: addonsv1.HelmSource{
+		URL: "oci://hub.example/charts/", Insecure: ptr.To(true),
+		Access: addonsv1.Access{SecretRef: addonsv1.LocalReference{Name: "hub"}, CertSecretRef: addonsv1.LocalReference{Name: "hub-ca"}, IntervalSeconds: 60},
+	}}}}
+	for name, chart := range map[string]addonsv1.Chart{
+		"one": {Name: "stack", Version: "1.2.3"}, "two": {Name: "stack", Version: "1.2.3"}, "other-version": {Name: "stack", Version: "v1.2.4+build"},
+		"range": {Name: "stack", Version: "1.x"}, "newest": {Name: "stack"}, "other-chart": {Name: "team/web", Version: "1.2.3"},
+	} {
+		c.Modules = append(c.Modules, addonsv1.Module{Name: name, Chart: &chart})
+	}
+	c.Modules = append(c.Modules, addonsv1.Module{Name: "off", When: "false", Chart: &addonsv1.Chart{Name: "off", Version: "1.2.3"}})
+	sources := func(c Content, to Target) map[string]*sourcev1.OCIRepository {
+		got, err := Render(c, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]*sourcev1.OCIRepository{}
+		for _, m := range got.Modules {
+			if m.Source == nil {
+				continue
+			}
+			out[m.Name], _ = m.Source.(*sourcev1.OCIRepository)
+			release, _ := m.Object.(*helmv2.HelmRelease)
+			if ref := release.Spec.ChartRef; release.Spec.Chart != nil || ref == nil || ref.Kind != "OCIRepository" || ref.Name != out[m.Name].Name {
+				t.Errorf("the release %s has the chart %v and the reference %v", m.Name, release.Spec.Chart, ref)
+			}
+		}
+		if len(got.Sources()) != 5 {
+			t.Errorf("there are %d sources, want 5", len(got.Sources()))
+		}
+		return out
+	}
+	got := sources(c, target())
+	for name, want := range map[string]sourcev1.OCIRepositoryRef{
+		"one": {Tag: "1.2.3"}, "other-version": {Tag: "v1.2.4_build"}, "range": {SemVer: "1.x"}, "newest": {SemVer: "*"},
+	} {
+		if ref := got[name].Spec.Reference; *ref != want {
+			t.Errorf("the reference of %s is %v, want %v", name, *ref, want)
+		}
+	}
+	one := got["one"]
+	if one.Spec.URL != "oci://hub.example/charts/stack" || one.Spec.SecretRef.Name != "hub" || one.Spec.CertSecretRef.Name != "hub-ca" ||
+		!one.Spec.Insecure || one.Spec.Interval.Duration != time.Minute || one.Spec.LayerSelector.MediaType != chartLayer {
+		t.Errorf("the source is %+v", one.Spec)
+	}
+	if url := got["other-chart"].Spec.URL; url != "oci://hub.example/charts/team/web" {
+		t.Errorf("the source of another chart has the URL %s", url)
+	}
+	if got["two"].Name != one.Name || got["off"] != nil {
+		t.Errorf("modules of one chart have the sources %s and %s; a disabled module has %v", one.Name, got["two"].Name, got["off"])
+	}
+	other := target()
+	other.Name, c.Release.Tag = "beta", "v2"
+	if name := sources(c, other)["one"].Name; name != one.Name {
+		t.Errorf("another Cluster at another release has the source %s, want %s", name, one.Name)
+	}
+	c.Sources[0].Helm.SecretRef.Name = "other"
+	if name := sources(c, other)["one"].Name; name == one.Name {
+		t.Errorf("a source with other credentials has the same name %s", name)
+	}
+}
+
 // Two Clusters at one release share a source; at different releases they do
 // not.
 func TestSourcesFollowTheRelease(t *testing.T) {
@@ -132,7 +200,13 @@ func TestSourcesFollowTheRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got.Sources[0].GetName()
+		for _, source := range got.Sources() {
+			if _, ok := source.(*sourcev1.GitRepository); ok {
+				return source.GetName()
+			}
+		}
+		t.Fatal("there is no GitRepository")
+		return ""
 	}
 	first := name(c, target())
 	if got := name(c, other); got != first {
@@ -163,16 +237,29 @@ func TestValidate(t *testing.T) {
 		change func(*Content)
 		says   string
 	}{
-		"Missing":    {func(c *Content) { c.Modules[0].DependsOn = []string{"x"} }, `module "a" depends on "x", which is not in the set`},
-		"Circle":     {func(c *Content) { c.Modules[0].DependsOn, c.Modules[1].DependsOn = []string{"b"}, []string{"a"} }, "dependency cycle of modules: a → b → a"},
-		"Expression": {func(c *Content) { c.Modules[1].When = "facts.nodes.infra >=" }, `module "b": when: compiling "facts.nodes.infra >="`},
-		"NoTruth":    {func(c *Content) { c.Modules[1].When = "'x'" }, "it must be a boolean, but has the type string"},
-		"Range":      {func(c *Content) { c.Modules[1].Kubernetes = "abc" }, `module "b": kubernetes: reading the range "abc"`},
-		"Template":   {func(c *Content) { c.Modules[1].Chart.ValuesTemplate = "{{ .facts" }, `module "b": valuesTemplate: parsing template`},
+		"Missing":         {func(c *Content) { c.Modules[0].DependsOn = []string{"x"} }, `module "a" depends on "x", which is not in the set`},
+		"Circle":          {func(c *Content) { c.Modules[0].DependsOn, c.Modules[1].DependsOn = []string{"b"}, []string{"a"} }, "dependency cycle of modules: a → b → a"},
+		"Expression":      {func(c *Content) { c.Modules[1].When = "facts.nodes.infra >=" }, `module "b": when: compiling "facts.nodes.infra >="`},
+		"NoTruth":         {func(c *Content) { c.Modules[1].When = "'x'" }, "it must be a boolean, but has the type string"},
+		"Range":           {func(c *Content) { c.Modules[1].Kubernetes = "abc" }, `module "b": kubernetes: reading the range "abc"`},
+		"NoSource":        {func(c *Content) { c.Modules[1].Source = "x" }, `module "b": source: the set has no source "x"`},
+		"NoChart":         {func(c *Content) { c.Modules[1].Chart.Name = "" }, `module "b": chart: name is required, because the source "charts"`},
+		"NoChartInGit":    {func(c *Content) { c.Modules[1].Source, c.Modules[1].Chart.Name = "git", "" }, `module "b": chart: name is required, because the source "git"`},
+		"ChartOfArtifact": {func(c *Content) { c.Modules[1].Source = "artifact" }, `module "b": chart: the artifact of the source "artifact" is the chart itself`},
+		"VersionOfArtifact": {func(c *Content) {
+			c.Modules[1].Source, c.Modules[1].Chart = "shared", &addonsv1.Chart{Version: "1.2.3"}
+		}, `module "b": chart: the artifact of the source "shared" is the chart itself`},
+		"PathOfCharts": {func(c *Content) { c.Modules[1].Chart, c.Modules[1].Kustomize = nil, &addonsv1.Kustomize{} }, `module "b": kustomize: the source "charts" has charts only`},
+		"Template":     {func(c *Content) { c.Modules[1].Chart.ValuesTemplate = "{{ .facts" }, `module "b": valuesTemplate: parsing template`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := Content{Modules: []addonsv1.Module{chart("a"), chart("b")}}
+			c := Content{Modules: []addonsv1.Module{chart("a"), chart("b")}, Sources: []addonsv1.Source{
+				{Name: "charts", Helm: addonsv1.HelmSource{URL: "https://charts.example"}},
+				{Name: "git", Git: addonsv1.GitSource{URL: "https://code.example/x.git"}},
+				{Name: "artifact", OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}},
+				{Name: "shared", Ref: addonsv1.SourceReference{Kind: addonsv1.OCIRepository, Name: "x"}},
+			}}
 			if err := c.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -189,9 +276,10 @@ func TestRenderErrors(t *testing.T) {
 		module addonsv1.Module
 		says   string
 	}{
-		"UnknownFact":  {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "a: {{ .facts.nothing }}"}}, `no entry for key "nothing"`},
-		"NoYAML":       {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "- a"}}, "not a YAML object"},
-		"NoSuchChoice": {addonsv1.Module{When: "facts.nothing == 1", Chart: &addonsv1.Chart{}}, "no such key: nothing"},
+		"UnknownFact":  {addonsv1.Module{Chart: &addonsv1.Chart{Name: "a", ValuesTemplate: "a: {{ .facts.nothing }}"}}, `no entry for key "nothing"`},
+		"NoYAML":       {addonsv1.Module{Chart: &addonsv1.Chart{Name: "a", ValuesTemplate: "- a"}}, "not a YAML object"},
+		"WrongSource":  {addonsv1.Module{Kustomize: &addonsv1.Kustomize{}}, `module "a": kustomize: the source "s" has charts only`},
+		"NoSuchChoice": {addonsv1.Module{When: "facts.nothing == 1", Chart: &addonsv1.Chart{Name: "a"}}, "no such key: nothing"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func digest(data []byte) string {
 }
 
 // Validate checks the parts of a content that do not depend on the Cluster:
-// cycles, unknown names, expressions and templates that do not compile, invalid
+// cycles, unknown names, sources that do not fit, expressions and templates that do not compile, invalid
 // version ranges. A template is only parsed, as it may use facts that some
 // Clusters lack.
 func (c Content) Validate() error {
@@ -54,7 +54,11 @@ func (c Content) Validate() error {
 		return err
 	}
 	for i := range c.Modules {
-		if err := validate(&c.Modules[i]); err != nil {
+		err := c.checkSource(&c.Modules[i])
+		if err == nil {
+			err = validate(&c.Modules[i])
+		}
+		if err != nil {
 			return fmt.Errorf("module %q: %w", c.Modules[i].Name, err)
 		}
 	}

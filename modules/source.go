@@ -1,6 +1,11 @@
 package modules
 
 import (
+	"cmp"
+	"path"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
 	"github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,86 +15,100 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// sources renders the sources of the set itself. The Clusters of a namespace
-// share them. A name depends on the content, so that Clusters at another
-// release have another source.
-func (r *renderer) sources() []client.Object {
-	var out []client.Object
-	for i := range r.content.Sources {
-		s := &r.content.Sources[i]
-		if s.Ref.Name == "" {
-			out = append(out, r.source(s))
-		}
+// chartLayer is the layer of an OCI artifact with a Helm chart.
+const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+
+// source returns the reference of Flux to the source of a module, and the
+// source, unless another owner writes it. The Clusters of a namespace share
+// sources. A name depends on the content, so that Clusters at another release
+// have another source.
+func (r *renderer) source(m *addonsv1.Module) (addonsv1.SourceReference, client.Object) {
+	s := r.content.sourceOf(m)
+	if s.Ref.Name != "" {
+		return s.Ref, nil
 	}
+	var out client.Object
+	kind := sourceKind(s)
+	switch {
+	case kind == addonsv1.GitRepository:
+		out = r.gitRepository(s)
+	case s.OCI.URL != "":
+		out = r.ociRepository(s)
+	case kind == addonsv1.OCIRepository:
+		out = r.chartRepository(s, m.Chart)
+	default:
+		out = r.helmRepository(s)
+	}
+	return addonsv1.SourceReference{Kind: kind, Name: out.GetName()}, out
+}
+
+// sourceMeta is the metadata of a source. Its name has a digest of the source
+// and of the referenced release or chart.
+func (r *renderer) sourceMeta(s *addonsv1.Source, release addonsv1.Release, chart *addonsv1.Chart) metav1.ObjectMeta {
+	what := Content{Sources: []addonsv1.Source{*s}, Release: release, Shard: r.content.Shard}
+	name := s.Name
+	if chart != nil {
+		what.Modules = []addonsv1.Module{{Chart: &addonsv1.Chart{Name: chart.Name, Version: chart.Version}}}
+		name += "-" + path.Base(chart.Name)
+	}
+	return metav1.ObjectMeta{
+		Namespace: r.target.Namespace,
+		Name:      shortened(r.target.displayName() + "-" + name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision()))),
+		Labels:    r.labels(""), Annotations: map[string]string{addonsv1.OriginAnnotation: r.target.Origin},
+	}
+}
+
+func (r *renderer) gitRepository(s *addonsv1.Source) client.Object {
+	out := &sourcev1.GitRepository{ObjectMeta: r.sourceMeta(s, r.content.Release, nil), Spec: sourcev1.GitRepositorySpec{
+		URL: s.Git.URL, SecretRef: local(s.Git.SecretRef), Interval: metav1.Duration{Duration: s.Git.Interval()},
+		Reference: gitReference(r.content.Release),
+	}}
+	out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind))
 	return out
 }
 
-// reference is the reference of Flux to the source of a module.
-func (r *renderer) reference(m *addonsv1.Module) addonsv1.SourceReference {
-	s := &r.content.Sources[0]
-	for i := range r.content.Sources {
-		if r.content.Sources[i].Name == m.Source {
-			s = &r.content.Sources[i]
-		}
-	}
-	if s.Ref.Name != "" {
-		return s.Ref
-	}
-	return addonsv1.SourceReference{Kind: sourceKind(s), Name: r.sourceName(s)}
+func (r *renderer) ociRepository(s *addonsv1.Source) client.Object {
+	out := &sourcev1.OCIRepository{ObjectMeta: r.sourceMeta(s, r.content.Release, nil), Spec: sourcev1.OCIRepositorySpec{
+		URL: s.OCI.URL, SecretRef: local(s.OCI.SecretRef), CertSecretRef: local(s.OCI.CertSecretRef),
+		Interval: metav1.Duration{Duration: s.OCI.Interval()}, Insecure: ptr.Deref(s.OCI.Insecure, false),
+		Reference: ociReference(r.content.Release),
+	}}
+	out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.OCIRepositoryKind))
+	return out
 }
 
-func sourceKind(s *addonsv1.Source) addonsv1.SourceKind {
-	switch {
-	case s.Git.URL != "":
-		return addonsv1.GitRepository
-	case s.OCI.URL != "":
-		return addonsv1.OCIRepository
-	default:
-		return addonsv1.HelmRepository
-	}
+// chartRepository is the source of one chart at one version in an OCI
+// registry. All releases of the chart share it, while Flux would create a
+// HelmChart for each release of a HelmRepository.
+func (r *renderer) chartRepository(s *addonsv1.Source, chart *addonsv1.Chart) client.Object {
+	// Charts have their own versions.
+	out := &sourcev1.OCIRepository{ObjectMeta: r.sourceMeta(s, addonsv1.Release{}, chart), Spec: sourcev1.OCIRepositorySpec{
+		URL:       strings.TrimSuffix(s.Helm.URL, "/") + "/" + chart.Name,
+		SecretRef: local(s.Helm.SecretRef), CertSecretRef: local(s.Helm.CertSecretRef),
+		Interval: metav1.Duration{Duration: s.Helm.Interval()}, Insecure: ptr.Deref(s.Helm.Insecure, false),
+		Reference:     chartReference(chart.Version),
+		LayerSelector: &sourcev1.OCILayerSelector{MediaType: chartLayer, Operation: sourcev1.OCILayerCopy},
+	}}
+	out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.OCIRepositoryKind))
+	return out
 }
 
-// sourceName names a source after the set, the source, and the referenced
-// release.
-func (r *renderer) sourceName(s *addonsv1.Source) string {
-	release := r.content.Release
-	if sourceKind(s) == addonsv1.HelmRepository {
-		release = addonsv1.Release{} // charts have their own versions
+// chartReference is a version of a chart in an OCI registry. Helm writes _
+// instead of + in tags. A range is the newest tag in it.
+func chartReference(version string) *sourcev1.OCIRepositoryRef {
+	if _, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v")); err == nil {
+		return &sourcev1.OCIRepositoryRef{Tag: strings.ReplaceAll(version, "+", "_")}
 	}
-	what := Content{Sources: []addonsv1.Source{*s}, Release: release, Shard: r.content.Shard}
-	return shortened(r.target.displayName() + "-" + s.Name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision())))
+	return &sourcev1.OCIRepositoryRef{SemVer: cmp.Or(version, "*")}
 }
 
-func (r *renderer) source(s *addonsv1.Source) client.Object {
-	object := metav1.ObjectMeta{
-		Namespace: r.target.Namespace, Name: r.sourceName(s),
-		Labels: r.labels(""), Annotations: map[string]string{addonsv1.OriginAnnotation: r.target.Origin},
-	}
-	switch sourceKind(s) {
-	case addonsv1.GitRepository:
-		out := &sourcev1.GitRepository{ObjectMeta: object, Spec: sourcev1.GitRepositorySpec{
-			URL: s.Git.URL, SecretRef: local(s.Git.SecretRef), Interval: metav1.Duration{Duration: s.Git.Interval()},
-			Reference: gitReference(r.content.Release),
-		}}
-		out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind))
-		return out
-	case addonsv1.OCIRepository:
-		out := &sourcev1.OCIRepository{ObjectMeta: object, Spec: sourcev1.OCIRepositorySpec{
-			URL: s.OCI.URL, SecretRef: local(s.OCI.SecretRef), CertSecretRef: local(s.OCI.CertSecretRef),
-			Interval: metav1.Duration{Duration: s.OCI.Interval()}, Insecure: ptr.Deref(s.OCI.Insecure, false),
-			Reference: ociReference(r.content.Release),
-		}}
-		out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.OCIRepositoryKind))
-		return out
-	default:
-		out := &sourcev1.HelmRepository{ObjectMeta: object, Spec: sourcev1.HelmRepositorySpec{
-			URL: s.Helm.URL, SecretRef: local(s.Helm.SecretRef), CertSecretRef: local(s.Helm.CertSecretRef),
-			Interval: metav1.Duration{Duration: s.Helm.Interval()}, Insecure: ptr.Deref(s.Helm.Insecure, false),
-			Type: helmType(s.Helm.URL),
-		}}
-		out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.HelmRepositoryKind))
-		return out
-	}
+func (r *renderer) helmRepository(s *addonsv1.Source) client.Object {
+	out := &sourcev1.HelmRepository{ObjectMeta: r.sourceMeta(s, addonsv1.Release{}, nil), Spec: sourcev1.HelmRepositorySpec{
+		URL: s.Helm.URL, SecretRef: local(s.Helm.SecretRef), CertSecretRef: local(s.Helm.CertSecretRef),
+		Interval: metav1.Duration{Duration: s.Helm.Interval()}, Type: sourcev1.HelmRepositoryTypeDefault,
+	}}
+	out.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(sourcev1.HelmRepositoryKind))
+	return out
 }
 
 func local(ref addonsv1.LocalReference) *meta.LocalObjectReference {
@@ -97,13 +116,6 @@ func local(ref addonsv1.LocalReference) *meta.LocalObjectReference {
 		return nil
 	}
 	return &meta.LocalObjectReference{Name: ref.Name}
-}
-
-func helmType(url string) string {
-	if len(url) > 6 && url[:6] == "oci://" {
-		return sourcev1.HelmRepositoryTypeOCI
-	}
-	return sourcev1.HelmRepositoryTypeDefault
 }
 
 // gitReference is the revision in a Git repository. The API server rejects a

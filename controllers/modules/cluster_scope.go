@@ -65,6 +65,8 @@ type rolloutTarget struct {
 	order []string
 	// count is the number of enabled modules.
 	count int
+	// sources are the names of the sources that were written in this reconcile.
+	sources map[string]bool
 	// nameConflicts are the modules whose names are used by objects of another owner.
 	nameConflicts map[string]bool
 	// reason and message are the condition if it does not concern modules.

@@ -63,9 +63,6 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
 		return err
 	}
-	if err := r.flux.ApplySources(ctx, rendering.Sources); err != nil {
-		return err
-	}
 	if err := r.modules(ctx, d, rendering, revision); err != nil {
 		return err
 	}
@@ -172,6 +169,9 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	if by := r.flux.ReleaseHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
 		return d.setNameConflict(m, "the Helm release "+flux.ReleaseOf(m.Object), by), nil
 	}
+	if err := r.applySource(ctx, d, m.Source); err != nil {
+		return "", err
+	}
 	if existing == nil {
 		by, err := r.flux.Create(ctx, m.Object)
 		if by != "" {
@@ -180,6 +180,19 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 		return "Waiting for Flux", err
 	}
 	return r.update(ctx, m, existing, revision)
+}
+
+// applySource writes the source of a module, once for all modules that share it. A source that is written
+// before its first module could be deleted as unused while the module waits for others.
+func (r *ClusterReconciler) applySource(ctx context.Context, d *rolloutTarget, source client.Object) error {
+	if source == nil || d.sources[source.GetName()] {
+		return nil
+	}
+	if d.sources == nil {
+		d.sources = map[string]bool{}
+	}
+	d.sources[source.GetName()] = true
+	return r.flux.ApplySource(ctx, source)
 }
 
 // update writes a module that exists, and returns why it is not ready.

@@ -279,6 +279,14 @@ func change[T client.Object](ctx context.Context, o T, edit func(T)) {
 	}).Should(Succeed())
 }
 
+// touch changes a Cluster, so that it is reconciled.
+func (r *fleetRig) touch(ctx context.Context, cluster string) {
+	GinkgoHelper()
+	c := &clusterv1.Cluster{}
+	c.Namespace, c.Name = r.namespace, cluster
+	change(ctx, c, func(c *clusterv1.Cluster) { c.Annotations = map[string]string{"touched": time.Now().String()} })
+}
+
 // objects returns the Flux objects of a Cluster by module.
 func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*flux.Object {
 	GinkgoHelper()

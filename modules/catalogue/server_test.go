@@ -3,7 +3,6 @@ package catalogue
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -77,7 +76,7 @@ func written(t *testing.T, set string, s sites.Site) []*unstructured.Unstructure
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.Clone(rendering.Sources)
+	all := rendering.Sources()
 	var out []*unstructured.Unstructured
 	for _, m := range rendering.Modules {
 		if m.Off {

@@ -112,6 +112,11 @@ func fluxSettings(name string) []string {
 	}
 	// A tenant's objects may not reach into other namespaces.
 	settings := []string{"no-cross-namespace-refs=true", "requeue-dependency=5s"}
+	if name == "helm-controller" {
+		// Otherwise a tag that is pushed again upgrades all Clusters at once, and
+		// a version with + is not valid in the labels of some charts.
+		settings = append(settings, "feature-gates=DisableChartDigestTracking=true")
+	}
 	if name == "kustomize-controller" {
 		// A commit that fixes a failure must not wait for the failed
 		// reconciliation.

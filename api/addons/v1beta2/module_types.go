@@ -248,7 +248,7 @@ const (
 // Chart is a Helm chart.
 type Chart struct {
 	// name is the name of the chart in a Helm repository, or its path in another source.
-	// If not set, the OCI source is the chart.
+	// If not set, the artifact of the OCI source is the chart.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

@@ -64,7 +64,8 @@ type SourceReference struct {
 // Access configures the connection to a source.
 type Access struct {
 	// secretRef names a Secret with credentials in the format of Flux, in the namespace of
-	// the Cluster. If not set, no credentials are sent.
+	// the Cluster. For a URL that begins with oci:// its type is
+	// kubernetes.io/dockerconfigjson. If not set, no credentials are sent.
 	// +optional
 	SecretRef LocalReference `json:"secretRef,omitempty,omitzero"`
 

@@ -34,10 +34,16 @@ func findKind(c client.Client, o client.Object) (gvk schema.GroupVersionKind, kn
 	return gvk, err == nil, err
 }
 
+// required are the kinds of Flux that modules require.
+var required = []client.Object{
+	&helmv2.HelmRelease{}, &kustomizev1.Kustomization{},
+	&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{},
+}
+
 // Missing describes the Flux kinds that the management cluster does not serve. It returns an empty
 // string if it serves all kinds that modules require.
 func Missing(c client.Client) (string, error) {
-	for _, o := range []client.Object{&helmv2.HelmRelease{}, &kustomizev1.Kustomization{}, &sourcev1.GitRepository{}} {
+	for _, o := range required {
 		gvk, known, err := findKind(c, o)
 		if err != nil {
 			return "", fmt.Errorf("looking for Flux: %w", err)

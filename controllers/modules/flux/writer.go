@@ -55,18 +55,13 @@ func (w *Writer) Apply(ctx context.Context, desired, observed client.Object) err
 	return err
 }
 
-// ApplySources writes the sources, which the Clusters of a namespace share.
-func (w *Writer) ApplySources(ctx context.Context, all []client.Object) error {
-	for _, source := range all {
-		observed, err := w.observed(ctx, source)
-		if err != nil {
-			return err
-		}
-		if err := w.Apply(ctx, source, observed); err != nil {
-			return err
-		}
+// ApplySource writes a source, which the Clusters of a namespace share.
+func (w *Writer) ApplySource(ctx context.Context, source client.Object) error {
+	observed, err := w.observed(ctx, source)
+	if err != nil {
+		return err
 	}
-	return nil
+	return w.Apply(ctx, source, observed)
 }
 
 // Create writes an object that does not exist yet. It does not change an object of the same name that

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 )
@@ -121,7 +122,7 @@ func renderSite(r *renderer, s sites.Site, sets []set, report *report) ([]render
 func (r *renderer) render(out *rendered, m modules.Module, s sites.Site, schemas *schemas) error {
 	switch o := m.Object.(type) {
 	case *helmv2.HelmRelease:
-		return r.chart(out, o, s, schemas)
+		return r.chart(out, m.Chart, o, s, schemas)
 	case *kustomizev1.Kustomization:
 		return r.tree(out, o)
 	}
@@ -129,9 +130,8 @@ func (r *renderer) render(out *rendered, m modules.Module, s sites.Site, schemas
 }
 
 // chart renders a HelmRelease.
-func (r *renderer) chart(out *rendered, o *helmv2.HelmRelease, s sites.Site, schemas *schemas) error {
-	spec := o.Spec.Chart.Spec
-	out.chart = filepath.Base(spec.Chart)
+func (r *renderer) chart(out *rendered, spec *addonsv1.Chart, o *helmv2.HelmRelease, s sites.Site, schemas *schemas) error {
+	out.chart = filepath.Base(spec.Name)
 	name := out.chart + "-" + spec.Version
 	if strings.HasPrefix(out.chart, own) {
 		return nil
