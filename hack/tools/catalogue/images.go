@@ -15,7 +15,7 @@ import (
 var (
 	// registries are the public registries; a text with an image of one of them
 	// is found anywhere in an object.
-	registries = regexp.MustCompile(`(?:registry\.k8s\.io|quay\.io|docker\.io|ghcr\.io|gcr\.io|public\.ecr\.aws|docker\.gitea\.com|` +
+	registries = regexp.MustCompile(`(?:registry\.k8s\.io|quay\.io|docker\.io|ghcr\.io|gcr\.io|public\.ecr\.aws|docker\.gitea\.com|docker\.elastic\.co|registry\.gitlab\.com|` +
 		regexp.QuoteMeta(sites.Registry) + `)/[a-z0-9._/-]+(?::[\w.-]+)?(?:@sha256:[0-9a-f]+)?`)
 	// imageLine is an image in a file of a ConfigMap.
 	imageLine = regexp.MustCompile(`(?m)^\s*(?:-\s*)?image:\s*"?([^"\s{]+)"?\s*$`)
