@@ -73,7 +73,7 @@ func (z zvirt) write(s simulated) error {
 		Username:      ovirtsim.DefaultUsername,
 		Password:      rand.Text(),
 		ControlSocket: controlSocket(z.Name, ZVirt),
-		Timings:       texts(timings(s.delays)),
+		Timings:       texts(timings(s.delays, ovirtsim.DefaultTimings())),
 		Inventory:     engineInventory(s),
 	}
 	return writeSettings(z.file(), settings[ovirtsim.Config]{Server: config, Runner: settingsOf(s.runner)})
@@ -233,9 +233,9 @@ func (z zvirt) Requests(ctx context.Context) (map[string]int, error) { return z.
 // ResetRequests counts from zero again.
 func (z zvirt) ResetRequests(ctx context.Context) error { return z.Engine().ResetRequests(ctx) }
 
-// timings are the delays that an engine knows; others are a vCenter's.
-func timings(delays map[string]time.Duration) map[string]time.Duration {
-	known := ovirtsim.DefaultTimings()
+// timings are the delays that a simulator knows; others are those of another
+// hypervisor.
+func timings(delays, known map[string]time.Duration) map[string]time.Duration {
 	own := maps.Clone(delays)
 	maps.DeleteFunc(own, func(name string, _ time.Duration) bool {
 		_, is := known[name]

@@ -14,22 +14,37 @@ import (
 const (
 	VSphere = "vsphere"
 	ZVirt   = "zvirt"
+	Proxmox = "proxmox"
 )
 
 // simulator simulates a hypervisor in a bed.
 type simulator struct {
 	facts Facts
 	in    func(*Bed) Hypervisor
+	// byName is set for a hypervisor that is only used if it is named: the suites do
+	// not run on it.
+	byName bool
 }
 
 // simulators are all hypervisors that a bed can simulate.
 var simulators = []simulator{
-	{vsphereFacts, func(b *Bed) Hypervisor { return vsphere{b} }},
-	{zvirtFacts, func(b *Bed) Hypervisor { return zvirt{b} }},
+	{facts: vsphereFacts, in: func(b *Bed) Hypervisor { return vsphere{b} }},
+	{facts: zvirtFacts, in: func(b *Bed) Hypervisor { return zvirt{b} }},
+	{facts: proxmoxFacts, in: func(b *Bed) Hypervisor { return proxmox{b} }, byName: true},
 }
 
-// Hypervisors are the names of all hypervisors that a bed can simulate.
+// Hypervisors are the names of the hypervisors that the suites run on.
 func Hypervisors() (names []string) {
+	for _, s := range simulators {
+		if !s.byName {
+			names = append(names, s.facts.Name)
+		}
+	}
+	return names
+}
+
+// AllHypervisors are the names of all hypervisors that a bed can simulate.
+func AllHypervisors() (names []string) {
 	for _, s := range simulators {
 		names = append(names, s.facts.Name)
 	}
@@ -43,7 +58,7 @@ func simulatorOf(name string) (simulator, error) {
 			return s, nil
 		}
 	}
-	return simulator{}, fmt.Errorf("no hypervisor %q: there are %v", name, Hypervisors())
+	return simulator{}, fmt.Errorf("no hypervisor %q: there are %v", name, AllHypervisors())
 }
 
 // Facts are the properties of a hypervisor that are the same in every bed.

@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/schema"
 )
 
 // client is a client of a node.
@@ -121,6 +122,18 @@ func (c *client) raw(method, target, kind string, body io.Reader) (response, err
 	return c.roundTrip(req)
 }
 
+// checked checks the data of a response with the schema.
+func (c *client) checked(req *http.Request, body []byte) error {
+	o, _ := schema.Find(req.Method, strings.TrimPrefix(req.URL.Path, apiPath))
+	var content struct{ Data any }
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&content); err != nil || o == nil {
+		return err
+	}
+	return o.CheckResult(content.Data)
+}
+
 func (c *client) roundTrip(req *http.Request) (response, error) {
 	answer, err := c.http.Do(req)
 	if err != nil {
@@ -143,6 +156,11 @@ func (c *client) roundTrip(req *http.Request) (response, error) {
 			return res, fmt.Errorf("the body is no JSON: %q", data)
 		}
 		res.Data, res.Message, res.Errors = content.Data, content.Message, content.Errors
+		if res.Status == http.StatusOK {
+			if err := c.checked(req, data); err != nil {
+				c.t.Error(err)
+			}
+		}
 	}
 	return res, nil
 }
@@ -185,19 +203,29 @@ func (c *client) upid(method, path string, params ...string) string {
 func (c *client) wait(upid string) string {
 	c.t.Helper()
 	node := strings.Split(upid, ":")[1]
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
+	exit := ""
+	c.eventually("task "+upid+" ends", func() bool {
 		status, _ := c.ok(http.MethodGet, "/nodes/"+node+"/tasks/"+upid+"/status").(map[string]any)
-		if status["status"] == "stopped" {
-			exit, _ := status["exitstatus"].(string)
-			return exit
-		}
-		if err := c.server.idle(c.t.Context()); err != nil {
-			c.t.Fatal(err)
+		exit, _ = status["exitstatus"].(string)
+		return status["status"] == "stopped"
+	})
+	return exit
+}
+
+// eventually waits until a condition is true.
+func (c *client) eventually(text string, f func() bool) {
+	c.t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	timeout := time.NewTimer(20 * time.Second)
+	defer timeout.Stop()
+	for !f() {
+		select {
+		case <-ticker.C:
+		case <-timeout.C:
+			c.t.Fatalf("timeout: %s", text)
 		}
 	}
-	c.t.Fatalf("task %s does not end", upid)
-	return ""
 }
 
 // task starts a task that must succeed.
@@ -213,18 +241,6 @@ func (c *client) fails(text, method, path string, params ...string) {
 	c.t.Helper()
 	if exit := c.wait(c.upid(method, path, params...)); !strings.Contains(exit, text) {
 		c.t.Errorf("%s %s: the task ended with %q, want %q", method, path, exit, text)
-	}
-}
-
-// idle yields for a moment, so that a loop does not use the whole processor.
-func (s *Server) idle(ctx context.Context) error {
-	timer := time.NewTimer(time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -18,6 +18,11 @@ func engineCommand() *cobra.Command {
 	return serverCommand("engine", "Run the oVirt engine of a test environment", bed.RunEngine)
 }
 
+// proxmoxCommand is the process of a bed's Proxmox VE cluster.
+func proxmoxCommand() *cobra.Command {
+	return serverCommand("proxmox", "Run the Proxmox VE cluster of a test environment", bed.RunProxmox)
+}
+
 // sourcesCommand is the process that serves the sources of Flux in a test environment.
 func sourcesCommand() *cobra.Command {
 	return serverCommand("sources", "Serve the Git repositories and charts of a test environment", bed.RunSources)

@@ -78,7 +78,7 @@ func (m *MappingSpec) show() map[string]any {
 	for _, node := range slices.Sorted(maps.Keys(m.Paths)) {
 		paths = append(paths, "id=10de:2684,node="+node+",path="+m.Paths[node])
 	}
-	return map[string]any{"id": m.ID, "map": paths}
+	return map[string]any{"id": m.ID, "description": "", "map": paths}
 }
 
 // listMappings handles GET /cluster/mapping/pci.
