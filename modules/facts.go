@@ -92,6 +92,9 @@ type NetworkFacts struct {
 
 // ControlPlaneFacts describe the control plane's machines.
 type ControlPlaneFacts struct {
+	// Kind is the kind of the control plane, such as NovaControlPlane. It is
+	// empty for a Cluster without one.
+	Kind string `json:"kind"`
 	// Replicas is the desired number of machines.
 	Replicas int32 `json:"replicas"`
 	// Topology is SingleReplica or HighlyAvailable.

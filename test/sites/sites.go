@@ -36,6 +36,11 @@ type Site struct {
 	ControlPlanes    int32
 	// KubeProxy is the mode of kube-proxy, if it is set.
 	KubeProxy string
+	// KubeletCertificates is the signer of kubelets' certificates, if it is set.
+	KubeletCertificates string
+	// ControlPlaneKind is the kind of the control plane, NovaControlPlane if it
+	// is not set.
+	ControlPlaneKind string
 }
 
 // Facts are the facts of the site.
@@ -50,6 +55,9 @@ func (s Site) Facts() *modules.Facts {
 	if s.KubeProxy != "" {
 		platform["kubeProxy"] = map[string]any{"mode": s.KubeProxy}
 	}
+	if s.KubeletCertificates != "" {
+		platform["kubeletCertificates"] = s.KubeletCertificates
+	}
 	controlPlanes := max(s.ControlPlanes, 1)
 	f := &modules.Facts{
 		Cluster:    modules.ClusterFacts{Name: cmp.Or(s.Name, "alpha"), Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: s.Labels},
@@ -63,7 +71,7 @@ func (s Site) Facts() *modules.Facts {
 			},
 		},
 		Network:      modules.NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: modules.DefaultDomain},
-		ControlPlane: modules.ControlPlaneFacts{Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
+		ControlPlane: modules.ControlPlaneFacts{Kind: cmp.Or(s.ControlPlaneKind, "NovaControlPlane"), Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
 		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.Infra, Ingress: s.Ingress, Worker: 2, Total: controlPlanes + s.Infra + s.Ingress + 2},
 		Platform:     platform,
 	}
@@ -111,13 +119,30 @@ func withCNI(labels map[string]string, cni string) map[string]string {
 	return out
 }
 
+// addresses is the label with the addresses of Services.
+const addresses = "addons.cluster.x-k8s.io/load-balancer-addresses"
+
+// withAddresses adds a range of addresses for Services.
+func withAddresses(labels map[string]string) map[string]string {
+	out := map[string]string{addresses: "192.0.2.100-192.0.2.120"}
+	maps.Copy(out, labels)
+	return out
+}
+
+// withKubeVIP selects kube-vip: with both labels MetalLB is installed.
+func withKubeVIP(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	delete(out, "addons.cluster.x-k8s.io/metallb")
+	return out
+}
+
 // Named returns the sites of the golden files, by name. The labels are those of
 // the sites with all modules.
 func Named(labels map[string]string) map[string]Site {
 	return map[string]Site{
-		"vsphere-hybrid-3":   {Hypervisor: "vsphere", Infra: 3, Ingress: 2, ControlPlanes: 3, DNS: hybrid(), Labels: labels, Registry: Registry, ManagementImages: Registry},
+		"vsphere-hybrid-3":   {Hypervisor: "vsphere", Infra: 3, Ingress: 2, ControlPlanes: 3, DNS: hybrid(), Labels: withAddresses(labels), Registry: Registry, ManagementImages: Registry},
 		"vsphere-internal-1": {Hypervisor: "vsphere", Infra: 1, DNS: internal()},
-		"zvirt-external-3":   {Hypervisor: "zvirt", Infra: 3, DNS: external(), Labels: withCNI(labels, "calico")},
+		"zvirt-external-3":   {Hypervisor: "zvirt", Infra: 3, DNS: external(), Labels: withCNI(withKubeVIP(labels), "calico")},
 		"zvirt-none-0":       {Hypervisor: "zvirt"},
 		"other-hybrid-1":     {Hypervisor: "docker", Infra: 1, DNS: hybrid(), Labels: withCNI(nil, "none")},
 	}
@@ -155,9 +180,12 @@ func addSizes(out map[string]Site, s Site, name string) {
 	small, large := s, s
 	out[name+" single"] = small
 	small.Name, small.KubeProxy = "12345678", "none"
+	small.Labels = withAddresses(withKubeVIP(s.Labels))
+	small.Labels["addons.cluster.x-k8s.io/cilium-gateway"] = "true"
 	out[name+" single number"] = small
 	large.Infra, large.Ingress, large.ControlPlanes = 3, 2, 3
 	out[name+" ha"] = large
+	large.Labels = withAddresses(s.Labels)
 	large.Name = "true-0123456789-0123456789-0123456789-0123456789-0123456789-abc"
 	out[name+" ha longest"] = large
 }

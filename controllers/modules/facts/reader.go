@@ -63,6 +63,7 @@ func (r *Reader) Read(ctx context.Context, cluster *clusterv1.Cluster) (*modules
 	f.Hypervisor.Spec, _, _ = unstructured.NestedMap(infra.Object, "spec")
 	f.Kubernetes.Version = version(controlPlane, cluster)
 	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
+	f.ControlPlane.Kind = cluster.Spec.ControlPlaneRef.Kind
 	f.ControlPlane.Replicas = int32(max(replicas, 1))
 	f.ControlPlane.Topology = modules.Topology(f.ControlPlane.Replicas)
 	f.Platform, _, _ = unstructured.NestedMap(controlPlane.Object, "spec", "platform")
