@@ -31,6 +31,12 @@ func NewHostGuests(runner *testhost.Runner) *HostGuests {
 // Attach sets the cluster to which hosts report.
 func (g *HostGuests) Attach(reports cluster.Reports) { g.reports = reports }
 
+// Host returns the running host of a VM, or nil.
+func (g *HostGuests) Host(id string) *testhost.Host {
+	h, _, _ := g.hosts.Get(id)
+	return h
+}
+
 // PowerOn boots the VM's host.
 func (g *HostGuests) PowerOn(ctx context.Context, vm cluster.VM) error {
 	spec, err := hostSpec(vm)

@@ -297,3 +297,21 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%d requests were counted", got)
 	}
 }
+
+// A mapped PCI device is used by one running VM of a node.
+func TestPCIDevices(t *testing.T) {
+	c := start(t, Options{Inventory: cluster.Inventory{
+		Mappings: []cluster.MappingSpec{{ID: "gpu", Paths: map[string]string{"pve1": "0000:01:00.0"}}},
+	}})
+	for _, id := range []string{"100", "101"} {
+		c.task(post, "/nodes/pve1/qemu/9000/clone", "newid="+id)
+		c.ok(put, "/nodes/pve1/qemu/"+id+"/config", "hostpci0=mapping=gpu,pcie=1")
+	}
+	c.task(post, "/nodes/pve1/qemu/9000/clone", "newid=102", "target=pve2")
+	c.ok(put, "/nodes/pve2/qemu/102/config", "hostpci0=mapping=gpu")
+	c.fails("no mapping of 'gpu' for node 'pve2'", post, "/nodes/pve2/qemu/102/status/start")
+	c.task(post, "/nodes/pve1/qemu/100/status/start")
+	c.fails("PCI device '0000:01:00.0' already in use by VMID '100'", post, "/nodes/pve1/qemu/101/status/start")
+	c.task(post, "/nodes/pve1/qemu/100/status/stop")
+	c.task(post, "/nodes/pve1/qemu/101/status/start")
+}

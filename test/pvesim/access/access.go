@@ -53,12 +53,10 @@ type Control struct {
 	pools   Pools
 }
 
-// Pools returns the members of pools.
+// Pools knows the members of pools.
 type Pools interface {
-	// Pools are the names of all pools.
-	Pools() []string
-	// Members are the ACL paths of the members of a pool, such as /vms/100.
-	Members(pool string) []string
+	// PoolsOf are the names of the pools with a member, such as /vms/100.
+	PoolsOf(path string) []string
 }
 
 // New returns the control for a cluster with these users, roles and entries.
@@ -253,10 +251,8 @@ func (c *Control) privileges(subject, path string) map[string]bool {
 // poolRoles returns the roles on the pools with the path as a member.
 func (c *Control) poolRoles(subject, path string) map[string]bool {
 	roles := map[string]bool{}
-	for _, pool := range c.pools.Pools() {
-		if slices.Contains(c.pools.Members(pool), path) {
-			maps.Copy(roles, c.rolesOn(subject, "/pool/"+pool))
-		}
+	for _, pool := range c.pools.PoolsOf(path) {
+		maps.Copy(roles, c.rolesOn(subject, "/pool/"+pool))
 	}
 	return roles
 }

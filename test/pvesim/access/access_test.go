@@ -5,18 +5,10 @@ import (
 	"testing"
 )
 
-// pools are pools for tests: the ACL paths of members by pool.
+// pools are the pools by the ACL path of a member.
 type pools map[string][]string
 
-func (p pools) Pools() []string {
-	names := []string{}
-	for name := range p {
-		names = append(names, name)
-	}
-	return names
-}
-
-func (p pools) Members(name string) []string { return p[name] }
+func (p pools) PoolsOf(path string) []string { return p[path] }
 
 // The rules are those of PVE::AccessControl::roles and
 // PVE::RPCEnvironment::permissions (pve-access-control).
@@ -36,7 +28,7 @@ func TestPermissions(t *testing.T) {
 			{Path: "/pool/p", Subject: "b@pve", Role: "R2"},
 			{Path: "/pool/p", Subject: "a@pve", Role: "R2"},
 		},
-		pools{"p": {"/vms/101", "/vms/102"}},
+		pools{"/vms/101": {"p"}, "/vms/102": {"p"}},
 	)
 	if err != nil {
 		t.Fatal(err)

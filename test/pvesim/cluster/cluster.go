@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -235,19 +235,17 @@ func (c *Cluster) Access(f func(*access.Control) error) error {
 // members are the pools of the cluster for its permissions.
 type members struct{ c *Cluster }
 
-// Pools are the names of all pools.
-func (m members) Pools() []string { return slices.Sorted(maps.Keys(m.c.pools)) }
-
-// Members are the ACL paths of the members of a pool.
-func (m members) Members(name string) (paths []string) {
-	p := m.c.pools[name]
-	for id := range p.vms {
-		paths = append(paths, fmt.Sprintf("/vms/%d", id))
+// PoolsOf are the names of the pools with a VM or storage, by its ACL path.
+func (m members) PoolsOf(path string) (names []string) {
+	id, isStorage := strings.CutPrefix(path, "/storage/")
+	number, _ := strings.CutPrefix(path, "/vms/")
+	vmid, err := strconv.Atoi(number)
+	for name, p := range m.c.pools {
+		if isStorage && p.storages[id] || err == nil && p.vms[vmid] {
+			names = append(names, name)
+		}
 	}
-	for id := range p.storages {
-		paths = append(paths, "/storage/"+id)
-	}
-	return paths
+	return names
 }
 
 // newUUID returns a random UUID.

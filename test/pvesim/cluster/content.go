@@ -327,6 +327,25 @@ func getStorage(q *call) (any, error) {
 	return s.config(), nil
 }
 
+// AddImage adds an ISO image to a storage of a node.
+func (c *Cluster) AddImage(node, id, name string, data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.node(node)
+	if err != nil {
+		return err
+	}
+	s, err := c.usableStorage(id, n)
+	if err != nil {
+		return err
+	}
+	size := int64(len(data))
+	s.volumes = append(s.volumes, &volume{
+		storage: s, node: s.place(node), name: "iso/" + name, content: "iso", format: "iso", size: size, used: size, data: data, made: time.Now(),
+	})
+	return nil
+}
+
 // SetFilled sets the space that others occupy in a storage, in GiB. For a local
 // storage that is the space on each node.
 func (c *Cluster) SetFilled(id string, gib int64) error {
