@@ -21,12 +21,16 @@ GO_CHECK = . hack/ensure-go.sh
 ##@ Try it
 
 .PHONY: quickstart
-quickstart: ## Create a workload cluster on HYPERVISOR, vsphere or zvirt (root, Linux)
-	@$(GO_CHECK); echo "Building what starts the test bed; this takes minutes the first time"; go run ./test/cmd/novabed quickstart --hypervisor $(HYPERVISOR)
+quickstart: ## Create a workload cluster on HYPERVISOR, vsphere or zvirt: ARGS="--output json" (root, Linux)
+	@hack/novabed.sh quickstart --hypervisor $(HYPERVISOR) $(ARGS)
+
+.PHONY: quickstart-shell
+quickstart-shell: ## Run a shell with kubectl and clusterctl for both clusters of quickstart
+	@hack/novabed.sh shell
 
 .PHONY: quickstart-down
 quickstart-down: ## Delete the environment of quickstart, also after a crash
-	@$(GO_CHECK); go run ./test/cmd/novabed down
+	@hack/novabed.sh down
 
 .PHONY: recording
 recording: ## Record quickstart for the README: docs/quickstart.cast and .svg (root, Linux)
@@ -142,6 +146,10 @@ ovirtsim-conformance: ## Test the oVirt simulator with a client's own live suite
 .PHONY: clean
 clean: ## Delete the build results in the work tree; the cache stays
 	@rm -rf bin out
+
+.PHONY: prune
+prune: ## Delete tools and images of hosts in NOVA_CACHE that this commit does not use
+	@hack/prune.sh
 
 .PHONY: help
 help: ## Show this help

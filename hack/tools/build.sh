@@ -4,6 +4,9 @@
 #
 #   hack/tools/build.sh kubelet kubeadm
 #   hack/tools/build.sh kubelet@v1.35.4
+#   hack/tools/build.sh --folders
+#
+# --folders builds nothing and prints the folder of the cache for each module.
 #
 # A program of Kubernetes has the version of workload clusters, unless another
 # version follows its name.
@@ -81,33 +84,62 @@ locate() {
 	esac
 }
 
-# build puts one tool into the cache unless it is there, and prints its path.
-build() {
-	local tool=$1 key out started
-	locate "$tool"
-	key=$(cd "$here/$module" && find . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)
-	out=$cache/$module-$key/${tool%@*}
-	mkdir -p "$(dirname "$out")"
-	if [[ ! -x $out ]]; then
-		# One builder at a time: two would only share the processors and the work.
-		exec 9>"$cache/.lock"
-		flock 9
-		if [[ ! -x $out ]]; then
-			started=$SECONDS
-			if ((cgo)); then
-				"$here/../ensure-packages.sh" gcc=build-essential
-				[[ -e /usr/include/blkid/blkid.h ]] || "$here/../ensure-packages.sh" libblkid-dev
-			fi
-			printf 'tools: building %s\n' "$tool" >&2
-			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$out.new" "$package")
-			mv "$out.new" "$out"
-			printf 'tools: built %s in %d s\n' "$tool" $((SECONDS - started)) >&2
-		fi
-		exec 9>&-
-	fi
-	printf '%s\n' "$out"
+# folder prints where the tools of a module are cached.
+folder() {
+	printf '%s/%s-%s\n' "$cache" "$1" "$(cd "$here/$1" && find . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)"
 }
 
+# path prints where a tool is cached.
+path() {
+	locate "$1"
+	printf '%s/%s\n' "$(folder "$module")" "${1%@*}"
+}
+
+# build puts one tool at a path of the cache.
+build() {
+	locate "$1"
+	if ((cgo)); then
+		"$here/../ensure-packages.sh" gcc=build-essential
+		[[ -e /usr/include/blkid/blkid.h ]] || "$here/../ensure-packages.sh" libblkid-dev
+	fi
+	mkdir -p "$(dirname "$2")"
+	(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$2.new" "$package") \
+		2> >(grep -v '^go: downloading ' >&2)
+	mv "$2.new" "$2"
+}
+
+# remaining prints an estimate, as soon as one of the missing tools is built.
+remaining() {
+	((number > 1)) || return 0
+	printf ', about %d min left' $(((SECONDS * (total - number + 1) / (number - 1) + 59) / 60))
+}
+
+if [[ ${1:-} == --folders ]]; then
+	for module in "$here"/*/; do
+		folder "$(basename "$module")"
+	done
+	exit
+fi
+paths=() missing=()
 for tool in "$@"; do
-	build "$tool"
+	paths+=("$(path "$tool")")
+	[[ -x ${paths[-1]} ]] || missing+=("$tool")
 done
+if ((${#missing[@]})); then
+	mkdir -p "$cache"
+	# One builder at a time: two would only share the processors and the work.
+	exec 9>"$cache/.lock"
+	flock 9
+	number=0 total=${#missing[@]} SECONDS=0
+	for tool in "${missing[@]}"; do
+		number=$((number + 1))
+		out=$(path "$tool")
+		[[ ! -x $out ]] || continue
+		printf 'tools: building %d/%d %s%s\n' $number "$total" "$tool" "$(remaining)" >&2
+		build "$tool" "$out"
+	done
+	if ((total > 1)); then
+		printf 'tools: built %d in %dm%ds\n' "$total" $((SECONDS / 60)) $((SECONDS % 60)) >&2
+	fi
+fi
+printf '%s\n' "${paths[@]}"

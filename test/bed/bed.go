@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -60,6 +61,9 @@ type Options struct {
 	// Flux runs Flux, the add-on provider and the server that Flux takes
 	// modules from.
 	Flux bool
+	// FluxLater lets Start return while Flux is still being built, which takes
+	// minutes the first time. AwaitFlux waits for it.
+	FluxLater bool
 	// Unmanaged leaves the management cluster out: there are hypervisors, and
 	// StartEmpty makes management clusters for a person to fill.
 	Unmanaged bool
@@ -124,6 +128,8 @@ type Bed struct {
 	// observer finds secrets that leak; nil in a bed that another process
 	// started.
 	observer *observer
+	// fluxBuilt gets the result of the build of Flux, once.
+	fluxBuilt chan error
 
 	mu sync.Mutex
 	// empties are the management clusters that were started in the bed.
@@ -207,6 +213,9 @@ type parts struct {
 	objects  [][]*unstructured.Unstructured
 }
 
+// StartSteps is the number of steps that Start reports for a bed with hosts.
+const StartSteps = 6
+
 func (b *Bed) start(ctx context.Context, options Options) error {
 	p := &parts{}
 	// Files that a failed start left for inspection must not become part of this
@@ -221,7 +230,7 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	// for the network.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return b.step("Building programs", func() error { return b.build(groupCtx, options, p) })
+		return b.step("Building tools and managers", func() error { return b.build(groupCtx, options, p) })
 	})
 	if !options.Bodiless {
 		group.Go(func() error {
@@ -237,6 +246,9 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	}
 	if err := group.Wait(); err != nil {
 		return err
+	}
+	if options.Flux {
+		b.buildFlux(ctx)
 	}
 	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
 		return err
@@ -257,10 +269,15 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
 		return err
 	}
-	return b.step("Starting managers", func() error { return b.awaitPrograms(ctx, p) })
+	return b.step("Starting managers", func() error {
+		if err := b.awaitPrograms(ctx, p); err != nil || !options.Flux || options.FluxLater {
+			return err
+		}
+		return b.AwaitFlux(ctx)
+	})
 }
 
-// awaitPrograms waits until hypervisors and managers serve.
+// awaitPrograms waits until hypervisors and managers serve, except Flux.
 func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
 	simulations, err := b.simulations()
 	if err != nil {
@@ -271,16 +288,19 @@ func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
 		group.Go(func() error { return await(ctx, time.Minute, "waiting for "+h.Facts().Title, h.serves) })
 	}
 	for _, m := range p.managers {
-		group.Go(func() error { return b.ready(ctx, m) })
+		if !isFlux(m.name) {
+			group.Go(func() error { return b.ready(ctx, m) })
+		}
 	}
 	return group.Wait()
 }
 
-// build builds every program that the bed runs.
+// build builds every program that the bed and its hosts run, except Flux.
 func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) {
 	names := append([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl"}, capiAmong(options.Providers)...)
-	if options.Flux {
-		names = append(names, fluxControllers...)
+	if !options.Bodiless {
+		// In one call, so that its progress counts all.
+		names = union(names, host.Programs())
 	}
 	p.programs, err = tools.Paths(ctx, options.Log, names...)
 	if err != nil {
@@ -297,11 +317,23 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 		return err
 	}
 	maps.Copy(p.programs, own)
-	// The documentation names this file, so it must exist as long as the bed.
-	if err := link(p.programs["kubectl"], b.Program("kubectl")); err != nil {
-		return fmt.Errorf("copying kubectl: %w", err)
+	// For a person's shell, so they must exist as long as the bed.
+	for _, name := range []string{"kubectl", "clusterctl"} {
+		if err := link(p.programs[name], b.Program(name)); err != nil {
+			return fmt.Errorf("copying %s: %w", name, err)
+		}
 	}
 	return nil
+}
+
+// union are the words of a, then those of b that are not in a.
+func union(a, b []string) []string {
+	for _, word := range b {
+		if !slices.Contains(a, word) {
+			a = append(a, word)
+		}
+	}
+	return a
 }
 
 // prepare makes the network, the certificates, the manifests and the settings
@@ -402,6 +434,10 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 		var extra []string
 		if capi, is := capiManagers()[m.name]; is {
 			extra = capi.flags(b.layout)
+		}
+		if isFlux(m.name) {
+			plan.Processes = append(plan.Processes, b.fluxProcess(m))
+			continue
 		}
 		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
 	}

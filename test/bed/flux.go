@@ -2,6 +2,7 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,10 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -93,6 +96,46 @@ func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstru
 	m.watches = authorizationv1.ResourceAttributes{Verb: "watch", Group: group, Resource: fluxResources[name]}
 	m.env = []string{"RUNTIME_NAMESPACE=" + m.namespace}
 	return m, objects, os.MkdirAll(data, 0o755)
+}
+
+// buildFlux builds Flux' controllers, with the lowest priority, while the rest
+// starts.
+func (b *Bed) buildFlux(ctx context.Context) {
+	b.fluxBuilt = make(chan error, 1)
+	go func() {
+		programs, err := tools.PathsLater(ctx, b.log, fluxControllers...)
+		for name, program := range programs {
+			err = errors.Join(err, link(program, b.Program(name)))
+		}
+		b.fluxBuilt <- err
+	}()
+}
+
+// fluxProcess starts a controller of Flux as soon as it is built.
+func (b *Bed) fluxProcess(m manager) supervisor.Process {
+	process := m.process(b.layout, b.Program(m.name))
+	process.After = append(process.After, b.Program(m.name))
+	return process
+}
+
+// AwaitFlux waits until Flux is built and runs. It may be called once after
+// Start with FluxLater.
+func (b *Bed) AwaitFlux(ctx context.Context) error {
+	select {
+	case err := <-b.fluxBuilt:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, m := range b.managers {
+		if isFlux(m.name) {
+			group.Go(func() error { return b.ready(ctx, m) })
+		}
+	}
+	return group.Wait()
 }
 
 // fluxFlags let several controllers of Flux share an address. Artifacts are

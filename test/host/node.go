@@ -80,11 +80,14 @@ type distribution struct {
 	images   map[string]string
 }
 
+// Programs are the pinned programs that hosts run.
+func Programs() []string { return slices.Concat(nodePrograms, imagePrograms, imageTools["etcd"]) }
+
 // compile returns versions of Kubernetes with all programs that hosts run. Its
 // companions etcd and CoreDNS are the same in all, under the names that each
 // version's kubeadm gives them.
 func compile(ctx context.Context, c cache, versions []string) ([]distribution, error) {
-	names := slices.Concat(nodePrograms, imagePrograms, imageTools["etcd"])
+	names := Programs()
 	var all []distribution
 	for _, version := range versions {
 		asked := make([]string, len(names))

@@ -29,8 +29,17 @@ func Root() string {
 // Paths returns the path of each named program, by name, and builds missing ones. Progress is
 // written to log, one line per program.
 func Paths(ctx context.Context, log io.Writer, names ...string) (map[string]string, error) {
+	return paths(log, names, exec.CommandContext(ctx, filepath.Join(Root(), "hack", "tools", "build.sh"), names...))
+}
+
+// PathsLater is Paths with the lowest priority, for programs that nothing waits for yet.
+func PathsLater(ctx context.Context, log io.Writer, names ...string) (map[string]string, error) {
+	script := filepath.Join(Root(), "hack", "tools", "build.sh")
+	return paths(log, names, exec.CommandContext(ctx, "nice", append([]string{"-n", "19", script}, names...)...))
+}
+
+func paths(log io.Writer, names []string, cmd *exec.Cmd) (map[string]string, error) {
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "tools", "build.sh"), names...)
 	cmd.Stdout = &out
 	cmd.Stderr = io.MultiWriter(log, &errs)
 	if err := cmd.Run(); err != nil {

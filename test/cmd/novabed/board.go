@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,12 @@ const redraw = 200 * time.Millisecond
 
 // longest is how much of a note is shown.
 const longest = 100
+
+// widest is how much space the names have.
+const widest = 46
+
+// spinner is the mark of a running line, one frame for each redraw.
+const spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 // state is how far a line of the board is.
 type state int
@@ -37,6 +44,15 @@ type line struct {
 	began, ended time.Time
 }
 
+// object is one object of the tree below the steps.
+type object struct {
+	name string
+	// depth is the number of its owners in the tree.
+	depth       int
+	phase, note string
+	state       state
+}
+
 // board shows the progress: redrawn continuously on a terminal, and elsewhere as one plain line for
 // each change.
 type board struct {
@@ -44,17 +60,23 @@ type board struct {
 	area  *pterm.AreaPrinter
 	began time.Time
 	now   func() time.Time
+	// total is the number of steps, 0 if it is not known.
+	total int
 
 	mu    sync.Mutex
-	lines []*line
 	steps []*line
-	stop  chan struct{}
-	ended sync.WaitGroup
+	// objects are the tree of the workload cluster.
+	objects []*line
+	stop    chan struct{}
+	ended   sync.WaitGroup
 }
 
-// newBoard starts a board.
-func newBoard(out *os.File) *board {
-	b := &board{out: out, began: time.Now(), now: time.Now, stop: make(chan struct{})}
+// newBoard starts a board for a number of steps, 0 if it is not known.
+func newBoard(out *os.File, total int) *board {
+	b := &board{out: out, began: time.Now(), now: time.Now, total: total, stop: make(chan struct{})}
+	if os.Getenv("NO_COLOR") != "" {
+		pterm.DisableColor()
+	}
 	if !term.IsTerminal(int(out.Fd())) {
 		return b
 	}
@@ -89,8 +111,11 @@ func (b *board) close() {
 func (b *board) step(name string) func(error) {
 	b.mu.Lock()
 	l := &line{name: name, began: b.now()}
-	b.lines = append(b.lines, l)
 	b.steps = append(b.steps, l)
+	if b.total > 0 {
+		l.name = fmt.Sprintf("[%d/%d] %s", len(b.steps), b.total, name)
+	}
+	b.plain(l)
 	b.mu.Unlock()
 	return func(err error) {
 		b.mu.Lock()
@@ -103,29 +128,32 @@ func (b *board) step(name string) func(error) {
 	}
 }
 
-// show shows the phase of an object, and since when it is on the board.
-func (b *board) show(name, phase, note string, s state) {
+// show replaces the tree of objects. An object keeps the time since which it is on the board.
+func (b *board) show(objects []object) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var l *line
-	for _, candidate := range b.lines {
-		if candidate.name == name {
-			l = candidate
+	before := map[string]*line{}
+	for _, l := range b.objects {
+		before[l.name] = l
+	}
+	b.objects = b.objects[:0:0]
+	for _, o := range objects {
+		name := strings.Repeat("  ", o.depth) + o.name
+		l, known := before[name]
+		if !known {
+			l = &line{name: name, began: b.now()}
 		}
-	}
-	if l == nil {
-		l = &line{name: name, began: b.now()}
-		b.lines = append(b.lines, l)
-	}
-	changed := l.phase != phase || l.state != s
-	if s == running {
-		l.ended = time.Time{}
-	} else if l.ended.IsZero() {
-		l.ended = b.now()
-	}
-	l.phase, l.note, l.state = phase, note, s
-	if changed {
-		b.plain(l)
+		b.objects = append(b.objects, l)
+		changed := !known || l.phase != o.phase || l.state != o.state
+		if o.state == running {
+			l.ended = time.Time{}
+		} else if l.ended.IsZero() {
+			l.ended = b.now()
+		}
+		l.phase, l.note, l.state = o.phase, o.note, o.state
+		if changed {
+			b.plain(l)
+		}
 	}
 }
 
@@ -136,9 +164,12 @@ func (b *board) Write(p []byte) (int, error) {
 	if b.area == nil {
 		return b.out.Write(p)
 	}
-	if last := len(b.steps); last > 0 {
-		text := strings.TrimSpace(string(p))
-		b.steps[last-1].note = text[strings.LastIndex(text, "\n")+1:]
+	for _, l := range b.steps {
+		if l.state == running {
+			text := strings.TrimSpace(string(p))
+			l.note = text[strings.LastIndex(text, "\n")+1:]
+			break
+		}
 	}
 	return len(p), nil
 }
@@ -148,7 +179,11 @@ func (b *board) plain(l *line) {
 	if b.area != nil {
 		return
 	}
-	fmt.Fprintf(b.out, "%6.1f s  %s\n", b.now().Sub(b.began).Seconds(), l.text(b.now()))
+	if l.phase == "" && l.state == running {
+		fmt.Fprintf(b.out, "%6s  %s …\n", elapsed(b.now().Sub(b.began)), l.name)
+		return
+	}
+	fmt.Fprintf(b.out, "%6s  %s\n", elapsed(b.now().Sub(b.began)), l.text(widest, b.now()))
 }
 
 // render returns all lines for a terminal.
@@ -157,13 +192,18 @@ func (b *board) render() string {
 	defer b.mu.Unlock()
 	var text strings.Builder
 	width := pterm.GetTerminalWidth()
-	for _, l := range fit(b.lines, pterm.GetTerminalHeight()-2) {
-		row := []rune(l.text(b.now()))
+	lines := fit(append(slices.Clone(b.steps), b.objects...), pterm.GetTerminalHeight()-2)
+	names := 0
+	for _, l := range lines {
+		names = max(names, len([]rune(l.name)))
+	}
+	for _, l := range lines {
+		row := []rune(l.text(min(names, widest), b.now()))
 		// A row that wraps would put the cursor into the wrong one.
 		if len(row) > width-3 {
 			row = row[:max(width-3, 0)]
 		}
-		text.WriteString(l.mark() + " " + string(row) + "\n")
+		text.WriteString(l.mark(b.now()) + " " + string(row) + "\n")
 	}
 	return text.String()
 }
@@ -184,24 +224,28 @@ func fit(lines []*line, rows int) []*line {
 }
 
 // mark returns a sign for the progress of the line.
-func (l *line) mark() string {
+func (l *line) mark(now time.Time) string {
 	switch l.state {
 	case done:
 		return pterm.Green("✓")
 	case failed:
 		return pterm.Red("✗")
 	default:
-		return pterm.Yellow("•")
+		frames := []rune(spinner)
+		return pterm.Yellow(string(frames[now.UnixMilli()/redraw.Milliseconds()%int64(len(frames))]))
 	}
 }
 
-// text is the line without its mark.
-func (l *line) text(now time.Time) string {
+// elapsed is a duration for people, for instance 5m12s.
+func elapsed(d time.Duration) string { return d.Round(time.Second).String() }
+
+// text is the line without its mark, with so much space for its name.
+func (l *line) text(width int, now time.Time) string {
 	end := l.ended
 	if end.IsZero() {
 		end = now
 	}
-	text := fmt.Sprintf("%-46s %-14s %6.1f s", l.name, l.word(), end.Sub(l.began).Seconds())
+	text := fmt.Sprintf("%-*s %-12s %6s", width, l.name, l.word(), elapsed(end.Sub(l.began)))
 	if l.note == "" {
 		return text
 	}
@@ -222,7 +266,7 @@ func (l *line) word() string {
 	case l.state == failed:
 		return "failed"
 	default:
-		return "running"
+		return ""
 	}
 }
 
@@ -232,7 +276,7 @@ func (b *board) times() string {
 	defer b.mu.Unlock()
 	var text strings.Builder
 	for _, l := range b.steps {
-		fmt.Fprintf(&text, "  %-46s %6.1f s\n", l.name, l.ended.Sub(l.began).Seconds())
+		fmt.Fprintf(&text, "  %-*s %6s\n", widest, l.name, elapsed(l.ended.Sub(l.began)))
 	}
 	return text.String()
 }

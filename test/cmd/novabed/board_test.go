@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pterm/pterm"
 )
 
 // plainBoard is a board without a terminal whose clock the test moves.
@@ -21,20 +22,24 @@ func plainBoard() (*board, *bytes.Buffer, *time.Time) {
 
 func TestBoardPrintsOneLineForEachChange(t *testing.T) {
 	b, out, now := plainBoard()
+	b.total = 2
 	ended := b.step("Building")
-	*now = now.Add(2 * time.Second)
+	*now = now.Add(312 * time.Second)
 	ended(nil)
-	b.show("Machine a", "Provisioning", "Waiting for an address", running)
+	b.show([]object{{name: "Cluster a", phase: "Provisioned", state: done}, {name: "Machine a", depth: 1, phase: "Provisioning", note: "Waiting for an address"}})
 	*now = now.Add(time.Second)
-	b.show("Machine a", "Provisioning", "Waiting for an address still", running)
+	b.show([]object{{name: "Cluster a", phase: "Provisioned", state: done}, {name: "Machine a", depth: 1, phase: "Provisioning", note: "Waiting for an address still"}})
 	*now = now.Add(3 * time.Second)
-	b.show("Machine a", "Running", "", done)
+	b.show([]object{{name: "Cluster a", phase: "Provisioned", state: done}, {name: "Machine a", depth: 1, phase: "Running", state: done}})
 	b.step("Breaking")(errors.New("broken"))
 	want := "" +
-		"   2.0 s  Building                                       done              2.0 s\n" +
-		"   2.0 s  Machine a                                      Provisioning      0.0 s  Waiting for an address\n" +
-		"   6.0 s  Machine a                                      Running           4.0 s\n" +
-		"   6.0 s  Breaking                                       failed            0.0 s\n"
+		"    0s  [1/2] Building …\n" +
+		" 5m12s  [1/2] Building                                 done          5m12s\n" +
+		" 5m12s  Cluster a                                      Provisioned      0s\n" +
+		" 5m12s    Machine a                                    Provisioning     0s  Waiting for an address\n" +
+		" 5m16s    Machine a                                    Running          4s\n" +
+		" 5m16s  [2/2] Breaking …\n" +
+		" 5m16s  [2/2] Breaking                                 failed           0s\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("board (-want +got):\n%s", diff)
 	}
@@ -43,9 +48,9 @@ func TestBoardPrintsOneLineForEachChange(t *testing.T) {
 func TestBoardTellsWhatStepsTook(t *testing.T) {
 	b, _, now := plainBoard()
 	ended := b.step("Building")
-	*now = now.Add(1500 * time.Millisecond)
+	*now = now.Add(312 * time.Second)
 	ended(nil)
-	want := "  Building                                          1.5 s\n"
+	want := "  Building                                        5m12s\n"
 	if diff := cmp.Diff(want, b.times()); diff != "" {
 		t.Errorf("times (-want +got):\n%s", diff)
 	}
@@ -72,5 +77,26 @@ func TestFit(t *testing.T) {
 		if got := kept.String(); got != test.want {
 			t.Errorf("%s: fit(%d) = %q, want %q", test.reason, test.rows, got, test.want)
 		}
+	}
+}
+
+func TestBoardDrawsStepsAboveTheTree(t *testing.T) {
+	b, _, _ := plainBoard()
+	b.area = &pterm.AreaPrinter{}
+	built := b.step("Building")
+	b.show([]object{{name: "Cluster a", phase: "Pending"}, {name: "Machine a", depth: 1, phase: "Pending"}})
+	built(nil)
+	b.step("Booting")
+	if _, err := b.Write([]byte("tools: building 7/18 kubelet, about 3 min left\n")); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(pterm.RemoveColorFromString(b.render()), "\n")
+	for i, want := range []string{"✓ Building", "⠋ Booting", "⠋ Cluster a", "⠋   Machine a", ""} {
+		if !strings.HasPrefix(got[i], want) {
+			t.Errorf("line %d is %q, want %q", i, got[i], want)
+		}
+	}
+	if !strings.Contains(got[1], "7/18 kubelet") {
+		t.Errorf("the running step has no note: %q", got[1])
 	}
 }

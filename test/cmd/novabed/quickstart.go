@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,9 +21,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// glance is the interval at which the workload cluster is read.
-const glance = 500 * time.Millisecond
-
 // quickstart holds the flags of the command.
 type quickstart struct {
 	options bed.Options
@@ -29,6 +28,8 @@ type quickstart struct {
 	timeout time.Duration
 	// modules installs modules in the workload cluster.
 	modules bool
+	// output is text, or json for scripts.
+	output string
 	// nodesAt is when all nodes were Ready.
 	nodesAt time.Time
 }
@@ -53,6 +54,7 @@ func quickstartCommand() *cobra.Command {
 	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
 	flags.BoolVar(&q.modules, "modules", true, "run Flux and install modules in the workload cluster")
+	flags.StringVarP(&q.output, "output", "o", "text", "format of the result: text, or json on the standard output with the progress on the standard error")
 	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the workload cluster")
 	return cmd
 }
@@ -60,7 +62,7 @@ func quickstartCommand() *cobra.Command {
 // run performs all steps. The test environment keeps running when it returns, also after a failure,
 // so that the user can inspect it.
 func (q *quickstart) run(ctx context.Context) error {
-	began := time.Now()
+	began := beginning()
 	if err := bed.Supported(); err != nil {
 		return err
 	}
@@ -68,10 +70,17 @@ func (q *quickstart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	board := newBoard(os.Stdout)
+	if q.output != "text" && q.output != "json" {
+		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
+	}
+	progress := os.Stdout
+	if q.output == "json" {
+		progress = os.Stderr
+	}
+	board := newBoard(progress, q.steps(facts.Title))
 	q.options.Hypervisors = []string{facts.Name}
 	q.options.Log, q.options.Progress = board, board.step
-	if q.options.Flux = q.modules; q.modules {
+	if q.options.Flux, q.options.FluxLater = q.modules, true; q.modules {
 		q.cluster.BaseDomain = baseDomain
 	}
 	b, err := bed.Start(ctx, q.options)
@@ -88,12 +97,57 @@ func (q *quickstart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := os.Stdout
-	fmt.Fprintf(out, "\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times())
-	reach(out, b, q.cluster, kubeconfig)
-	fmt.Fprintf(out, "quickstart: ready nodes=%d seconds=%.0f", readyNodes(last), q.nodesAt.Sub(began).Seconds())
+	return q.report(os.Stdout, result{
+		Ready: true, Nodes: readyNodes(last), Seconds: q.nodesAt.Sub(began).Seconds(), WithModules: time.Since(began).Seconds(),
+		Management: b.Kubeconfig(), Workload: kubeconfig, Netns: "nova-" + b.Name, Logs: b.Logs(),
+	}, fmt.Sprintf("\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times()))
+}
+
+// beginning is when the user called the command: hack/novabed.sh first builds this program.
+func beginning() time.Time {
+	seconds, err := strconv.ParseInt(os.Getenv("NOVABED_BEGAN"), 10, 64)
+	if err != nil {
+		return time.Now()
+	}
+	return time.Unix(seconds, 0)
+}
+
+// steps is the number of steps on the board.
+func (q *quickstart) steps(hypervisor string) int {
+	return bed.StartSteps + 1 + len(q.milestones(hypervisor))
+}
+
+// result is what scripts read.
+type result struct {
+	Ready   bool    `json:"ready"`
+	Nodes   int     `json:"nodes"`
+	Seconds float64 `json:"seconds"`
+	// WithModules is the time until the modules were ready too.
+	WithModules float64 `json:"withModules,omitempty"`
+	// Management and Workload are the kubeconfigs of the clusters, which are reached in the network
+	// namespace Netns.
+	Management string    `json:"managementKubeconfig"`
+	Workload   string    `json:"workloadKubeconfig,omitempty"`
+	Netns      string    `json:"networkNamespace"`
+	Logs       string    `json:"logs"`
+	Troubles   []trouble `json:"troubles,omitempty"`
+}
+
+// report prints the result, as text after the tables.
+func (q *quickstart) report(out io.Writer, r result, tables string) error {
+	if !q.modules {
+		r.WithModules = 0
+	}
+	if q.output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	fmt.Fprint(out, tables)
+	q.suggest(out)
+	fmt.Fprintf(out, "quickstart: ready nodes=%d seconds=%.0f", r.Nodes, r.Seconds)
 	if q.modules {
-		fmt.Fprintf(out, " with_modules=%.0f", time.Since(began).Seconds())
+		fmt.Fprintf(out, " with_modules=%.0f", r.WithModules)
 	}
 	fmt.Fprintln(out)
 	return nil
@@ -113,41 +167,33 @@ func (q *quickstart) createCluster(ctx context.Context, b *bed.Bed, board *board
 	ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, fmt.Errorf("not ready within %s", q.timeout))
 	defer cancel()
 	w := &watcher{bed: b, cluster: q.cluster.Key()}
-	ticker := time.NewTicker(glance)
-	defer ticker.Stop()
 	var last snapshot
-	stones := milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers)
-	if q.modules {
-		stones = append(stones, milestone{name: "Waiting for the modules", reached: modulesReady})
-	}
-	for _, stone := range stones {
+	for _, stone := range q.milestones(hypervisor) {
 		ended := board.step(stone.name)
-		for {
-			seen, err := w.look(ctx)
-			switch {
-			case err == nil:
-				last = seen
-				showAll(board, last)
-			case ctx.Err() == nil:
-				ended(err)
-				return last, err
-			}
-			if stone.reached(last) {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				ended(ctx.Err())
-				return last, errors.Join(fmt.Errorf("%s: %w", strings.ToLower(stone.name), context.Cause(ctx)), last.trouble)
-			case <-ticker.C:
-			}
+		if stone.flux {
+			err = b.AwaitFlux(ctx)
 		}
-		ended(nil)
+		if err == nil {
+			last, err = w.await(ctx, stone, board)
+		}
+		ended(err)
+		if err != nil {
+			return last, err
+		}
 		if stone.nodes {
 			q.nodesAt = time.Now()
 		}
 	}
 	return last, nil
+}
+
+// milestones are the points on the way to the workload cluster, and to its modules.
+func (q *quickstart) milestones(hypervisor string) []milestone {
+	stones := milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers)
+	if q.modules {
+		stones = append(stones, milestone{name: "Waiting for Flux and the modules", reached: modulesReady, flux: true})
+	}
+	return stones
 }
 
 // baseDomain is the domain that Nova DNS serves in the workload cluster.
@@ -179,11 +225,16 @@ func modulesReady(s snapshot) bool {
 func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	fmt.Fprintln(os.Stderr, "\nConditions that are not met:")
-	err := diagnose(ctx, os.Stderr, b, q.cluster)
+	found, err := diagnose(ctx, b, q.cluster)
+	if q.output == "json" {
+		return errors.Join(err, q.report(os.Stdout, result{Management: b.Kubeconfig(), Netns: "nova-" + b.Name, Logs: b.Logs(), Troubles: found}, ""))
+	}
+	printTroubles(os.Stderr, found)
 	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
 		"Consoles of the hosts: %s\n"+
-		"The test environment keeps running; stop it with: %s\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), stopCommand(b.Name))
+		"The test environment keeps running.\n"+
+		"  %-26s look around\n"+
+		"  %-26s delete it\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), makeTarget("shell", b.Name), makeTarget("down", b.Name))
 	return err
 }
 
@@ -209,18 +260,25 @@ func nodeTable(s snapshot) string {
 	return text.String()
 }
 
-// reach prints how to connect to both clusters and how to stop the test environment.
-func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
-	enter := "nsenter --net=/run/netns/nova-" + b.Name + " " + b.Program("kubectl") + " --kubeconfig "
-	fmt.Fprintf(out, "Management cluster:\n  %s%s -n %s get clusters,machines\n", enter, b.Kubeconfig(), c.Namespace)
-	fmt.Fprintf(out, "Workload cluster:\n  %s%s get nodes,pods -A\n", enter, tenant)
-	fmt.Fprintf(out, "Stop:\n  %s\n\n", stopCommand(b.Name))
+// suggest prints the next commands for a person.
+func (q *quickstart) suggest(out io.Writer) {
+	c := q.cluster
+	fmt.Fprintf(out, "Next:\n  %-26s a shell with kubectl and clusterctl for both clusters. Try in it:\n", makeTarget("shell", q.options.Name))
+	for _, line := range []string{
+		"clusterctl describe cluster " + c.Name + " -n " + c.Namespace,
+		"kubectl -n " + c.Namespace + " scale machinedeployment " + c.Name + "-worker --replicas=3",
+		"kubectl -n " + c.Namespace + " delete machine NAME",
+		"kubectl --kubeconfig $WORKLOAD get nodes,pods -A",
+	} {
+		fmt.Fprintln(out, "      "+line)
+	}
+	fmt.Fprintf(out, "  %-26s delete everything\n\n", makeTarget("down", q.options.Name))
 }
 
-// stopCommand returns the command that stops a test environment.
-func stopCommand(name string) string {
-	if name == defaultName {
-		return "make quickstart-down"
+// makeTarget returns how a person calls a command for a test environment.
+func makeTarget(name, bedName string) string {
+	if bedName == defaultName {
+		return "make quickstart-" + name
 	}
-	return "go run ./test/cmd/novabed down --name " + name
+	return "go run ./test/cmd/novabed " + name + " --name " + bedName
 }

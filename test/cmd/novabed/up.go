@@ -17,7 +17,7 @@ func upCommand() *cobra.Command {
 		Short: "Start a test environment without a workload cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			board := newBoard(os.Stdout)
+			board := newBoard(os.Stdout, 0)
 			options.Log, options.Progress = board, board.step
 			b, err := bed.Start(cmd.Context(), options)
 			board.close()

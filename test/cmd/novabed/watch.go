@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +16,9 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
+
+// glance is the interval at which the workload cluster is read.
+const glance = 500 * time.Millisecond
 
 // snapshot is the state of a workload cluster at one moment.
 type snapshot struct {
@@ -30,6 +35,31 @@ type watcher struct {
 	bed     *bed.Bed
 	cluster client.ObjectKey
 	tenant  client.Client
+}
+
+// await shows snapshots until one reaches a milestone, and returns the last one.
+func (w *watcher) await(ctx context.Context, stone milestone, board *board) (snapshot, error) {
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	var last snapshot
+	for {
+		seen, err := w.look(ctx)
+		switch {
+		case err == nil:
+			last = seen
+			board.show(tree(last))
+		case ctx.Err() == nil:
+			return last, err
+		}
+		if stone.reached(last) {
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, errors.Join(fmt.Errorf("%s: %w", strings.ToLower(stone.name), context.Cause(ctx)), last.trouble)
+		case <-ticker.C:
+		}
+	}
 }
 
 // look takes a snapshot. A workload cluster that does not respond yet has no nodes.
@@ -75,6 +105,8 @@ type milestone struct {
 	reached func(snapshot) bool
 	// nodes is set for the one at which all nodes are Ready.
 	nodes bool
+	// flux is set for the one that needs Flux.
+	flux bool
 }
 
 // milestones are the points on the way to a cluster of so many nodes on a
@@ -117,28 +149,36 @@ func nodeReady(node *corev1.Node) bool {
 	})
 }
 
-// showAll puts a snapshot on the board, one line an object.
-func showAll(b *board, s snapshot) {
-	phase := running
-	if meta.IsStatusConditionTrue(s.cluster.Status.Conditions, clusterv1.AvailableCondition) {
-		phase = done
-	}
-	b.show("Cluster "+s.cluster.Name, orPending(s.cluster.Status.Phase), waitsFor(s.cluster.Status.Conditions, clusterv1.AvailableCondition), phase)
+// tree returns the objects of a snapshot: the cluster, its machines, and below each its node.
+func tree(s snapshot) []object {
+	cluster := s.cluster.Status.Conditions
+	objects := []object{{
+		name: "Cluster " + s.cluster.Name, phase: orPending(s.cluster.Status.Phase),
+		note: waitsFor(cluster, clusterv1.AvailableCondition), state: stateOf(meta.IsStatusConditionTrue(cluster, clusterv1.AvailableCondition)),
+	}}
 	for i := range s.machines {
 		m := &s.machines[i]
-		phase := running
-		if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.ReadyCondition) {
-			phase = done
+		objects = append(objects, object{
+			name: "Machine " + m.Name, depth: 1, phase: orPending(m.Status.Phase),
+			note: waitsFor(m.Status.Conditions, clusterv1.ReadyCondition), state: stateOf(meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.ReadyCondition)),
+		})
+		if node := nodeOf(s.nodes, m); node != nil {
+			phase := "NotReady"
+			if nodeReady(node) {
+				phase = "Ready"
+			}
+			objects = append(objects, object{name: "Node " + node.Name, depth: 2, phase: phase, state: stateOf(nodeReady(node))})
 		}
-		b.show("Machine "+m.Name, orPending(m.Status.Phase), waitsFor(m.Status.Conditions, clusterv1.ReadyCondition), phase)
 	}
-	for i := range s.nodes {
-		word, phase := "NotReady", running
-		if nodeReady(&s.nodes[i]) {
-			word, phase = "Ready", done
-		}
-		b.show("Node "+s.nodes[i].Name, word, "", phase)
+	return objects
+}
+
+// stateOf is the state of a line whose object is ready, or not yet.
+func stateOf(ready bool) state {
+	if ready {
+		return done
 	}
+	return running
 }
 
 func orPending(phase string) string {

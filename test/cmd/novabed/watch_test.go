@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -47,19 +52,55 @@ func TestTroubles(t *testing.T) {
 		{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "NotReady", Message: "* The VM boots\n* No node yet", LastTransitionTime: at},
 		{Type: clusterv1.InfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready", Message: "All is well", LastTransitionTime: at},
 		{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused", Message: "Not paused", LastTransitionTime: at},
+		{Type: "NodeReady", Status: metav1.ConditionUnknown, Reason: "NotSeen", Message: "No node yet", LastTransitionTime: at},
 		{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: "Draining", Message: "Drains the node", LastTransitionTime: at},
 	}
 	got := troubles(m)
-	want := []string{
-		"Machine demo-1: Ready=False (NotReady): * The VM boots * No node yet",
-		"Machine demo-1: Deleting=True (Draining): Drains the node",
+	want := trouble{Object: "Machine demo-1", Conditions: []string{
+		"Deleting=True (Draining): Drains the node",
+		"NodeReady=Unknown (NotSeen): No node yet",
+		"Ready=False (NotReady): * The VM boots * No node yet",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("troubles (-want +got):\n%s", diff)
 	}
-	if len(got) != len(want) {
-		t.Fatalf("troubles = %q, want %q", got, want)
+}
+
+func TestTree(t *testing.T) {
+	s := snapshot{machines: make([]clusterv1.Machine, 2), nodes: []corev1.Node{node(corev1.ConditionTrue)}}
+	s.cluster.Name, s.machines[0].Name, s.machines[1].Name, s.nodes[0].Name = "demo", "demo-1", "demo-2", "demo-1"
+	var got []string
+	for _, o := range tree(s) {
+		got = append(got, fmt.Sprintf("%d %s %s", o.depth, o.name, o.phase))
 	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("trouble %d = %q, want %q", i, got[i], want[i])
+	want := []string{"0 Cluster demo Pending", "1 Machine demo-1 Pending", "2 Node demo-1 Ready", "1 Machine demo-2 Pending"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := result{Ready: true, Nodes: 3, Seconds: 40.4, WithModules: 44.6}
+	var text, data bytes.Buffer
+	q := quickstart{output: "text", modules: true}
+	q.options.Name = defaultName
+	if err := q.report(&text, r, "Nodes\n"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Nodes\n", "make quickstart-shell", "make quickstart-down", "\nquickstart: ready nodes=3 seconds=40 with_modules=45\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("text has no %q:\n%s", want, text.String())
 		}
+	}
+	q.output = "json"
+	if err := q.report(&data, r, "Nodes\n"); err != nil {
+		t.Fatal(err)
+	}
+	var got result
+	if err := json.Unmarshal(data.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Errorf("json (-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the program of test environments and runs it.
+#
+#   hack/novabed.sh quickstart --hypervisor zvirt
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/ensure-go.sh"
+cd "$here/.."
+cache=${NOVA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-nova}
+program=$cache/bin/novabed
+mkdir -p "$cache/bin"
+# In a terminal the line disappears when the program starts.
+printf 'Building the program of test environments, which takes minutes the first time …' >&2
+export NOVABED_BEGAN=$EPOCHSECONDS
+go build -ldflags "-s -w" -o "$program.$$" ./test/cmd/novabed 2> >(grep -v '^go: downloading ' >&2)
+# Another work tree may run the program at this path.
+mv "$program.$$" "$program"
+if [[ -t 2 ]]; then
+	printf '\r\033[K' >&2
+else
+	printf ' built in %dm%ds\n' $(((EPOCHSECONDS - NOVABED_BEGAN) / 60)) $(((EPOCHSECONDS - NOVABED_BEGAN) % 60)) >&2
+fi
+exec "$program" "$@"
