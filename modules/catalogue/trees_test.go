@@ -97,6 +97,7 @@ func delivered(t *testing.T, m modules.Module) []*unstructured.Unstructured {
 // has no schemas for them.
 var ofOperators = []string{
 	"logging.banzaicloud.io", "cert-manager.io", "traefik.io", "metallb.io", "gateway.envoyproxy.io", "gateway.networking.k8s.io",
+	"snapshot.storage.k8s.io",
 }
 
 // Every object of our own trees has a known kind, and no unknown field.

@@ -23,6 +23,11 @@ type Site struct {
 	Hypervisor string
 	// Server is the server of the hypervisor, hypervisor.example if it is not set.
 	Server string
+	// Datacenters are those of the failure domains.
+	Datacenters []string
+	// Unplaced means that the cluster has no placement and trusts the CAs of the
+	// system.
+	Unplaced bool
 	// Kubernetes is the version, v1.36.3 if it is not set.
 	Kubernetes string
 	Infra      int32
@@ -76,6 +81,16 @@ func (s Site) Facts() *modules.Facts {
 		Platform:     platform,
 	}
 	f.Hypervisor.SetServer(cmp.Or(s.Server, "hypervisor.example"))
+	if s.Unplaced {
+		f.Hypervisor.CABundle, f.Hypervisor.Spec = "", map[string]any{}
+	}
+	var domains []any
+	for _, name := range s.Datacenters {
+		domains = append(domains, map[string]any{"name": name, "placement": map[string]any{"datacenter": name}})
+	}
+	if domains != nil {
+		f.Hypervisor.Spec["failureDomains"] = domains
+	}
 	for i := range s.Infra {
 		f.Nodes.Addresses.Infra = append(f.Nodes.Addresses.Infra, fmt.Sprintf("192.0.2.%d", 20+i))
 	}
@@ -172,7 +187,8 @@ func Matrix(labels map[string]string, versions ...string) map[string]Site {
 }
 
 // addSizes adds a site in two sizes. The large one has the longest name that a
-// Cluster may have, and the small one a number as its name.
+// Cluster may have, another hypervisor and failure domains, and the small one a
+// number as its name and no placement.
 func addSizes(out map[string]Site, s Site, name string) {
 	if s.Registry != "" {
 		name += " closed"
@@ -180,10 +196,12 @@ func addSizes(out map[string]Site, s Site, name string) {
 	small, large := s, s
 	out[name+" single"] = small
 	small.Name, small.KubeProxy = "12345678", "none"
+	small.Unplaced = true
 	small.Labels = withAddresses(withKubeVIP(s.Labels))
 	small.Labels["addons.cluster.x-k8s.io/cilium-gateway"] = "true"
 	out[name+" single number"] = small
 	large.Infra, large.Ingress, large.ControlPlanes = 3, 2, 3
+	large.Server, large.Datacenters = "hypervisor-2.example:8443", []string{"DC1", "DC2, old"}
 	out[name+" ha"] = large
 	large.Labels = withAddresses(s.Labels)
 	large.Name = "true-0123456789-0123456789-0123456789-0123456789-0123456789-abc"
