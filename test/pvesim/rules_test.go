@@ -222,7 +222,7 @@ func TestUploads(t *testing.T) {
 		t.Errorf("got %+v", res)
 	}
 	list, _ := c.ok(get, "/nodes/pve1/storage/local/content", "content=iso").([]any)
-	if len(list) != 1 || !strings.Contains(list[0].(map[string]any)["volid"].(string), "local:iso/a_b.iso") { //nolint:forcetypeassert // the test fails
+	if len(list) != 1 || !strings.Contains(list[0].(map[string]any)["volid"].(string), "local:iso/a_b.iso") {
 		t.Errorf("got %v", list)
 	}
 	if other, _ := c.ok(get, "/nodes/pve2/storage/local/content").([]any); len(other) != 0 {

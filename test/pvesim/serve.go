@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +70,11 @@ func (s *Server) serve(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		hit.answer(s.ctx, w, r)
 		return
 	}
+	s.finish(w, r, hit, data, err)
+}
+
+// finish responds to a request that was performed.
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, hit *rule, data any, err error) {
 	if hit != nil && hit.Delay > 0 {
 		pause(s.ctx, r, hit.Delay)
 	}
@@ -186,7 +192,7 @@ func respond(w http.ResponseWriter, data any, err error) {
 		header := w.Header()
 		setHeaders(header)
 		body, _ := json.Marshal(map[string]any{"data": data})
-		header.Set("Content-Length", fmt.Sprint(len(body)))
+		header.Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body)
 		return
 	}
@@ -235,7 +241,7 @@ func writeError(w http.ResponseWriter, status int, reason, kind string, body []b
 		header.Set("Content-Type", kind)
 	}
 	header.Set("Connection", "close")
-	header.Set("Content-Length", fmt.Sprint(len(body)))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = fmt.Fprintf(buffer, "HTTP/1.1 %d %s\r\n", status, reason)
 	_ = header.Write(buffer)
 	_, _ = buffer.WriteString("\r\n")

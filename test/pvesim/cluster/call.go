@@ -79,7 +79,7 @@ func (c *Cluster) perform(ctx context.Context, r Request) (any, error) {
 		c.mu.Lock()
 		result, err := c.handle(r)
 		c.mu.Unlock()
-		blocked := &wait{}
+		blocked := &blockedError{}
 		if !errors.As(err, &blocked) {
 			return result, err
 		}

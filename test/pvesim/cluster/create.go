@@ -176,17 +176,8 @@ func (k *clone) check() error {
 		return err
 	}
 	k.source = v
-	k.full = !v.config.Template()
-	if q.has("full") {
-		k.full = q.on("full")
-	}
-	switch {
-	case q.has("snapname"):
-		return schema.Failed("snapshot '%s' does not exist", q.text("snapname"))
-	case k.to != nil && !k.full:
-		return schema.Failed("parameter 'storage' not allowed for linked clones")
-	case q.has("format") && !k.full:
-		return schema.Failed("parameter 'format' not allowed for linked clones")
+	if err := k.kind(); err != nil {
+		return err
 	}
 	shared, err := k.mayCopy()
 	if err != nil {
@@ -199,6 +190,23 @@ func (k *clone) check() error {
 		return schema.Failed("unable to create VM %d: config file already exists", k.vmid)
 	}
 	return k.findDisks()
+}
+
+// kind decides between a full and a linked clone.
+func (k *clone) kind() error {
+	k.full = !k.source.config.Template()
+	if k.q.has("full") {
+		k.full = k.q.on("full")
+	}
+	switch {
+	case k.q.has("snapname"):
+		return schema.Failed("snapshot '%s' does not exist", k.q.text("snapname"))
+	case k.to != nil && !k.full:
+		return schema.Failed("parameter 'storage' not allowed for linked clones")
+	case k.q.has("format") && !k.full:
+		return schema.Failed("parameter 'format' not allowed for linked clones")
+	}
+	return nil
 }
 
 // destination finds the target node and the storage.
@@ -261,22 +269,28 @@ func (k *clone) mayCopy() (shared bool, err error) {
 			return false, err
 		}
 	}
+	return shared, k.mayUseDevices()
+}
+
+// mayUseDevices returns an error unless the user may use the PCI devices and
+// networks of the source.
+func (k *clone) mayUseDevices() error {
 	for option, value := range k.source.config.Options {
+		var err error
 		switch {
 		case qemu.IsPCI(option):
 			if device, _ := qemu.Parse(option, value); device["mapping"] != "" {
-				if err := k.q.require("/mapping/pci/"+device["mapping"], "Mapping.Use"); err != nil {
-					return false, err
-				}
+				err = k.q.require("/mapping/pci/"+device["mapping"], "Mapping.Use")
 			}
 		case qemu.IsNet(option):
 			net, _ := qemu.ParseNet(option, value)
-			if err := k.q.mayUseBridge(net); err != nil {
-				return false, err
-			}
+			err = k.q.mayUseBridge(net)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return shared, nil
+	return nil
 }
 
 // findDisks finds the disks to copy.
@@ -301,18 +315,7 @@ func (k *clone) findDisks() error {
 
 // finish copies the disks and writes the configuration.
 func (k *clone) finish(t *task, v *vm, pool string, made *[]*volume) error {
-	options := map[string]string{}
-	for option, value := range k.source.config.Options {
-		switch {
-		case option == "template" || option == "lock" || qemu.IsUnused(option):
-		case qemu.IsNet(option):
-			net, _ := qemu.ParseNet(option, value)
-			net.Property["macaddr"] = randomMAC()
-			options[option] = net.String()
-		default:
-			options[option] = value
-		}
-	}
+	options := k.options()
 	for _, option := range slices.Sorted(maps.Keys(k.disks)) {
 		from := k.disks[option]
 		drive, _ := qemu.ParseDrive(option, k.source.config.Options[option])
@@ -333,6 +336,32 @@ func (k *clone) finish(t *task, v *vm, pool string, made *[]*volume) error {
 		}
 		options[option] = drive.String()
 	}
+	v.config = qemu.NewConfig(options)
+	if k.target != nil {
+		v.node = k.target.Name
+	}
+	if pool != "" {
+		k.q.c.pools[pool].vms[v.vmid] = true
+	}
+	t.finish(nil)
+	return nil
+}
+
+// options are the options of the source for the clone, with addresses and names
+// of its own.
+func (k *clone) options() map[string]string {
+	options := map[string]string{}
+	for option, value := range k.source.config.Options {
+		switch {
+		case option == "template" || option == "lock" || qemu.IsUnused(option):
+		case qemu.IsNet(option):
+			net, _ := qemu.ParseNet(option, value)
+			net.Property["macaddr"] = randomMAC()
+			options[option] = net.String()
+		default:
+			options[option] = value
+		}
+	}
 	options["smbios1"] = withUUID(options["smbios1"], newUUID())
 	if options["vmgenid"] != "" {
 		options["vmgenid"] = newUUID()
@@ -344,15 +373,7 @@ func (k *clone) finish(t *task, v *vm, pool string, made *[]*volume) error {
 	if description := k.q.text("description"); description != "" {
 		options["description"] = description
 	}
-	v.config = qemu.NewConfig(options)
-	if k.target != nil {
-		v.node = k.target.Name
-	}
-	if pool != "" {
-		k.q.c.pools[pool].vms[v.vmid] = true
-	}
-	t.finish(nil)
-	return nil
+	return options
 }
 
 // remove removes a VM's configuration.

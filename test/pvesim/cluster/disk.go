@@ -206,18 +206,8 @@ func reassignDisk(q *call) (any, error) {
 // reassignable returns the disk, unless it cannot be given to another VM.
 func (q *call) reassignable(vmid, target int, option, to string) (*volume, error) {
 	from, other := q.c.vms[vmid], q.c.vms[target]
-	switch {
-	case from == nil:
-		return nil, schema.Failed("could not find VM %d", vmid)
-	case other == nil:
-		return nil, schema.Failed("could not find target VM %d", target)
-	case from.node != other.node:
-		return nil, schema.Failed("Both VMs need to be on the same node (%s != %s)", from.node, other.node)
-	}
-	for _, v := range []*vm{from, other} {
-		if err := v.checkLock(); err != nil {
-			return nil, err
-		}
+	if err := neighbors(vmid, target, from, other); err != nil {
+		return nil, err
 	}
 	text := from.config.Options[option]
 	drive, err := qemu.ParseDrive(option, text)
@@ -238,6 +228,22 @@ func (q *call) reassignable(vmid, target int, option, to string) (*volume, error
 		return nil, schema.Failed("Cannot move disk to another VM while the source VM is running - detach first")
 	}
 	return q.c.volume(drive.File(), q.node)
+}
+
+// neighbors returns an error unless two VMs are on one node and not locked.
+func neighbors(vmid, target int, from, other *vm) error {
+	switch {
+	case from == nil:
+		return schema.Failed("could not find VM %d", vmid)
+	case other == nil:
+		return schema.Failed("could not find target VM %d", target)
+	case from.node != other.node:
+		return schema.Failed("Both VMs need to be on the same node (%s != %s)", from.node, other.node)
+	}
+	if err := from.checkLock(); err != nil {
+		return err
+	}
+	return other.checkLock()
 }
 
 // reassign renames a disk and moves its drive to another VM.

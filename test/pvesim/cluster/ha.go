@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -198,7 +199,7 @@ func (c *Cluster) requestState(vmid int, state string) error {
 }
 
 // haStop starts the task that requests the stop of a resource.
-func (q *call) haStop(vmid, _ int) string {
+func (q *call) haStop(vmid int) string {
 	return q.fork("hastop", strconv.Itoa(vmid), func(t *task) { t.finish(q.c.requestState(vmid, "stopped")) }).upid
 }
 
@@ -286,26 +287,35 @@ func setRule(create bool) handler {
 	}
 }
 
-// feasible returns an error for a rule that cannot be followed.
-func (c *Cluster) feasible(name string, rule map[string]any) error {
-	list := schema.SplitList(schema.Text(rule["resources"]))
-	var unmanaged []string
+// unmanaged are the resources of a list that are not configured.
+func (c *Cluster) unmanaged(list []string) (names []string) {
 	for _, text := range list {
 		if id, err := sid(text); err != nil || c.ha.resources[id] == nil {
-			unmanaged = append(unmanaged, text)
+			names = append(names, text)
 		}
 	}
-	var missing []string
-	nodes := []string{}
-	if rule["nodes"] != nil {
-		nodes = schema.SplitList(schema.Text(rule["nodes"]))
+	return names
+}
+
+// missingNodes are the nodes of a rule that do not exist.
+func (c *Cluster) missingNodes(rule map[string]any) (missing []string) {
+	if rule["nodes"] == nil {
+		return nil
 	}
-	for _, text := range nodes {
+	for _, text := range schema.SplitList(schema.Text(rule["nodes"])) {
 		node, _, _ := strings.Cut(text, ":")
 		if !slices.Contains(c.Nodes(), node) {
 			missing = append(missing, node)
 		}
 	}
+	return missing
+}
+
+// feasible returns an error for a rule that cannot be followed.
+func (c *Cluster) feasible(name string, rule map[string]any) error {
+	list := schema.SplitList(schema.Text(rule["resources"]))
+	unmanaged := c.unmanaged(list)
+	missing := c.missingNodes(rule)
 	infeasible := func(option, text string) error {
 		return &schema.Error{Status: 400, Message: fmt.Sprintf("Rule '%s' is invalid.\n", name), Errors: map[string]string{option: text}}
 	}
@@ -333,6 +343,9 @@ func deleteRule(q *call) (any, error) {
 	return nil, nil //nolint:nilnil // null is the result
 }
 
+// errUnexpected ends the tasks of a node that is lost.
+var errUnexpected = errors.New("unexpected status")
+
 // SetOnline changes whether a node is in the cluster. The VMs of a
 // node that is lost end; those that are managed start on another node after a while.
 func (c *Cluster) SetOnline(name string, online bool) error {
@@ -349,7 +362,7 @@ func (c *Cluster) SetOnline(name string, online bool) error {
 	}
 	for _, t := range c.tasks {
 		if t.node == name && !t.ended() {
-			t.finish(fmt.Errorf("unexpected status"))
+			t.finish(errUnexpected)
 		}
 	}
 	for _, v := range c.vms {

@@ -41,15 +41,10 @@ func (q *call) mayChange(vmid int, pool, option, value string) error {
 	switch {
 	case name == "hostpci":
 		return q.mayUsePCI(vmid, pool, option, value)
-	case name == "numa" && option != "numa":
-		return q.onVM(vmid, pool, "VM.Config.CPU")
 	case name == "serial" && value != "socket" && value != "":
 		return schema.Failed("only root can set '%s' config for real devices", option)
 	case slices.Contains(cloudInitOptions, name):
-		if q.onVM(vmid, pool, "VM.Config.Network") == nil {
-			return nil
-		}
-		return q.c.access.RequireAny(q.user, fmt.Sprintf("/vms/%d", vmid), "VM.Config.Cloudinit", "VM.Config.Network")
+		return q.onVMAny(vmid, pool, "VM.Config.Cloudinit", "VM.Config.Network")
 	case name == "startup":
 		if err := q.require("/", "Sys.Modify"); err != nil {
 			return err
@@ -61,6 +56,15 @@ func (q *call) mayChange(vmid int, pool, option, value string) error {
 		}
 	}
 	return schema.Failed("only root can set '%s' config", option)
+}
+
+// onVMAny returns an error unless the user has one of the privileges on a VM, or
+// on the pool that it is created in.
+func (q *call) onVMAny(vmid int, pool string, privileges ...string) error {
+	if pool != "" && q.c.access.RequireAny(q.user, "/pool/"+pool, privileges...) == nil {
+		return nil
+	}
+	return q.c.access.RequireAny(q.user, fmt.Sprintf("/vms/%d", vmid), privileges...)
 }
 
 // mayUsePCI returns an error unless the user may use a PCI device.

@@ -145,7 +145,7 @@ func stopRequest(q *call) (any, error) {
 		if q.on("overrule-shutdown") {
 			return nil, schema.InvalidParameter("overrule-shutdown", "Not applicable for HA resources.")
 		}
-		return q.haStop(vmid, 0), nil
+		return q.haStop(vmid), nil
 	}
 	t := q.fork("qmstop", strconv.Itoa(vmid), func(t *task) {
 		if q.on("overrule-shutdown") {
@@ -182,7 +182,7 @@ func shutdownRequest(q *call) (any, error) {
 	}
 	timeout := q.number("timeout", defaultTimeout)
 	if q.c.managed(vmid) {
-		return q.haStop(vmid, timeout), nil
+		return q.haStop(vmid), nil
 	}
 	t := q.fork("qmshutdown", strconv.Itoa(vmid), func(t *task) {
 		t.withLock(vmid, false, func() error { return q.c.halt(t, q.node, vmid, soft, timeout, q.on("forceStop")) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -211,7 +212,7 @@ func nextID(q *call) (any, error) {
 	for id := lower; id < upper; id++ {
 		if q.c.vms[id] == nil {
 			// Numbers are shown as text here.
-			return fmt.Sprint(id), nil
+			return strconv.Itoa(id), nil
 		}
 	}
 	return nil, schema.Failed("unable to get any free VMID in range [%d, %d]", lower, upper)

@@ -200,18 +200,18 @@ func (c *Cluster) releaser(vmid int, l *fileLock) func() {
 	}
 }
 
-// wait is returned by handlers that must be called again when a lock is free.
-type wait struct {
+// blockedError is returned by handlers that must be called again when a lock is free.
+type blockedError struct {
 	free <-chan struct{}
 	vmid int
 }
 
-func (w *wait) Error() string { return fmt.Sprintf("VM %d is locked by a task", w.vmid) }
+func (w *blockedError) Error() string { return fmt.Sprintf("VM %d is locked by a task", w.vmid) }
 
 // unlocked returns an error if a task has the file lock of a VM.
 func (c *Cluster) unlocked(vmid int) error {
 	if l := c.locks[vmid]; l != nil && l.holders > 0 {
-		return &wait{free: l.free, vmid: vmid}
+		return &blockedError{free: l.free, vmid: vmid}
 	}
 	return nil
 }

@@ -105,16 +105,9 @@ func stopTask(q *call) (any, error) {
 func nodeTasks(q *call) (any, error) {
 	list := []map[string]any{}
 	all := q.c.access.Has(q.user, "/nodes/"+q.node.Name, "Sys.Audit")
-	source := q.text("source")
 	skip, limit := q.number("start", 0), q.number("limit", 50)
 	for _, t := range slices.Backward(q.c.tasks) {
-		switch {
-		case t.node != q.node.Name, !all && q.mayRead(t) != nil,
-			(source == "" || source == "archive") && !t.ended(), source == "active" && t.ended(),
-			q.has("vmid") && t.id != q.text("vmid"), q.has("typefilter") && t.kind != q.text("typefilter"),
-			q.on("errors") && (!t.ended() || t.exit == "OK"),
-			q.has("userfilter") && !strings.Contains(t.user, q.text("userfilter")),
-			q.has("since") && t.start.Unix() < int64(q.number("since", 0)), q.has("until") && t.start.Unix() > int64(q.number("until", 0)):
+		if t.node != q.node.Name || !all && q.mayRead(t) != nil || !q.selectsTask(t) {
 			continue
 		}
 		if skip--; skip < 0 && len(list) < limit {
@@ -122,6 +115,19 @@ func nodeTasks(q *call) (any, error) {
 		}
 	}
 	return list, nil
+}
+
+// selectsTask returns whether the parameters of a list of tasks select one.
+func (q *call) selectsTask(t *task) bool {
+	source := q.text("source")
+	switch {
+	case (source == "" || source == "archive") && !t.ended(), source == "active" && t.ended(),
+		q.has("vmid") && t.id != q.text("vmid"), q.has("typefilter") && t.kind != q.text("typefilter"):
+		return false
+	}
+	start := int(t.start.Unix())
+	return (!q.on("errors") || t.ended() && t.exit != "OK") && strings.Contains(t.user, q.text("userfilter")) &&
+		start >= q.number("since", 0) && start <= q.number("until", start)
 }
 
 // clusterTasks handles GET /cluster/tasks: the last tasks.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -49,28 +50,30 @@ func (q *call) parseChanges(vmid int, pool string) (*changes, error) {
 	if err := e.parseDevices(); err != nil {
 		return nil, err
 	}
+	return e, e.permitted(vmid, pool)
+}
+
+// permitted returns an error unless the user may make the changes.
+func (e *changes) permitted(vmid int, pool string) error {
 	for _, option := range e.deleted {
-		if err := q.mayChange(vmid, pool, option, ""); err != nil {
-			return nil, err
+		if err := e.q.mayChange(vmid, pool, option, ""); err != nil {
+			return err
 		}
 	}
 	for _, option := range slices.Sorted(maps.Keys(e.set)) {
-		if err := q.mayChange(vmid, pool, option, e.set[option]); err != nil {
-			return nil, err
+		err := e.q.mayChange(vmid, pool, option, e.set[option])
+		if drive, ok := e.drives[option]; ok && err == nil {
+			err = e.q.mayUseDrive(vmid, pool, option, drive)
 		}
-		if drive, ok := e.drives[option]; ok {
-			if err := q.mayUseDrive(vmid, pool, option, drive); err != nil {
-				return nil, err
-			}
-		}
-		if qemu.IsNet(option) {
+		if qemu.IsNet(option) && err == nil {
 			net, _ := qemu.ParseNet(option, e.set[option])
-			if err := q.mayUseBridge(net); err != nil {
-				return nil, err
-			}
+			err = e.q.mayUseBridge(net)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // lists parses the options to delete and to revert.
@@ -541,7 +544,7 @@ func hotpluggable(c *qemu.Config, option string) (bool, error) {
 	current, _ := qemu.ParseDrive(option, c.Pending[option])
 	switch {
 	case old.CDROM() != current.CDROM():
-		return false, fmt.Errorf("unable to change media type")
+		return false, errors.New("unable to change media type")
 	case old.CDROM():
 		return true, nil
 	case old.File() != current.File():

@@ -1,7 +1,7 @@
 package qemu
 
 import (
-	"crypto/sha1" //nolint:gosec // the digest of Proxmox VE
+	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -35,7 +35,7 @@ func (c *Config) Clone() *Config {
 
 // Digest is the SHA-1 of the configuration file.
 func (c *Config) Digest() string {
-	hash := sha1.New() //nolint:gosec // the digest of Proxmox VE
+	hash := sha1.New()
 	for _, part := range []map[string]string{c.Options, c.Pending} {
 		for _, name := range slices.Sorted(maps.Keys(part)) {
 			fmt.Fprintf(hash, "%s: %q\n", name, part[name])

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Check checks the parameters of a request, those of the path included. Values
@@ -199,26 +200,33 @@ func (f problems) scalar(path string, p *Property, text string) {
 		f.add(path, "value does not match the regex pattern")
 		return
 	}
-	if length := len([]rune(text)); p.MaxLength != nil && length > *p.MaxLength {
-		f.add(path, "value may only be %d characters long", *p.MaxLength)
+	if text := p.outside(text); text != "" {
+		f.add(path, "%s", text)
 		return
-	} else if p.MinLength != nil && length < *p.MinLength {
-		f.add(path, "value must be at least %d characters long", *p.MinLength)
-		return
-	}
-	if number, err := strconv.ParseFloat(text, 64); err == nil && numberPattern.MatchString(text) {
-		if p.Maximum != nil && number > *p.Maximum {
-			f.add(path, "value must have a maximum value of %s", limit(*p.Maximum))
-			return
-		}
-		if p.Minimum != nil && number < *p.Minimum {
-			f.add(path, "value must have a minimum value of %s", limit(*p.Minimum))
-			return
-		}
 	}
 	if p.Enum != nil && !slices.Contains(p.Enum, text) {
 		f.add(path, "value '%s' does not have a value in the enumeration '%s'", text, strings.Join(p.Enum, ", "))
 	}
+}
+
+// outside describes how a value exceeds the limits.
+func (p *Property) outside(text string) string {
+	length := utf8.RuneCountInString(text)
+	switch {
+	case p.MaxLength != nil && length > *p.MaxLength:
+		return fmt.Sprintf("value may only be %d characters long", *p.MaxLength)
+	case p.MinLength != nil && length < *p.MinLength:
+		return fmt.Sprintf("value must be at least %d characters long", *p.MinLength)
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || !numberPattern.MatchString(text):
+	case p.Maximum != nil && number > *p.Maximum:
+		return "value must have a maximum value of " + limit(*p.Maximum)
+	case p.Minimum != nil && number < *p.Minimum:
+		return "value must have a minimum value of " + limit(*p.Minimum)
+	}
+	return ""
 }
 
 func limit(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }

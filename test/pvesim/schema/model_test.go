@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,8 +129,8 @@ func TestCheck(t *testing.T) {
 				}
 				return
 			}
-			refused, ok := err.(*Error)
-			if !ok || refused.Status != 400 || refused.Message != "Parameter verification failed.\n" {
+			var refused *Error
+			if !errors.As(err, &refused) || refused.Status != 400 || refused.Message != "Parameter verification failed.\n" {
 				t.Fatalf("got %v", err)
 			}
 			for name, text := range test.want {

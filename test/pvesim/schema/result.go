@@ -23,19 +23,22 @@ func (o *Operation) CheckResult(data any) error {
 
 // result checks a value of a response.
 func (f problems) result(path string, p *Property, value any) {
-	if value == nil {
-		if p.Type != "" && p.Type != "null" && !p.Optional {
-			f.add(path, "is missing")
-		}
+	isAny := p.Type == "" || p.Type == "any"
+	switch {
+	case value == nil && !isAny && p.Type != "null" && !p.Optional:
+		f.add(path, "is missing")
 		return
-	}
-	if p.Type == "null" {
+	case value != nil && p.Type == "null":
 		f.add(path, "is not null")
 		return
-	}
-	if p.Type != "" && p.Type != "any" && !f.typed(path, p, value) {
+	case value == nil || !isAny && !f.typed(path, p, value):
 		return
 	}
+	f.parts(path, p, value)
+}
+
+// parts checks the elements or fields of a value of a response.
+func (f problems) parts(path string, p *Property, value any) {
 	switch v := value.(type) {
 	case []any:
 		for i := range v {
