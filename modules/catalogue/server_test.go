@@ -41,7 +41,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, name := range []string{"team", "nova-dns", "nova-monitoring", "nova-csi-drivers", "nova-gitops", "nova-headlamp", "nova-technitium", "team-a"} {
+	for _, name := range []string{"team", "nova-dns", "nova-monitoring", "nova-csi-drivers", "nova-gitops", "nova-headlamp", "nova-technitium", "nova-gitlab-runner", "nova-gitlab-jobs", "team-a"} {
 		g.Expect(e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
 	for _, name := range Names() {

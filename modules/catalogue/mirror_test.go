@@ -1,0 +1,243 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	// Passwords of any characters reach Gitea unchanged.
+	adminPassword = `ad"min\pass word`
+	fluxPassword  = `fl"ux\pass word`
+	sourceURL     = "https://code.example/nova/release.git"
+)
+
+// gitea is the part of Gitea's API that the mirror uses. It refuses requests with
+// unknown fields, without what they depend on, or for objects that exist.
+type gitea struct {
+	mu        sync.Mutex
+	passwords map[string]string
+	org       bool
+	mirrors   map[string]string
+	readers   []string
+	migrated  int
+}
+
+func newGitea(t *testing.T) (*gitea, string) {
+	t.Helper()
+	g := &gitea{passwords: map[string]string{}, mirrors: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/users/{name}", func(w http.ResponseWriter, r *http.Request) {
+		_, ok := g.passwords[r.PathValue("name")]
+		answer(w, ok, http.StatusOK)
+	})
+	mux.HandleFunc("GET /api/v1/orgs/nova", func(w http.ResponseWriter, _ *http.Request) { answer(w, g.org, http.StatusOK) })
+	mux.HandleFunc("GET /api/v1/repos/nova/release", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, g.mirrors["nova/release"] != "", http.StatusOK)
+	})
+	mux.HandleFunc("POST /api/v1/admin/users", g.createUser)
+	mux.HandleFunc("PATCH /api/v1/admin/users/{name}", g.editUser)
+	mux.HandleFunc("POST /api/v1/orgs", g.createOrg)
+	mux.HandleFunc("POST /api/v1/repos/migrate", g.migrate)
+	mux.HandleFunc("PUT /api/v1/repos/nova/release/collaborators/{name}", g.addReader)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if user, password, _ := r.BasicAuth(); user != "root" || password != adminPassword {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return g, server.URL
+}
+
+func answer(w http.ResponseWriter, ok bool, status int) {
+	if !ok {
+		status = http.StatusNotFound
+	}
+	w.WriteHeader(status)
+}
+
+// decode reads a request strictly, and refuses it otherwise.
+func decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil || r.Header.Get("Content-Type") != "application/json" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return false
+	}
+	return true
+}
+
+func (g *gitea) createUser(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Username, Email, Password, Visibility string
+		MustChangePassword                    *bool `json:"must_change_password"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	if in.Username == "" || !strings.Contains(in.Email, "@") || g.passwords[in.Username] != "" || in.MustChangePassword == nil || *in.MustChangePassword {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	g.passwords[in.Username] = in.Password
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (g *gitea) editUser(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		LoginName          string `json:"login_name"`
+		SourceID           *int64 `json:"source_id"`
+		Password           string `json:"password"`
+		MustChangePassword bool   `json:"must_change_password"`
+	}
+	name := r.PathValue("name")
+	if !decode(w, r, &in) {
+		return
+	}
+	if in.SourceID == nil || in.LoginName == "" || in.MustChangePassword {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	_, ok := g.passwords[name]
+	g.passwords[name] = in.Password
+	answer(w, ok, http.StatusOK)
+}
+
+func (g *gitea) createOrg(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Username, Visibility string }
+	if !decode(w, r, &in) {
+		return
+	}
+	if g.org || in.Username != "nova" || in.Visibility != "private" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	g.org = true
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (g *gitea) migrate(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Service        string `json:"service"`
+		CloneAddr      string `json:"clone_addr"`
+		AuthUsername   string `json:"auth_username"`
+		AuthPassword   string `json:"auth_password"`
+		RepoOwner      string `json:"repo_owner"`
+		RepoName       string `json:"repo_name"`
+		Mirror         bool   `json:"mirror"`
+		MirrorInterval string `json:"mirror_interval"`
+		Private        bool   `json:"private"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	name := in.RepoOwner + "/" + in.RepoName
+	if !g.org || !in.Mirror || !in.Private || in.AuthPassword != "source" || g.mirrors[name] != "" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	g.migrated++
+	g.mirrors[name] = in.CloneAddr
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (g *gitea) addReader(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Permission string }
+	if !decode(w, r, &in) {
+		return
+	}
+	name := r.PathValue("name")
+	if g.passwords[name] == "" || g.mirrors["nova/release"] == "" || in.Permission != "read" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	g.readers = append(g.readers, name)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// state describes the content.
+func (g *gitea) state() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	readers := slices.Compact(slices.Sorted(slices.Values(g.readers)))
+	return fmt.Sprintf("%q %v %v", g.passwords["flux"], g.mirrors, readers)
+}
+
+// runMirror runs the script once, as its container does, and returns its output.
+func runMirror(t *testing.T, address, password, reader string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join("gitea-mirror", "mirror.sh"), "once")
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "STATE=" + t.TempDir(), "GITEA_ADDRESS=" + address,
+		"ADMIN_USERNAME=root", "ADMIN_PASSWORD=" + password, "FLUX_USERNAME=flux", "FLUX_PASSWORD=" + reader,
+		"SOURCE_URL=" + sourceURL, "SOURCE_USERNAME=release", "SOURCE_PASSWORD=source",
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The mirror fills an empty Gitea, changes nothing in a full one, and fills it
+// again after it has lost everything.
+func TestMirrorFillsGitea(t *testing.T) {
+	g, address := newGitea(t)
+	want := fmt.Sprintf("%q map[nova/release:%s] [flux]", fluxPassword, sourceURL)
+	for _, what := range []string{"an empty", "a full", "a restarted"} {
+		if what == "a restarted" {
+			g.mu.Lock()
+			g.passwords, g.mirrors, g.org, g.readers = map[string]string{}, map[string]string{}, false, nil
+			g.mu.Unlock()
+		}
+		if out, err := runMirror(t, address, adminPassword, fluxPassword); err != nil {
+			t.Fatalf("filling %s Gitea: %v: %s", what, err, out)
+		}
+		if got := g.state(); got != want {
+			t.Errorf("%s Gitea contains %s, not %s", what, got, want)
+		}
+	}
+	if g.migrated != 2 {
+		t.Errorf("the repository was copied %d times, not 2", g.migrated)
+	}
+}
+
+// A changed password of the account for Flux is set.
+func TestMirrorChangesThePassword(t *testing.T) {
+	g, address := newGitea(t)
+	for _, password := range []string{fluxPassword, "other"} {
+		if out, err := runMirror(t, address, adminPassword, password); err != nil {
+			t.Fatalf("filling Gitea: %v: %s", err, out)
+		}
+		if g.passwords["flux"] != password {
+			t.Errorf("the password is %q, not %q", g.passwords["flux"], password)
+		}
+	}
+}
+
+// A failure is reported without credentials, and nothing counts as filled.
+func TestMirrorReportsFailures(t *testing.T) {
+	g, address := newGitea(t)
+	out, err := runMirror(t, address, "wrong", fluxPassword)
+	if err == nil || !strings.Contains(out, "status 401") {
+		t.Errorf("with a wrong password the script reports %v: %s", err, out)
+	}
+	if strings.Contains(out, "wrong") || strings.Contains(out, "source") || g.migrated > 0 {
+		t.Errorf("the script prints credentials or continues: %s", out)
+	}
+	server := httptest.NewServer(nil)
+	server.Close()
+	if out, err := runMirror(t, server.URL, adminPassword, fluxPassword); err == nil || out == "" {
+		t.Errorf("without Gitea the script reports %v: %q", err, out)
+	}
+}
