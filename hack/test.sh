@@ -44,6 +44,7 @@ prepare() {
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip govc"
+		tools+=" local-path-provisioner metrics-server"
 		# Clusters are upgraded from the previous minor version, and to the next
 		# one.
 		if [[ ${NOVA_SUITES:-} == full ]]; then

@@ -65,6 +65,9 @@ locate() {
 	ignition) module=ignition package=github.com/coreos/ignition/v2/internal cgo=1
 		flags="-X github.com/coreos/ignition/v2/internal/version.Raw=v2.23.0 -X github.com/coreos/ignition/v2/internal/distro.selinuxRelabel=false -linkmode external -extldflags '-static -Wl,--no-warnings'" ;;
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
+	# Programs of the catalogue's modules.
+	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;
+	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
 	crd-ref-docs) module=reference package=github.com/elastic/crd-ref-docs ;;

@@ -89,6 +89,8 @@ type Options struct {
 	Versions []string
 	// Ignition adds IgnitionTemplate to the hypervisors.
 	Ignition bool
+	// Images are images that hosts have in addition to those of Kubernetes.
+	Images []host.Image
 	// Delays are durations in the hypervisors that differ from the defaults:
 	// tasks of vCenter by method, and timings of an engine.
 	Delays map[string]time.Duration
@@ -236,6 +238,9 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 		group.Go(func() error {
 			return b.step("Preparing the images of the hosts", func() error {
 				assets, err := host.Prepare(groupCtx, options.Log, options.Versions...)
+				if err == nil {
+					err = host.PrepareImages(groupCtx, options.Log, &assets, options.Images)
+				}
 				if err == nil && options.Ignition {
 					assets.Ignition, err = host.PrepareIgnition(groupCtx, options.Log)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/modules/catalogue"
+	"github.com/nova-platform/cluster-api-provider-nova/test/addons"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -45,10 +47,12 @@ func (b *Bed) PublishCatalogue(ctx context.Context, tag string) error {
 
 // CatalogueSet returns the part of the catalog's base set that can run on
 // hosts, from the bed's own Git server. It selects all Clusters of a namespace.
-func (b *Bed) CatalogueSet(namespace, tag string) (*addonsv1.NovaModuleSet, error) {
-	base, err := catalogue.Set(catalogue.Base)
+// The programs of further modules must be in the images of the bed, and their
+// charts are published here.
+func (b *Bed) CatalogueSet(ctx context.Context, namespace, tag string, further ...addons.Addon) (*addonsv1.NovaModuleSet, error) {
+	all, err := catalogueModules()
 	if err != nil {
-		return nil, fmt.Errorf("reading catalogue: %w", err)
+		return nil, err
 	}
 	set := &addonsv1.NovaModuleSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: catalogue.Base},
@@ -61,12 +65,53 @@ func (b *Bed) CatalogueSet(namespace, tag string) (*addonsv1.NovaModuleSet, erro
 			Release: addonsv1.Release{Tag: tag},
 		},
 	}
-	for _, m := range base.Spec.Modules {
-		if !slices.Contains(runnable, m.Name) {
+	charts := map[string]addons.Chart{}
+	for _, a := range further {
+		charts[a.Module] = a.Chart
+		files, err := a.Chart.Files(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.PublishChart(a.Chart.Name, a.Chart.Version, files); err != nil {
+			return nil, err
+		}
+	}
+	if len(further) > 0 {
+		set.Spec.Sources = append(set.Spec.Sources, addonsv1.Source{Name: "charts", Helm: addonsv1.HelmSource{
+			URL: b.ChartsURL(), Access: addonsv1.Access{IntervalSeconds: 10},
+		}})
+	}
+	var found []string
+	runs := func(name string) bool { return slices.Contains(runnable, name) || charts[name].Name != "" }
+	for _, m := range all {
+		if !runs(m.Name) {
 			continue
 		}
-		m.DependsOn = slices.DeleteFunc(m.DependsOn, func(name string) bool { return !slices.Contains(runnable, name) })
+		if chart := charts[m.Name]; chart.Name != "" {
+			if m.Chart == nil || m.Chart.Name != chart.Name {
+				return nil, fmt.Errorf("module %s of the catalogue has another chart than %s", m.Name, chart.Name)
+			}
+			m.Chart.Version = chart.Version
+			found = append(found, m.Name)
+		}
+		m.DependsOn = slices.DeleteFunc(m.DependsOn, func(name string) bool { return !runs(name) })
 		set.Spec.Modules = append(set.Spec.Modules, m)
 	}
+	if len(found) < len(charts) {
+		return nil, fmt.Errorf("the catalogue has %v of the modules %v", found, slices.Sorted(maps.Keys(charts)))
+	}
 	return set, nil
+}
+
+// catalogueModules returns the modules of all sets, in their order.
+func catalogueModules() ([]addonsv1.Module, error) {
+	var all []addonsv1.Module
+	for _, name := range catalogue.Names() {
+		set, err := catalogue.Set(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading catalogue: %w", err)
+		}
+		all = append(all, set.Spec.Modules...)
+	}
+	return all, nil
 }

@@ -107,8 +107,8 @@ func importImages(ctx context.Context, debian, archives, data string) error {
 	return runQuietly(cmd)
 }
 
-// fillImage lays out the files of an image under root.
-func fillImage(ctx context.Context, name, root, debian, program string) error {
+// fillCommon lays out the directories and users that all images have.
+func fillCommon(root string) error {
 	for _, dir := range []string{"etc", "tmp", "usr/local/bin"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
@@ -118,7 +118,12 @@ func fillImage(ctx context.Context, name, root, debian, program string) error {
 		return err
 	}
 	users := "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"
-	if err := writeFile(filepath.Join(root, "etc/passwd"), []byte(users), 0o644); err != nil {
+	return writeFile(filepath.Join(root, "etc/passwd"), []byte(users), 0o644)
+}
+
+// fillImage lays out the files of an image under root.
+func fillImage(ctx context.Context, name, root, debian, program string) error {
+	if err := fillCommon(root); err != nil {
 		return err
 	}
 	target := imageEntrypoints[name]

@@ -206,7 +206,7 @@ func (q *quickstart) addModules(ctx context.Context, b *bed.Bed) error {
 	if err := b.PublishCatalogue(ctx, tag); err != nil {
 		return err
 	}
-	set, err := b.CatalogueSet(q.cluster.Namespace, tag)
+	set, err := b.CatalogueSet(ctx, q.cluster.Namespace, tag)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
-
-const baseDomain = "apps.test"
 
 // onInfra has the workers of a generated cluster be infra nodes too.
 func onInfra(objects []*unstructured.Unstructured) {
@@ -60,43 +57,3 @@ open("/dev/termination-log", "w").write(socket.gethostbyname("` + name + `"))`},
 	Expect(t.Delete(ctx, pod)).To(Succeed())
 	return pod.Status.ContainerStatuses[0].State.Terminated.Message
 }
-
-var _ = Describe("Nova DNS", Ordered, func() {
-	c := bed.Cluster{Name: "names", Namespace: "names", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.43", BaseDomain: baseDomain}
-
-	It("answers pods and, in hybrid mode, the outside", func(ctx context.Context) {
-		objects, err := b.Generate(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
-		onInfra(objects)
-		Expect(b.Credentials(ctx, c)).To(Succeed())
-		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
-		image := coreDNSImage(ctx, c)
-		Expect(b.PublishCatalogue(ctx, "v1")).To(Succeed())
-		s, err := b.CatalogueSet(c.Namespace, "v1")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(b.Client.Create(ctx, s)).To(Succeed())
-		Eventually(condition(ctx, c, s.Name), bootTimeout).Should(Equal("True ModulesReady"))
-
-		By("naming the infra node")
-		machines := &clusterv1.MachineList{}
-		Expect(b.Client.List(ctx, machines, client.InNamespace(c.Namespace),
-			client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name}, client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
-		Expect(machines.Items).To(HaveLen(1))
-		var node string
-		for _, a := range machines.Items[0].Status.Addresses {
-			if a.Type == clusterv1.MachineInternalIP {
-				node = a.Address
-			}
-		}
-		for _, name := range []string{"nova-console." + baseDomain, "anything." + baseDomain} {
-			Eventually(func() string { return ask(ctx, c, image, name) }, reportTimeout).Should(Equal(node))
-		}
-		Eventually(func() string { return ask(ctx, c, image, "kubernetes.default") }, reportTimeout).
-			Should(Equal("10.233.0.1"), "names of the cluster have not changed")
-
-		By("asking the node from outside")
-		answer, err := resolve(ctx, node, "nova-grafana-main."+baseDomain)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answer).To(ConsistOf(node))
-	})
-})

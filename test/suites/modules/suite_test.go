@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/addons"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
@@ -41,7 +42,7 @@ func TestModules(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true})
+	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true, Images: addons.Images(selected())})
 	for _, add := range []func() error{
 		func() error { return helmv2.AddToScheme(b.Client.Scheme()) },
 		func() error { return kustomizev1.AddToScheme(b.Client.Scheme()) },
