@@ -31,6 +31,7 @@ func generated(t *testing.T, c Cluster) []*unstructured.Unstructured {
 	variables := map[string]map[string]string{
 		VSphere: vcenterVariables(VCenter{Server: "vcenter.example.org", Thumbprint: thumbprint}),
 		ZVirt:   engineVariables(thumbprint, "-----BEGIN CERTIFICATE-----\n"),
+		Proxmox: proxmoxVariables("-----BEGIN CERTIFICATE-----\n"),
 	}
 	objects, err := generate(t.Context(), programs["clusterctl"], repository, facts.Provider, variables[c.Hypervisor], c)
 	g.Expect(err).NotTo(HaveOccurred())

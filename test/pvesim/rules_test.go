@@ -222,6 +222,14 @@ func TestUploads(t *testing.T) {
 		t.Errorf("got %+v", res)
 	}
 	list, _ := c.ok(get, "/nodes/pve1/storage/local/content", "content=iso").([]any)
+	res = c.upload(path, kinds, "empty.iso", nil)
+	if upid, _ := res.Data.(string); c.wait(upid) != "OK" {
+		t.Errorf("got %+v", res)
+	}
+	c.ok(put, "/nodes/pve1/qemu/9000/config", "ide0=local:iso/empty.iso,media=cdrom")
+	if vms := c.server.Cluster.VMs(); len(vms[0].CDs) != 1 {
+		t.Errorf("got %+v", vms)
+	}
 	if len(list) != 1 || !strings.Contains(list[0].(map[string]any)["volid"].(string), "local:iso/a_b.iso") {
 		t.Errorf("got %v", list)
 	}

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,13 @@ func (s *Server) serve(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		respond(w, nil, &bareError{http.StatusNotImplemented, "chunked transfer encoding not supported"})
 		return
 	}
+	// A connection that is closed before its request was read is reset, and the
+	// client loses the response.
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxUpload))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	user, err := s.authenticate(r, path)
 	if err != nil {
 		s.deny(w, r, err)

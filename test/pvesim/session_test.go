@@ -61,6 +61,9 @@ func TestSessions(t *testing.T) {
 	if time.Since(began) < 60*time.Millisecond {
 		t.Error("the response for a wrong password was not delayed")
 	}
+	if res := nobody.upload("/nodes/pve1/storage/local/upload", [][2]string{{"content", "iso"}}, "a.iso", make([]byte, 4<<20)); res.Status != 401 {
+		t.Errorf("got %+v", res)
+	}
 	nobody.refused(400, "username: property is missing and it is not optional", post, "/access/ticket", "password=x")
 
 	s := c.login(DefaultUsername, DefaultPassword)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -139,7 +140,7 @@ func (c *Cluster) describe(v *vm) VM {
 		switch {
 		case err != nil || parseErr != nil || !qemu.IsDisk(option) || option == boots:
 		case drive.CDROM() && slices.Contains(v.config.Drives(), option):
-			if volume, err := c.volume(drive.File(), n); err == nil && volume.data != nil && !slices.ContainsFunc(out.CDs, same(volume.data)) {
+			if volume, err := c.volume(drive.File(), n); err == nil && volume.data != nil && !slices.ContainsFunc(out.CDs, func(cd []byte) bool { return bytes.Equal(cd, volume.data) }) {
 				out.CDs = append(out.CDs, volume.data)
 			}
 		case option == "efidisk0" || option == "tpmstate0":
@@ -151,11 +152,6 @@ func (c *Cluster) describe(v *vm) VM {
 		}
 	}
 	return out
-}
-
-// same returns whether two images are the same.
-func same(data []byte) func([]byte) bool {
-	return func(other []byte) bool { return &other[0] == &data[0] }
 }
 
 // call calls Guests after all earlier calls for the VM, and then done with the
