@@ -154,7 +154,7 @@ func TestWhichModulesAreOn(t *testing.T) {
 		{
 			"vsphere-hybrid-3",
 			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "login", "cluster-autoscaler", "console", "gitea",
-				"prometheus-page", "alertmanager-page", "grafana-page", "hubble-page", "gitea-page", "metallb", "metallb-pool", "headlamp-page"},
+				"prometheus-page", "alertmanager-page", "grafana-page", "hubble-page", "gitea-page", "opensearch-dashboards-page", "metallb", "metallb-pool", "headlamp-page"},
 			[]string{"calico", "ovirt-csi-node", "ovirt-csi-controller", "kube-vip", "kube-vip-cloud-provider"},
 		},
 		{

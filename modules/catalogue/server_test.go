@@ -41,7 +41,18 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, name := range []string{"team", "nova-dns", "nova-monitoring", "nova-csi-drivers", "nova-gitops", "nova-headlamp", "nova-technitium", "nova-gitlab-runner", "nova-gitlab-jobs", "team-a"} {
+	// Charts create them in a cluster.
+	namespaces := map[string]bool{"team": true}
+	for _, s := range named(t) {
+		for _, set := range Names() {
+			for _, o := range written(t, set, s) {
+				if o.GetNamespace() != "" && o.GetNamespace() != metav1.NamespaceSystem {
+					namespaces[o.GetNamespace()] = true
+				}
+			}
+		}
+	}
+	for name := range namespaces {
 		g.Expect(e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
 	for _, name := range Names() {
