@@ -14,6 +14,11 @@
 # A binary is stored in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
 # sources>/, so a second call builds nothing and a changed pin causes a new build.
 # Progress is written to stderr, one line per tool.
+#
+# Go compiles a package again for each version of a package below it. So programs
+# that can share versions are in one module, components, and everything is
+# compiled with the flags of hack/ensure-go.sh. Kubernetes and etcd keep the
+# versions of their releases, because tests judge this project by them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -47,16 +52,16 @@ locate() {
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	etcdutl) module=etcd package=go.etcd.io/etcd/etcdutl/v3 ;;
 	versitygw) module=versitygw package=github.com/versity/versitygw/cmd/versitygw ;;
-	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
-	capi-kubeadm-bootstrap) module=capi package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
-	capi-kubeadm-control-plane) module=capi package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
-	capd) module=capd package=./inmemory flags=$capi_flags ;;
-	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
+	capi-core) module=components package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
+	capi-kubeadm-bootstrap) module=components package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
+	capi-kubeadm-control-plane) module=components package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
+	capd) module=components package=./inmemory flags=$capi_flags ;;
+	clusterctl) module=components package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
-	govc) module=govc package=./govc ;;
+	govc) module=components package=./govc ;;
 	terraform) module=terraform package=github.com/hashicorp/terraform ;;
 	terraform-provider-vsphere) module=terraform-provider-vsphere package=github.com/hashicorp/terraform-provider-vsphere ;;
-	coredns) module=coredns package=github.com/coredns/coredns ;;
+	coredns) module=components package=github.com/coredns/coredns ;;
 	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
 	sops) module=flux-kustomize package=github.com/getsops/sops/v3/cmd/sops ;;
 	age-keygen) module=flux-kustomize package=filippo.io/age/cmd/age-keygen ;;
@@ -64,7 +69,7 @@ locate() {
 	# does not relabel files for SELinux either.
 	ignition) module=ignition package=github.com/coreos/ignition/v2/internal cgo=1
 		flags="-X github.com/coreos/ignition/v2/internal/version.Raw=v2.23.0 -X github.com/coreos/ignition/v2/internal/distro.selinuxRelabel=false -linkmode external -extldflags '-static -Wl,--no-warnings'" ;;
-	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
+	kube-vip) module=components package=github.com/kube-vip/kube-vip ;;
 	# Programs of the catalogue's modules.
 	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
@@ -76,10 +81,10 @@ locate() {
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	# It only tests rules here; the discovery of targets in clouds would take
 	# minutes to build.
-	promtool) module=prometheus package=github.com/prometheus/prometheus/cmd/promtool tags=remove_all_sd ;;
+	promtool) module=components package=github.com/prometheus/prometheus/cmd/promtool tags=remove_all_sd ;;
 	govulncheck) module=security package=golang.org/x/vuln/cmd/govulncheck ;;
 	licenses) module=security package=./licenses ;;
-	promnames) module=prometheus package=./promnames ;;
+	promnames) module=components package=./promnames ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2
 		exit 2

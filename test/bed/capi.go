@@ -47,7 +47,7 @@ func capiManagers() map[string]capiManager {
 		CoreManager:         {dir: "core", webhooks: 9443},
 		KubeadmBootstrap:    {dir: "bootstrap/kubeadm", webhooks: 9444},
 		KubeadmControlPlane: {dir: "controlplane/kubeadm", webhooks: 9445},
-		InMemory:            {tool: "capd", module: "sigs.k8s.io/cluster-api/test", dir: "infrastructure/docker", webhooks: 9446},
+		InMemory:            {tool: "components", module: "sigs.k8s.io/cluster-api/test", dir: "infrastructure/docker", webhooks: 9446},
 		CAPV:                {tool: "capv", module: "sigs.k8s.io/cluster-api-provider-vsphere", webhooks: 9447},
 	}
 }
