@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -20,7 +21,7 @@ import (
 
 const namespace = "fleet"
 
-func name(i int) string { return fmt.Sprintf("tenant-%03d", i) }
+func name(i int) string { return fmt.Sprintf("cluster-%04d", i) }
 
 // makeFleet makes Clusters whose control planes are up, with their kubeconfigs.
 // The first one is dead on request: its server takes connections and answers
@@ -29,39 +30,50 @@ func makeFleet(ctx context.Context, c client.Client, config *rest.Config, o opti
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("making namespace: %w", err)
 	}
-	for i := range o.tenants {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := range o.clusters {
 		server := config.Host
 		if i == 0 && dead != "" {
 			server = "https://" + dead
 		}
-		kubeconfig, err := kubeconfigFor(config, server)
-		if err != nil {
-			return err
+		group.Go(func() error { return makeCluster(ctx, c, config, name(i), server) })
+	}
+	return group.Wait()
+}
+
+// writers is the number of clusters that are created at the same time.
+const writers = 8
+
+// makeCluster makes one Cluster with the API server at server.
+func makeCluster(ctx context.Context, c client.Client, config *rest.Config, name, server string) error {
+	kubeconfig, err := kubeconfigFor(config, server)
+	if err != nil {
+		return err
+	}
+	labels := map[string]string{clusterv1.ClusterNameLabel: name}
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: clusterv1.ClusterSpec{
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
+			ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "NovaControlPlane", Name: name},
+			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereCluster", Name: name},
+		},
+	}
+	data := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret.Name(name, secret.Kubeconfig), Labels: labels},
+		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{secret.KubeconfigDataName: kubeconfig},
+	}
+	for _, object := range []client.Object{data, cluster} {
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("making %s: %w", object.GetName(), err)
 		}
-		labels := map[string]string{clusterv1.ClusterNameLabel: name(i)}
-		cluster := &clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i), Labels: labels},
-			Spec: clusterv1.ClusterSpec{
-				ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
-				ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "NovaControlPlane", Name: name(i)},
-				InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereCluster", Name: name(i)},
-			},
-		}
-		data := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret.Name(name(i), secret.Kubeconfig), Labels: labels},
-			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{secret.KubeconfigDataName: kubeconfig},
-		}
-		for _, object := range []client.Object{data, cluster} {
-			if err := c.Create(ctx, object); err != nil {
-				return fmt.Errorf("making %s: %w", object.GetName(), err)
-			}
-		}
-		cluster.Status.Initialization = clusterv1.ClusterInitializationStatus{
-			InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
-		}
-		if err := c.Status().Update(ctx, cluster); err != nil {
-			return fmt.Errorf("initializing %s: %w", cluster.Name, err)
-		}
+	}
+	cluster.Status.Initialization = clusterv1.ClusterInitializationStatus{
+		InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
+	}
+	if err := c.Status().Update(ctx, cluster); err != nil {
+		return fmt.Errorf("initializing %s: %w", name, err)
 	}
 	return nil
 }

@@ -17,9 +17,12 @@ import (
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +42,9 @@ type result struct {
 	restWrites float64
 	// memory is in bytes.
 	memory int64
+	// objects is the number of Flux objects: those that the manager wrote, and the HelmCharts that Flux
+	// would create for them.
+	objects int
 }
 
 // measure runs one fleet from nothing.
@@ -66,7 +72,7 @@ func measure(ctx context.Context, o options, withDead bool) (_ result, err error
 	}
 	defer manager.stop()
 	failed := make(chan error, 1)
-	go func() { failed <- standIn(ctx, e.Client) }()
+	go func() { failed <- replaceFlux(ctx, e) }()
 	before, err := writes(ctx, e.Config)
 	if err != nil {
 		return r, err
@@ -75,7 +81,7 @@ func measure(ctx context.Context, o options, withDead bool) (_ result, err error
 	if err := makeSet(ctx, e.Client, o); err != nil {
 		return r, err
 	}
-	want := o.tenants
+	want := o.clusters
 	if withDead {
 		want--
 	}
@@ -92,6 +98,9 @@ func measure(ctx context.Context, o options, withDead bool) (_ result, err error
 		return r, err
 	}
 	r.writes = after - before
+	if r.objects, err = fluxObjects(ctx, e.Client); err != nil {
+		return r, err
+	}
 	if r.cpu, r.memory, err = manager.usage(); err != nil || withDead {
 		return r, err
 	}
@@ -114,9 +123,9 @@ func start(ctx context.Context) (*env.Env, error) {
 	}
 	err = errors.Join(helmv2.AddToScheme(e.Scheme), kustomizev1.AddToScheme(e.Scheme), sourcev1.AddToScheme(e.Scheme))
 	if err == nil {
-		config := rest.CopyConfig(e.Config)
-		config.QPS, config.Burst = -1, -1
-		e.Client, err = client.New(config, client.Options{Scheme: e.Scheme})
+		e.Config = rest.CopyConfig(e.Config)
+		e.Config.QPS, e.Config.Burst = -1, -1
+		e.Client, err = client.New(e.Config, client.Options{Scheme: e.Scheme})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making client: %w", err), e.Stop())
@@ -164,9 +173,16 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// await looks until it is so, and no longer than 20 minutes.
+const (
+	// pollInterval is the resolution of the measured times.
+	pollInterval = 500 * time.Millisecond
+	// timeout limits each wait.
+	timeout = time.Hour
+)
+
+// await polls until look returns true.
 func await(ctx context.Context, failed <-chan error, look func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		done, err := look()
@@ -178,7 +194,7 @@ func await(ctx context.Context, failed <-chan error, look func() (bool, error)) 
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -186,18 +202,39 @@ func await(ctx context.Context, failed <-chan error, look func() (bool, error)) 
 // all reports whether that number of modules is written.
 func all(ctx context.Context, c client.Client, want int) (bool, error) {
 	n := 0
-	for _, kind := range []string{helmv2.HelmReleaseKind, kustomizev1.KustomizationKind} {
+	for _, kind := range []schema.GroupVersionKind{
+		helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind), kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind),
+	} {
+		// The number of the remaining objects is cheaper than the objects.
 		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(helmv2.GroupVersion.WithKind(kind + "List"))
-		if kind == kustomizev1.KustomizationKind {
-			list.SetGroupVersionKind(kustomizev1.GroupVersion.WithKind(kind + "List"))
+		list.SetGroupVersionKind(kind)
+		if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+			return false, fmt.Errorf("counting %ss: %w", kind.Kind, err)
 		}
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return false, fmt.Errorf("listing %ss: %w", kind, err)
-		}
-		n += len(list.Items)
+		n += len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0))
 	}
 	return n >= want, nil
+}
+
+// fluxObjects counts the Flux objects. Flux creates a HelmChart for each HelmRelease that names a chart
+// and not the source of one.
+func fluxObjects(ctx context.Context, c client.Client) (int, error) {
+	n := 0
+	releases := &helmv2.HelmReleaseList{}
+	for _, list := range []client.ObjectList{
+		releases, &kustomizev1.KustomizationList{}, &sourcev1.GitRepositoryList{}, &sourcev1.OCIRepositoryList{}, &sourcev1.HelmRepositoryList{},
+	} {
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return 0, fmt.Errorf("counting Flux objects: %w", err)
+		}
+		n += meta.LenList(list)
+	}
+	for i := range releases.Items {
+		if releases.Items[i].Spec.Chart != nil {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // ready reports whether all modules are ready on that number of clusters.
