@@ -51,7 +51,8 @@ type EndpointFacts struct {
 
 // HypervisorFacts describe the hypervisor of the machines.
 type HypervisorFacts struct {
-	// Kind is vsphere, zvirt, or the kind of another infrastructure cluster.
+	// Kind is vsphere, zvirt, or the kind of another infrastructure cluster, such
+	// as VSphereCluster.
 	Kind string `json:"kind"`
 	// Server is the host name or address of the vCenter or engine, with a port
 	// if it is not 443, and CABundle the CA certificates that verify it: those
@@ -204,9 +205,30 @@ func textSetting(platform map[string]any, path ...string) string {
 	return text
 }
 
+// withLists returns the facts with empty lists in place of those that are not
+// set: encoded, these would be null, which a template cannot join.
+func (f *Facts) withLists() *Facts {
+	out := *f
+	addresses := &out.Nodes.Addresses
+	for _, list := range []*[]string{
+		&out.Network.Pods, &out.Network.Services, &out.DNS.Servers,
+		&addresses.ControlPlane, &addresses.Infra, &addresses.Ingress, &addresses.Worker,
+	} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	out.DNS.ForwardZones = append([]ForwardZone{}, out.DNS.ForwardZones...)
+	for i := range out.DNS.ForwardZones {
+		zone := &out.DNS.ForwardZones[i]
+		zone.Servers = append([]string{}, zone.Servers...)
+	}
+	return &out
+}
+
 // values returns the facts for expressions and templates.
 func (f *Facts) values() (map[string]any, error) {
-	data, err := json.Marshal(f)
+	data, err := json.Marshal(f.withLists())
 	if err != nil {
 		return nil, fmt.Errorf("encoding facts: %w", err)
 	}

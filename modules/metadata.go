@@ -84,6 +84,9 @@ func (r *renderer) annotations(m *Module) map[string]string {
 	if len(m.Needs) > 0 {
 		out[addonsv1.NeedsAnnotation] = strings.Join(m.Needs, ",")
 	}
+	if m.Place != "" {
+		out[addonsv1.PlaceAnnotation] = m.Place
+	}
 	if m.Keep {
 		out[addonsv1.KeepAnnotation] = "true"
 	}

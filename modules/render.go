@@ -64,8 +64,12 @@ type Module struct {
 	// After lists the modules that must be ready before this one is written:
 	// dependencies of the other kind, for which Flux cannot wait itself.
 	After []string
-	// Needs lists all enabled modules that it depends on.
+	// Needs lists all enabled modules that it depends on, also through disabled
+	// ones.
 	Needs []string
+	// Place identifies the objects of a path in the Cluster. It is empty for a
+	// chart, whose place is its Helm release.
+	Place string
 	// Keep leaves the module's objects when the module is removed.
 	Keep bool
 	// InWorkloadCluster means that the module runs in the workload cluster.
@@ -125,6 +129,7 @@ type renderer struct {
 // module renders one module, after its dependencies.
 func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	out := &Module{Name: m.Name, Chart: m.Chart, Keep: m.Remains(), InWorkloadCluster: m.InWorkloadCluster()}
+	out.Needs = r.needs(m)
 	if m.When != "" {
 		on, err := evaluate(m.When, r.facts)
 		if err != nil {
@@ -152,7 +157,7 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	if m.Chart != nil {
 		out.Object, err = r.helmRelease(m, ref, native)
 	} else {
-		out.Object, err = r.kustomization(m, ref, native)
+		out.Object, err = r.kustomization(m, ref, native, out)
 	}
 	if err != nil {
 		return nil, err
@@ -161,18 +166,32 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	return out, nil
 }
 
+// needs returns the enabled modules that a module depends on. If a dependency
+// is disabled, the module depends on its dependencies instead, so that the
+// order stays.
+func (r *renderer) needs(m *addonsv1.Module) []string {
+	var out []string
+	for _, name := range m.DependsOn {
+		enabled := []string{name}
+		if r.state[name].Off {
+			enabled = r.state[name].Needs
+		}
+		for _, name := range enabled {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
 // dependencies splits the dependencies of a module into those that Flux waits
 // for, of which it returns the object names, and those that the controller
 // waits for.
 func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 	var native []string
-	for _, name := range m.DependsOn {
-		dependency := r.state[name]
-		if dependency.Off {
-			continue
-		}
-		out.Needs = append(out.Needs, name)
-		if dependency.Object != nil && (r.byName[name].Chart != nil) == (m.Chart != nil) {
+	for _, name := range out.Needs {
+		if r.state[name].Object != nil && (r.byName[name].Chart != nil) == (m.Chart != nil) {
 			native = append(native, ObjectName(r.target.Name, r.target.displayName(), name))
 		} else {
 			out.After = append(out.After, name)

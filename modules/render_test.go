@@ -5,11 +5,13 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +103,52 @@ func TestRenderGolden(t *testing.T) {
 	}
 	if !bytes.Equal(out.Bytes(), want) {
 		t.Errorf("rendering differs from %s (go test ./modules -update):\n%s", golden, out.String())
+	}
+}
+
+// A module that depends on a disabled module depends on the dependencies of
+// that one.
+func TestRenderInheritsDependenciesOfDisabledModules(t *testing.T) {
+	module := func(name, when string, dependsOn ...string) addonsv1.Module {
+		return addonsv1.Module{Name: name, When: when, Chart: &addonsv1.Chart{Name: name}, DependsOn: dependsOn}
+	}
+	c := Content{
+		Sources: []addonsv1.Source{{Name: "charts", Helm: addonsv1.HelmSource{URL: "https://charts.example"}}},
+		Modules: []addonsv1.Module{
+			module("web", "", "dns", "mesh", "cni"), module("dns", "false", "zone"), module("zone", "false", "cni", "storage"),
+			module("mesh", "false"), module("cni", ""), module("storage", ""),
+		},
+	}
+	got, err := Render(c, target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range got.Modules {
+		if m.Name != "web" {
+			continue
+		}
+		if want := []string{"cni", "storage"}; !slices.Equal(m.Needs, want) || m.Object.GetAnnotations()[addonsv1.NeedsAnnotation] != "cni,storage" {
+			t.Errorf("web needs %v, want %v", m.Needs, want)
+		}
+		if release, _ := m.Object.(*helmv2.HelmRelease); len(release.Spec.DependsOn) != 2 {
+			t.Errorf("Flux waits for %v", release.Spec.DependsOn)
+		}
+	}
+}
+
+// Lists that are not set are lists for templates and expressions.
+func TestFactsHaveLists(t *testing.T) {
+	got, err := rendered(addonsv1.Module{
+		When: "size(facts.network.pods) == 0 && facts.nodes.addresses.infra == []",
+		Kustomize: &addonsv1.Kustomize{Substitute: []addonsv1.Variable{{Name: "all", Value: ptr.To(
+			`{{ join "," .facts.network.pods }}{{ join "," .facts.network.services }}{{ join "," .facts.dns.servers }}{{ json .facts.dns.forwardZones }}{{ json .facts.nodes.addresses.worker }}`)}}},
+	})
+	if err != nil || got.Modules[0].Off {
+		t.Fatalf("%v, off: %t", err, got.Modules[0].Off)
+	}
+	path, _ := got.Modules[0].Object.(*kustomizev1.Kustomization)
+	if all := path.Spec.PostBuild.Substitute["all"]; all != "[][]" {
+		t.Errorf("the lists are %q", all)
 	}
 }
 

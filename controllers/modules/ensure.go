@@ -166,8 +166,8 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	annotations := m.Object.GetAnnotations()
 	annotations[addonsv1.SinceAnnotation] = since
 	m.Object.SetAnnotations(annotations)
-	if by := r.flux.ReleaseHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
-		return d.setNameConflict(m, "the Helm release "+flux.ReleaseOf(m.Object), by), nil
+	if by := r.flux.PlaceHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
+		return d.setNameConflict(m, flux.PlaceName(m.Object), by), nil
 	}
 	if err := r.applySource(ctx, d, m.Source); err != nil {
 		return "", err

@@ -201,6 +201,33 @@ var _ = Describe("A set", func() {
 		Eventually(func() error { return testEnv.Client.Get(ctx, r.key("a-second-cni"), &helmv2.HelmRelease{}) }).Should(Succeed())
 	})
 
+	It("does not fight with another one over the objects of a path", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		one := func(path, team, tag string) func(*addonsv1.NovaModuleSetSpec) {
+			return func(s *addonsv1.NovaModuleSetSpec) {
+				s.Release.Tag = tag
+				s.Modules = []addonsv1.Module{{Name: "web-" + team, Kustomize: &addonsv1.Kustomize{
+					Path: path, Substitute: []addonsv1.Variable{{Name: "team", Value: ptr.To("{{ print `" + team + "` }}")}},
+				}}}
+			}
+		}
+		first := r.set(ctx, "first", one("web", "x", "v1"))
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("web-x"))
+		r.set(ctx, "second", func(s *addonsv1.NovaModuleSetSpec) {
+			one("./web/", "x", "v2")(s)
+			s.Modules[0].Name = "web"
+		})
+		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix(
+			"False NameConflict Module web cannot be written: the path ./web/ with the same source, namespace and variables is already used by module web-x of the set " + r.namespace + "/first on Cluster a"))
+		r.set(ctx, "third", one("web", "y", "v1"))
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("web-x", "web-y"), "other variables are other objects")
+
+		By("assigning it to the second after the first is deleted")
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web", "web-y"))
+	})
+
 	It("does not read groups that it has no permission to list", func(ctx SpecContext) {
 		r := newRig(ctx)
 		c := &clusterv1.Cluster{

@@ -257,7 +257,7 @@ var _ = Describe("A set", func() {
 		Expect(testEnv.Client.Create(ctx, conflicting)).To(Succeed())
 		module := func(name string) func(*addonsv1.NovaModuleSetSpec) {
 			return func(s *addonsv1.NovaModuleSetSpec) {
-				s.Modules = []addonsv1.Module{{Name: name, Kustomize: &addonsv1.Kustomize{}}}
+				s.Modules = []addonsv1.Module{{Name: name, Kustomize: &addonsv1.Kustomize{Path: name}}}
 			}
 		}
 		fakeClusters.setUnreachable(r.key("a"), true)

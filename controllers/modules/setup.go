@@ -38,7 +38,7 @@ const (
 // +kubebuilder:rbac:groups=addons.cluster.x-k8s.io,resources=novamodulesets/status,verbs=patch
 // +kubebuilder:rbac:groups=addons.cluster.x-k8s.io,resources=novamodulesets/finalizers,verbs=update
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedeployments;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedeployments;machinepools;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io;controlplane.cluster.x-k8s.io;bootstrap.cluster.x-k8s.io,resources=*,verbs=get;list;watch
 // +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch;create;patch;delete
@@ -84,6 +84,7 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(specOrMetadataChanged, controlPlaneInitialized))).
 		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(machineChanged)).
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WatchesRawSource(r.fluxSource(mgr, &helmv2.HelmRelease{})).

@@ -33,6 +33,10 @@ const (
 	// NeedsAnnotation lists the modules, separated by commas, that an object depends on,
 	// so that it is removed before them.
 	NeedsAnnotation = "addons.cluster.x-k8s.io/nova-module-needs"
+	// PlaceAnnotation identifies the objects of a path: its source without the release, the
+	// path, the namespace and the variables. Two modules of a Cluster with the same value
+	// would apply the same objects.
+	PlaceAnnotation = "addons.cluster.x-k8s.io/nova-module-place"
 	// UnreachableAnnotation marks an object that is suspended because the API
 	// server of its Cluster has been unreachable for long.
 	UnreachableAnnotation = "addons.cluster.x-k8s.io/nova-module-unreachable"
@@ -164,8 +168,9 @@ const (
 	// NameConflictReason: the name `<cluster>-<set>-<module>` of a module's object is
 	// already used by another set or Cluster with the same combined name, or by an object
 	// that no set has written. Or two sets have a chart module with the same name and
-	// namespace on the Cluster, which would be one Helm release. The first owner keeps the
-	// name; its object is not changed.
+	// namespace on the Cluster, which would be one Helm release, or the same path of the same
+	// source with the same namespace and variables, which would be the same objects. The
+	// first owner keeps the name; its object is not changed.
 	//
 	// Action: rename the set or the module, or remove the other object, which the message
 	// names. The name is checked again every ten seconds.

@@ -52,8 +52,8 @@ type Module struct {
 	// +kubebuilder:validation:MaxLength=63
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// dependsOn are modules of the set that must be ready first. A dependency that is
-	// disabled on a Cluster is ignored there. If not set, there are no dependencies.
+	// dependsOn are modules of the set that must be ready first. If a dependency is
+	// disabled on a Cluster, the module depends there on the dependencies of that one. If not set, there are no dependencies.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

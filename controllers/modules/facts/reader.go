@@ -121,76 +121,120 @@ func version(controlPlane *unstructured.Unstructured, cluster *clusterv1.Cluster
 	return cmp.Or(running, wanted, cluster.Spec.Topology.Version)
 }
 
-// hypervisorKind names a hypervisor after the kind of its clusters.
+// hypervisorKind names a hypervisor after the kind of its clusters. Modules for a hypervisor read the
+// fields of Nova's kinds, so the kinds of other providers have other names.
 func hypervisorKind(kind string) string {
-	name := strings.ToLower(strings.TrimSuffix(kind, "Cluster"))
-	return strings.TrimPrefix(name, "nova")
+	name, ours := strings.CutPrefix(kind, "Nova")
+	if !ours {
+		return kind
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "Cluster"))
 }
 
-// nodes counts the desired nodes.
+// pools holds the roles of the machines of each MachineDeployment and MachinePool of a Cluster.
+type pools struct{ deployments, pools map[string][]string }
+
+// nodes counts the desired nodes: those of MachineDeployments and MachinePools, and Machines that belong
+// to none.
 func (r *Reader) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
 	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
-	pools := map[string][]string{}
-	list := &clusterv1.MachineDeploymentList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
-		return n, fmt.Errorf("listing MachineDeployments: %w", err)
-	}
-	for i := range list.Items {
-		md := &list.Items[i]
-		if !md.DeletionTimestamp.IsZero() {
-			continue
-		}
-		roles, err := r.roles(ctx, md)
-		if err != nil {
-			return n, fmt.Errorf("reading roles of MachineDeployment %s: %w", md.Name, err)
-		}
-		pools[md.Name] = roles
-		count := ptr.Deref(md.Spec.Replicas, 1)
-		n.Total += count
-		for _, role := range roles {
-			switch role {
-			case "infra":
-				n.Infra += count
-			case "ingress":
-				n.Ingress += count
-			case "worker":
-				n.Worker += count
-			}
+	of := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}}
+	deployments, groups, machines := &clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineList{}
+	for _, list := range []client.ObjectList{deployments, groups, machines} {
+		if err := r.Client.List(ctx, list, of...); err != nil {
+			return n, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	var err error
-	n.Addresses, err = r.addresses(ctx, cluster, pools)
-	return n, err
-}
-
-// addresses collects the addresses of existing nodes by role. pools are the roles of each
-// MachineDeployment.
-func (r *Reader) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
-		return modules.AddressFacts{}, fmt.Errorf("listing Machines: %w", err)
+	found := pools{deployments: map[string][]string{}, pools: map[string][]string{}}
+	for i := range deployments.Items {
+		o := &deployments.Items[i]
+		if err := r.pool(ctx, &n, found.deployments, o, o.Spec.Replicas, &o.Spec.Template); err != nil {
+			return n, fmt.Errorf("reading roles of MachineDeployment %s: %w", o.Name, err)
+		}
+	}
+	for i := range groups.Items {
+		o := &groups.Items[i]
+		if err := r.pool(ctx, &n, found.pools, o, o.Spec.Replicas, &o.Spec.Template); err != nil {
+			return n, fmt.Errorf("reading roles of MachinePool %s: %w", o.Name, err)
+		}
 	}
 	byRole := map[string][]string{}
-	for i := range list.Items {
-		m := &list.Items[i]
-		if !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() {
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		roles := pools[m.Labels[clusterv1.MachineDeploymentNameLabel]]
-		if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
-			roles = []string{controlPlaneRole}
+		roles, counted := found.rolesOf(m)
+		if !counted {
+			var err error
+			if roles, err = r.roles(ctx, m.Namespace, m.Labels, m.Spec.Bootstrap.ConfigRef); err != nil {
+				return n, fmt.Errorf("reading roles of Machine %s: %w", m.Name, err)
+			}
+			count(&n, roles, 1)
+		}
+		if !m.Status.NodeRef.IsDefined() {
+			continue
 		}
 		for _, role := range roles {
 			byRole[role] = append(byRole[role], InternalAddresses(m.Status.Addresses)...)
 		}
 	}
+	n.Addresses = addresses(byRole)
+	return n, nil
+}
+
+// pool counts the machines of a MachineDeployment or MachinePool and records their roles.
+func (r *Reader) pool(ctx context.Context, n *modules.NodeFacts, to map[string][]string, o client.Object, replicas *int32, template *clusterv1.MachineTemplateSpec) error {
+	if !o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	roles, err := r.roles(ctx, o.GetNamespace(), template.Labels, template.Spec.Bootstrap.ConfigRef)
+	if err != nil {
+		return err
+	}
+	to[o.GetName()] = roles
+	count(n, roles, ptr.Deref(replicas, 1))
+	return nil
+}
+
+// rolesOf returns the roles of a Machine, and whether it is counted with the control plane or its pool.
+func (p pools) rolesOf(m *clusterv1.Machine) (roles []string, counted bool) {
+	if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
+		return []string{controlPlaneRole}, true
+	}
+	if name, ok := m.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
+		return p.deployments[name], true
+	}
+	if name, ok := m.Labels[clusterv1.MachinePoolNameLabel]; ok {
+		return p.pools[name], true
+	}
+	return nil, false
+}
+
+// count adds nodes of some roles.
+func count(n *modules.NodeFacts, roles []string, replicas int32) {
+	n.Total += replicas
+	for _, role := range roles {
+		switch role {
+		case "infra":
+			n.Infra += replicas
+		case "ingress":
+			n.Ingress += replicas
+		case "worker":
+			n.Worker += replicas
+		}
+	}
+}
+
+// addresses returns the addresses of existing nodes by role, in order.
+func addresses(byRole map[string][]string) modules.AddressFacts {
 	inOrder := func(role string) []string {
 		slices.Sort(byRole[role])
 		return append([]string{}, slices.Compact(byRole[role])...)
 	}
 	return modules.AddressFacts{
 		ControlPlane: inOrder(controlPlaneRole), Infra: inOrder("infra"), Ingress: inOrder("ingress"), Worker: inOrder("worker"),
-	}, nil
+	}
 }
 
 const controlPlaneRole = "control-plane"
@@ -211,11 +255,11 @@ func InternalAddresses(all []clusterv1.MachineAddress) []string {
 	return out
 }
 
-// roles returns the roles of a MachineDeployment's nodes: from the labels of its machines, or else
-// from its bootstrap template, or else worker.
-func (r *Reader) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
+// roles returns the roles of machines: from their labels, or else from their bootstrap configuration or
+// its template, or else worker.
+func (r *Reader) roles(ctx context.Context, namespace string, labels map[string]string, ref clusterv1.ContractVersionedObjectReference) ([]string, error) {
 	var roles []string
-	for label := range md.Spec.Template.Labels {
+	for label := range labels {
 		if role, ok := strings.CutPrefix(label, RolePrefix); ok {
 			roles = append(roles, role)
 		}
@@ -223,14 +267,14 @@ func (r *Reader) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]
 	if len(roles) > 0 {
 		return roles, nil
 	}
-	ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
-	if ref.Kind == "NovaConfigTemplate" && slices.Contains(readable, ref.APIGroup) {
-		template, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, md.Namespace)
+	fields, ours := map[string][]string{"NovaConfigTemplate": {"spec", "template", "spec", "roles"}, "NovaConfig": {"spec", "roles"}}[ref.Kind]
+	if ours && slices.Contains(readable, ref.APIGroup) {
+		configuration, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, namespace)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 		if err == nil {
-			roles, _, _ = unstructured.NestedStringSlice(template.Object, "spec", "template", "spec", "roles")
+			roles, _, _ = unstructured.NestedStringSlice(configuration.Object, fields...)
 		}
 	}
 	if len(roles) == 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -86,17 +87,37 @@ func (n *nameReservations) reserve(p objectName, to owner, now time.Time) owner 
 	return has
 }
 
-// ReleaseOf returns the name of the Helm release of an object in the workload cluster, or an empty
-// string if it has none there. In the management cluster a release has the name of its object.
-func ReleaseOf(o client.Object) string {
-	release, ok := o.(*helmv2.HelmRelease)
-	if !ok || release.Spec.KubeConfig == nil {
-		return ""
+// place is a name that a module occupies on a Cluster.
+type place struct{ kind, name string }
+
+// String returns a description for users.
+func (p place) String() string { return "the " + p.kind + " " + p.name }
+
+// placeOf returns the place of an object on its Cluster: a Helm release or the objects of a path. In
+// the management cluster a release has the name of its object, so that it occupies no other place.
+func placeOf(o client.Object) place {
+	switch o := o.(type) {
+	case *helmv2.HelmRelease:
+		if o.Spec.KubeConfig != nil {
+			return place{"Helm release", o.Spec.StorageNamespace + "/" + o.Spec.ReleaseName}
+		}
+	case *kustomizev1.Kustomization:
+		if at := o.Annotations[addonsv1.PlaceAnnotation]; at != "" {
+			return place{"path", at}
+		}
 	}
-	return release.Spec.StorageNamespace + "/" + release.Spec.ReleaseName
+	return place{}
 }
 
-// releaseName is the name of a Helm release in a workload cluster.
-func releaseName(cluster client.ObjectKey, release string) objectName {
-	return objectName{kind: "HelmRelease in " + cluster.Name, ObjectKey: client.ObjectKey{Namespace: cluster.Namespace, Name: release}}
+// PlaceName describes the place of an object for users.
+func PlaceName(o client.Object) string {
+	if path, ok := o.(*kustomizev1.Kustomization); ok {
+		return fmt.Sprintf("the path %s with the same source, namespace and variables", path.Spec.Path)
+	}
+	return placeOf(o).String()
+}
+
+// nameOf returns the name under which a place of a Cluster is reserved.
+func (p place) nameOf(cluster client.ObjectKey) objectName {
+	return objectName{kind: p.kind + " in " + cluster.Name, ObjectKey: client.ObjectKey{Namespace: cluster.Namespace, Name: p.name}}
 }

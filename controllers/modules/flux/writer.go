@@ -82,23 +82,23 @@ func (w *Writer) Create(ctx context.Context, o client.Object) (by string, err er
 	return "", w.Apply(ctx, o, nil)
 }
 
-// ReleaseHolder returns the other module that owns the Helm release of a module in the workload
-// cluster. It returns an empty string if there is none. Two HelmReleases for one Helm release would
-// overwrite each other's upgrades forever. all are the objects of the Cluster by set.
-func (w *Writer) ReleaseHolder(all map[client.ObjectKey][]*Object, cluster client.ObjectKey, o client.Object, existing *Object) string {
-	release := ReleaseOf(o)
-	if release == "" || existing != nil && ReleaseOf(existing.Object) == release {
+// PlaceHolder returns the other module that occupies the place of a module on the Cluster. It returns an
+// empty string if there is none. Two Flux objects for one Helm release, or for the same objects, would
+// overwrite each other's changes forever. all are the objects of the Cluster by set.
+func (w *Writer) PlaceHolder(all map[client.ObjectKey][]*Object, cluster client.ObjectKey, o client.Object, existing *Object) string {
+	at := placeOf(o)
+	if at == (place{}) || existing != nil && placeOf(existing.Object) == at {
 		return ""
 	}
 	us := ownerOf(o)
 	for _, objects := range all {
 		for _, p := range objects {
-			if by := ownerOf(p.Object); ReleaseOf(p.Object) == release && (by.set != us.set || by.module != us.module) {
+			if by := ownerOf(p.Object); placeOf(p.Object) == at && (by.set != us.set || by.module != us.module) {
 				return by.String()
 			}
 		}
 	}
-	if first := w.names.reserve(releaseName(cluster, release), us, time.Now()); first != us {
+	if first := w.names.reserve(at.nameOf(cluster), us, time.Now()); first != us {
 		return first.String()
 	}
 	return ""
@@ -166,8 +166,8 @@ func (w *Writer) Remove(ctx context.Context, p *Object, do modules.Removal) erro
 	removals.WithLabelValues(string(do)).Inc()
 	w.applied.Forget(p.Object.GetUID())
 	w.names.Forget(objectNameOf(p.Object))
-	if release := ReleaseOf(p.Object); release != "" {
-		w.names.Forget(releaseName(client.ObjectKey{Namespace: p.Object.GetNamespace(), Name: p.Object.GetLabels()[addonsv1.ClusterLabel]}, release))
+	if at := placeOf(p.Object); at != (place{}) {
+		w.names.Forget(at.nameOf(client.ObjectKey{Namespace: p.Object.GetNamespace(), Name: p.Object.GetLabels()[addonsv1.ClusterLabel]}))
 	}
 	uid := p.Object.GetUID()
 	return w.client.Delete(ctx, p.Object, client.Preconditions{UID: &uid})
