@@ -236,17 +236,7 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	})
 	if !options.Bodiless {
 		group.Go(func() error {
-			return b.step("Preparing the images of the hosts", func() error {
-				assets, err := host.Prepare(groupCtx, options.Log, options.Versions...)
-				if err == nil {
-					err = host.PrepareImages(groupCtx, options.Log, &assets, options.Images)
-				}
-				if err == nil && options.Ignition {
-					assets.Ignition, err = host.PrepareIgnition(groupCtx, options.Log)
-				}
-				p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
-				return err
-			})
+			return b.step("Preparing the images of the hosts", func() error { return b.prepareHosts(groupCtx, options, p) })
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -274,12 +264,29 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
 		return err
 	}
-	return b.step("Starting managers", func() error {
-		if err := b.awaitPrograms(ctx, p); err != nil || !options.Flux || options.FluxLater {
-			return err
-		}
-		return b.AwaitFlux(ctx)
-	})
+	return b.step("Starting managers", func() error { return b.awaitManagers(ctx, options, p) })
+}
+
+// prepareHosts prepares everything that hosts boot from.
+func (b *Bed) prepareHosts(ctx context.Context, options Options, p *parts) error {
+	assets, err := host.Prepare(ctx, options.Log, options.Versions...)
+	if err == nil {
+		err = host.PrepareImages(ctx, options.Log, &assets, options.Images)
+	}
+	if err == nil && options.Ignition {
+		assets.Ignition, err = host.PrepareIgnition(ctx, options.Log)
+	}
+	p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
+	return err
+}
+
+// awaitManagers waits until hypervisors and managers serve, and Flux unless it
+// may come later.
+func (b *Bed) awaitManagers(ctx context.Context, options Options, p *parts) error {
+	if err := b.awaitPrograms(ctx, p); err != nil || !options.Flux || options.FluxLater {
+		return err
+	}
+	return b.AwaitFlux(ctx)
 }
 
 // awaitPrograms waits until hypervisors and managers serve, except Flux.
