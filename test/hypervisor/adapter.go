@@ -65,6 +65,24 @@ type Adapter[M Machine, C Cluster] interface {
 	Request(r *http.Request, body []byte) (name string, read bool)
 }
 
+// Traits are properties of a hypervisor's API in which hypervisors differ.
+type Traits struct {
+	// UserDataRequests is the number of requests that remove the bootstrap data.
+	UserDataRequests int
+	// NoLogout is set if the API cannot end a session.
+	NoLogout bool
+}
+
+// traits returns the traits of an adapter, which has a method Traits if its
+// hypervisor differs from the others: one request removes the bootstrap data, and
+// sessions are logged out.
+func traits(adapter any) Traits {
+	if a, ok := adapter.(interface{ Traits() Traits }); ok {
+		return a.Traits()
+	}
+	return Traits{UserDataRequests: 1}
+}
+
 // SimulatorOptions are the settings of a simulator.
 type SimulatorOptions struct {
 	// ForeignVMs is the number of powered-on VMs of other users.

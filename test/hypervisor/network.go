@@ -290,7 +290,10 @@ var transport = &http.Transport{
 func forward(ctx context.Context, r *http.Request, body []byte, target string) (*http.Response, []byte, error) {
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.Host, out.RequestURI = "https", target, target, ""
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.Body, out.ContentLength = http.NoBody, 0
+	if len(body) > 0 {
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
 	res, err := transport.RoundTrip(out)
 	if err != nil {
 		return nil, nil, err

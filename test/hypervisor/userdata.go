@@ -29,9 +29,10 @@ func userData[M Machine, C Cluster]() []behavior[M, C] {
 			e.network.reset()
 			e.Expect(e.until(m, stepUp).UserData).To(BeFalse())
 			e.Expect(hasUserData(e.vm("m"))).To(BeFalse())
-			e.Expect(e.network.writes()).To(Equal(1), "%v", e.network.count())
+			requests := traits(e.adapter).UserDataRequests
+			e.Expect(e.network.writes()).To(Equal(requests), "%v", e.network.count())
 			e.Expect(e.sync(e.driver(m), m, true)).To(Succeed())
-			e.Expect(e.network.writes()).To(Equal(1))
+			e.Expect(e.network.writes()).To(Equal(requests))
 			e.restart()
 			e.Expect(e.becomes(m, hypervisor.Running).UserData).To(BeFalse())
 		}},

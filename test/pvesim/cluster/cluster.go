@@ -39,6 +39,8 @@ type Cluster struct {
 	// made counts the VMs, for their unique IDs.
 	made int
 	pid  int
+	// rootCA is the fingerprint of the CA that the cluster made for itself.
+	rootCA string
 }
 
 // node is a member of the cluster.
@@ -55,7 +57,7 @@ func New(ctx context.Context, inventory Inventory, timings map[string]time.Durat
 	inventory = inventory.withDefaults()
 	c := &Cluster{
 		guests: guests, timings: DefaultTimings(), spec: inventory, vms: map[int]*vm{}, pools: map[string]*pool{},
-		locks: map[int]*fileLock{}, stats: map[int]stat{}, ha: newHAState(), pid: 4000,
+		locks: map[int]*fileLock{}, stats: map[int]stat{}, ha: newHAState(), pid: 4000, rootCA: fingerprint(rand.Text()),
 	}
 	for name, d := range timings {
 		if _, ok := c.timings[name]; !ok {

@@ -23,7 +23,7 @@ func deleteVM(q *call) (any, error) {
 	t := q.fork("qmdestroy", strconv.Itoa(vmid), func(t *task) {
 		t.withLock(vmid, false, func() error {
 			v, err := q.deletable()
-			if err == nil {
+			if err == nil && v.config.Lock() != suspended {
 				err = v.checkLock()
 			}
 			if err == nil {

@@ -9,7 +9,7 @@
 // requests for the VM wait, and fail after a timeout. The status of VMs in the
 // list of resources is reported at an interval, so it is late.
 //
-// Not simulated: containers, snapshots, backup, replication, the firewall,
+// Not simulated: containers, rollback of snapshots, backup, replication, the firewall,
 // live migration of storage, imports of disks, USB, and hotplug of memory and
 // processors.
 package cluster

@@ -21,6 +21,9 @@ type Inventory struct {
 	// Roles are privileges by the name of a role.
 	Roles map[string][]string `json:"roles,omitempty"`
 	ACL   []access.Entry      `json:"acl,omitempty"`
+	// PrivilegedTags are the registered tags of the datacenter, which only users with
+	// Sys.Modify may add and remove.
+	PrivilegedTags []string `json:"privilegedTags,omitempty"`
 	// NextID are the lowest and the highest VMID that the cluster suggests.
 	NextID [2]int `json:"nextID,omitzero"`
 }

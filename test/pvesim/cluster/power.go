@@ -13,6 +13,9 @@ import (
 // defaultTimeout is the timeout of power actions in seconds.
 const defaultTimeout = 60
 
+// suspended is the lock of a VM that is suspended to disk.
+const suspended = "suspended"
+
 // startRequest handles POST …/status/start.
 func startRequest(q *call) (any, error) {
 	if err := q.rootOnly("stateuri", "skiplock", "migratedfrom", "migration_type", "migration_network", "targetstorage", "force-cpu", "with-conntrack-state", "nets-host-mtu"); err != nil {
@@ -51,6 +54,9 @@ func (c *Cluster) starter(n *node, vmid int) func(t *task) {
 			if err != nil {
 				return err
 			}
+			if v.config.Lock() == suspended {
+				delete(v.config.Options, "lock")
+			}
 			problems := map[string]string{}
 			c.applyPending(v, problems)
 			v.running, v.paused, v.started = true, false, time.Now()
@@ -69,7 +75,8 @@ func (c *Cluster) starter(n *node, vmid int) func(t *task) {
 
 // startable returns an error for a VM that cannot be started.
 func (c *Cluster) startable(v *vm, n *node) error {
-	if err := v.checkLock(); err != nil {
+	// A VM that is suspended to disk is resumed.
+	if err := v.checkLock(); err != nil && v.config.Lock() != suspended {
 		return err
 	}
 	if v.config.Template() {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -252,6 +253,20 @@ const (
 
 func version(*call) (any, error) {
 	return map[string]any{"version": Version, "release": release, "repoid": repository}, nil
+}
+
+// certificates handles GET /nodes/{node}/certificates/info. All nodes have the CA of
+// their cluster.
+func certificates(q *call) (any, error) {
+	return []map[string]any{
+		{"filename": "pve-root-ca.pem", "fingerprint": q.c.rootCA},
+		{"filename": "pve-ssl.pem", "fingerprint": fingerprint(q.c.rootCA + q.node.Name)},
+	}, nil
+}
+
+// fingerprint returns the SHA-256 of a text as that of a certificate is written.
+func fingerprint(text string) string {
+	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256([]byte(text))), " ", ":")
 }
 
 // listVMs handles GET /nodes/{node}/qemu.

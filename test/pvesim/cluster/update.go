@@ -133,8 +133,26 @@ func (e *changes) parseDevices() error {
 			e.set[option] = net.String()
 		case option == "tags":
 			e.set[option] = uniqueTags(e.set[option])
+			if err := e.q.mayTag(e.set[option]); err != nil {
+				return err
+			}
 		case option == "vmgenid" && e.set[option] == "1":
 			e.set[option] = newUUID()
+		}
+	}
+	return nil
+}
+
+// mayTag returns an error if the user may not add or remove a privileged tag.
+func (q *call) mayTag(text string) error {
+	before := ""
+	if v, err := q.vm(); err == nil {
+		before = v.config.Options["tags"]
+	}
+	for _, tag := range q.c.spec.PrivilegedTags {
+		has := func(text string) bool { return slices.Contains(schema.SplitList(text), tag) }
+		if has(text) != has(before) && !q.c.access.Has(q.user, "/", "Sys.Modify") {
+			return &schema.Error{Status: 403, Message: fmt.Sprintf("Permission check failed (/, Sys.Modify for modifying tag '%s')", tag)}
 		}
 	}
 	return nil

@@ -15,6 +15,9 @@ import (
 
 // vm is a VM.
 type vm struct {
+	// snapshots are the names of snapshots, in their order.
+	snapshots []string
+
 	vmid   int
 	unique string
 	node   string
