@@ -150,6 +150,9 @@ provider_id() {
   oVirt* | zVirt* | "Red Hat"* | RHEV*)
     scheme=zvirt
     ;;
+  Proxmox*)
+    scheme=proxmox
+    ;;
   *)
     return 0
     ;;

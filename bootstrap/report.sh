@@ -47,6 +47,7 @@ report() (
   case $(dmi sys_vendor) in
   VMware*) most=1800 send=report_vmware ;;
   oVirt* | zVirt* | "Red Hat"* | RHEV*) most=230 send=report_ovirt ;;
+  Proxmox*) most=1000 send=report_ovirt ;;
   *) return 0 ;;
   esac
   text=

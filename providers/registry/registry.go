@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 )
@@ -12,6 +13,7 @@ import (
 var providers = []*provider.Info{
 	&vsphere.Provider.Info,
 	&zvirt.Provider.Info,
+	&proxmox.Provider.Info,
 }
 
 // All returns the providers in the order of the documents.

@@ -88,6 +88,7 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 },
 	Entry("nova-vsphere", "nova-vsphere", "network: tenants\nplacement: {datacenter: dc, folder: tenants}\n"),
 	Entry("nova-zvirt", "nova-zvirt", "network: tenants/tenants\ndeviceName: enp1s0\nplacement: {computeCluster: Default, storageDomain: data}\n"),
+	Entry("nova-proxmox", "nova-proxmox", "network: vmbr0\nplacement: {nodes: [pve1], pool: tenants}\n"),
 )
 
 // A user's own class: a copy whose templates set more fields than those of a release.
@@ -110,6 +111,15 @@ NovaZVirtMachineTemplate:
   hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}
   network: {interfaces: [{network: variables, deviceName: enp1s0, dhcp4: true}, {network: storage/storage, deviceName: enp2s0}]}
   tags: [{name: own}]
+` + ownNodes
+	ownProxmox = `
+NovaProxmoxClusterTemplate:
+  identityRef: {kind: NovaProxmoxIdentity, name: shared}
+  network: vmbr1
+NovaProxmoxMachineTemplate:
+  hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}
+  network: {interfaces: [{network: variables, vlan: 7}, {network: storage}]}
+  tags: [own]
 ` + ownNodes
 	ownNodes = `
 NovaControlPlaneTemplate:
@@ -195,6 +205,24 @@ controlPlaneConfig: {format: ignition}
 		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 4, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [{name: own}],
 			network: {interfaces: [{network: tenants/other, deviceName: enp1s0, dhcp4: true}, {network: storage/storage, deviceName: enp2s0}]}}`,
 	}),
+	Entry("of Proxmox VE applies variables, and changes no other field", "nova-proxmox", ownProxmox, `
+network: vmbr2
+placement: {pool: tenants}
+nodeSize: {cpus: 4}
+format: cloud-config
+controlPlaneConfig: {format: ignition}
+`, map[string]string{
+		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+			identityRef: {kind: NovaProxmoxIdentity, name: shared}, placement: {pool: tenants}, network: vmbr1}`,
+		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
+			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
+			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own],
+			network: {interfaces: [{network: vmbr2, vlan: 7}, {network: storage}]}}`,
+		"node": `{roles: [infra], format: cloud-config, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 4, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own],
+			network: {interfaces: [{network: vmbr2, vlan: 7}, {network: storage}]}}`,
+	}),
 )
 
 // A field that is new would be refused, or lost, in a class that does not know
@@ -220,13 +248,14 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	Expect(known).To(BeEmpty())
 
 	cluster := topology(provider, requiredValues+map[string]string{
-		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
+		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n", "nova-proxmox": "network: vmbr0\n",
 	}[provider]+"nodeConfig: {roles: [ingress]}\n")
 	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()).
 		To(MatchError(ContainSubstring("roles")), "a variable without a patch is rejected")
 },
 	Entry("nova-vsphere", "nova-vsphere"),
 	Entry("nova-zvirt", "nova-zvirt"),
+	Entry("nova-proxmox", "nova-proxmox"),
 )
 
 // The API server accepts every value that a class accepts. Otherwise a Cluster would be admitted,
@@ -234,7 +263,7 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContext, provider, variable string, takes, refuses map[string]string) {
 	refused := func(value string) error {
 		own := map[string]string{
-			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
+			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n", "nova-proxmox": "network: vmbr0\n",
 		}[provider]
 		cluster := topology(provider, replaced(requiredValues+own, variable, value))
 		err := (&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()
@@ -265,6 +294,9 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 	Entry("sizes of zVirt's control planes", "nova-zvirt", "controlPlaneSize",
 		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 768, memoryMiB: 25165824}"},
 		map[string]string{"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824", "{cpus: 769}": "768"}),
+	Entry("sizes of Proxmox VE", "nova-proxmox", "nodeSize",
+		map[string]string{"least": "{cpus: 1, memoryMiB: 1024}", "most": "{cpus: 512, memoryMiB: 25165824}"},
+		map[string]string{"{memoryMiB: 25165828}": "25165824"}),
 	Entry("placement in vSphere", "nova-vsphere", "placement",
 		map[string]string{
 			"nothing": "{}", "all": "{datacenter: a, computeCluster: b, resourcePool: c, folder: d, datastore: e, storagePolicy: f}",
@@ -281,6 +313,9 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 			`{computeCluster: a, datacenter: ""}`: "datacenter", `{computeCluster: a, storageDomain: ""}`: "storageDomain",
 			"{computeCluster: " + strings.Repeat("a", 257) + "}": "256",
 		}),
+	Entry("placement in Proxmox VE", "nova-proxmox", "placement",
+		map[string]string{"all": "{nodes: [a], storage: local-lvm, bootstrapStorage: local, pool: " + strings.Repeat("a", 128) + "}"},
+		map[string]string{`{nodes: []}`: "nodes", `{storage: a}`: "storage", "{pool: " + strings.Repeat("a", 129) + "}": "128", "{}": "placement"}),
 	Entry("trust of vSphere", "nova-vsphere", "tls", trusts, distrusts),
 	Entry("trust of zVirt", "nova-zvirt", "tls", trusts, distrusts),
 	Entry("the address of vSphere", "nova-vsphere", "server", servers, noServers),
@@ -295,6 +330,10 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024"}),
 	Entry("the device name of zVirt", "nova-zvirt", "deviceName",
 		map[string]string{"long": "enp1s0f0np0-15c"}, map[string]string{"enp1s0f0np0-16ch": "15", "-a": "deviceName"}),
+	Entry("the template of Proxmox VE", "nova-proxmox", "template",
+		map[string]string{"long": strings.Repeat("a", 255)}, map[string]string{strings.Repeat("a", 256): "255", `""`: "template"}),
+	Entry("the network of Proxmox VE", "nova-proxmox", "network",
+		map[string]string{"long": strings.Repeat("a", 15)}, map[string]string{strings.Repeat("a", 16): "15"}),
 	Entry("the key of vSphere", "nova-vsphere", "sshAuthorizedKey", keys, noKeys),
 	Entry("the key of zVirt", "nova-zvirt", "sshAuthorizedKey", keys, noKeys),
 	Entry("the account of vSphere", "nova-vsphere", "identity",

@@ -75,6 +75,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=e
 cp client.crt etcd-ca.crt`},
 	{file: "flavors.md"},
 	{file: "modules.md", demo: true},
+	{file: "proxmox.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
 	{file: "troubleshooting.md", demo: true},
 	{file: "vsphere.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
 	{file: "workers.md", demo: true},
@@ -106,6 +107,7 @@ var elsewhere = map[string]map[string]string{
 	},
 	"docs/first-day.md": {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
 	"docs/security.md":  {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
+	"docs/proxmox.md":   {"pveum": "people, on a node of Proxmox VE"},
 	"docs/zvirt.md": {
 		"ovirt-aaa-jdbc-tool": "people, on an engine", ". hack/engine.sh": "TestQuickStart of providers/zvirt", "cloud-init clean": "people",
 	},

@@ -18,6 +18,7 @@ import (
 var guides = []struct{ provider, file string }{
 	{"nova-vsphere", "vsphere.md"},
 	{"nova-zvirt", "zvirt.md"},
+	{"nova-proxmox", "proxmox.md"},
 }
 
 func TestGuidesListTheTemplatesVariables(t *testing.T) {

@@ -28,6 +28,7 @@ var flavorValues = map[string]string{
 	"VSPHERE_NETWORK": "network", "VSPHERE_TEMPLATE": "template",
 	"ZVIRT_SERVER": "engine.example", "ZVIRT_CA_BUNDLE": `-----BEGIN CERTIFICATE-----\nAAAA\n`, "ZVIRT_CLUSTER": "cluster",
 	"ZVIRT_STORAGE_DOMAIN": "store", "ZVIRT_VNIC_PROFILE": "network/profile", "ZVIRT_TEMPLATE": "template",
+	"PROXMOX_SERVER": "pve.example", "PROXMOX_CA_BUNDLE": `-----BEGIN CERTIFICATE-----\nAAAA\n`, "PROXMOX_NETWORK": "vmbr0", "PROXMOX_TEMPLATE": "template",
 	"UNIVERSE_IMAGE_REPOSITORY": "hub.universe.example/nova-universe",
 	"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all", "NTP_SERVER": "ntp.example",
 	"ETCD_BUCKET_ENDPOINT": "https://s3.example", "ETCD_BUCKET": "etcd",

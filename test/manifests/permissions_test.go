@@ -33,6 +33,7 @@ const (
 // meant.
 var permissions = map[string]map[string]string{
 	"nova-vsphere": infraPermissions("novavsphere"),
+	"nova-proxmox": infraPermissions("novaproxmox"),
 	"nova-zvirt":   infraPermissions("novazvirt"),
 	"nova-bootstrap": {
 		"events": "create patch", "events.events.k8s.io": "create patch",
@@ -290,6 +291,7 @@ var _ = Describe("the permissions of a manager", Ordered, ContinueOnFailure, fun
 		vsphere := rules("nova-vsphere", "novavsphere")
 		Expect(vsphere).NotTo(BeEmpty())
 		Expect(rules("nova-zvirt", "novazvirt")).To(Equal(vsphere))
+		Expect(rules("nova-proxmox", "novaproxmox")).To(Equal(vsphere))
 	})
 
 	It("include a lease and events in its own namespace, and no lease in another manager's", func(ctx SpecContext) {

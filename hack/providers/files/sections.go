@@ -34,7 +34,12 @@ var sections = []section{
 	},
 	{
 		"bootstrap/report.sh", "  $send \"$text\" >/dev/null 2>&1\n  return 0\n)\n", "",
-		func(p *provider.Info) string { return "\n" + p.Guest.Functions },
+		func(p *provider.Info) string {
+			if p.Guest.Functions == "" {
+				return "" // the function of another provider is used
+			}
+			return "\n" + p.Guest.Functions
+		},
 	},
 	{
 		"config/monitoring/podmonitor.yaml", "    matchNames:\n", "      - nova-bootstrap-system\n",

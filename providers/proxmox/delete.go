@@ -1,0 +1,161 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
+)
+
+// Names of the parts of a VM that are changed to match its machine.
+const (
+	userData = "UserData"
+	tags     = "Tags"
+)
+
+const (
+	// shutdownSeconds is how long Proxmox VE waits for a guest. A power-off ends the wait.
+	shutdownSeconds = 3600
+	// deleteSeconds is how long a request waits until an image is deleted.
+	deleteSeconds = 10
+)
+
+// Shutdown requests a shutdown from the guest. It sends no request if the guest agent
+// does not respond: Proxmox VE would wait for it.
+func (d *driver) Shutdown(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
+	v, err := d.look(m)
+	if err != nil || v.state != hypervisor.Running || v.machine.Busy {
+		return err
+	}
+	if err := d.session.AgentResponds(ctx, v.VM.VMID); err != nil {
+		if reason := hypervisor.ReasonFor(err, ""); reason == infrav1.EndpointUnreachableReason {
+			return err
+		}
+		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the guest agent does not respond: %w", err)
+	}
+	return d.power(ctx, &v, site.Shutdown, "shutdown", url.Values{"timeout": {strconv.Itoa(shutdownSeconds)}})
+}
+
+// Delete powers off the VM of m. After that, it deletes the image with the bootstrap data
+// and the VM with its own disks. It fails if a disk of another user would be deleted too.
+func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
+	v, err := d.look(m)
+	if err != nil || v.state != hypervisor.Running && v.state != hypervisor.Stopped {
+		return err
+	}
+	if v.state == hypervisor.Running {
+		return d.power(ctx, &v, site.Stop, "stop", url.Values{"overrule-shutdown": {"1"}})
+	}
+	c, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID, false)
+	if err != nil {
+		return fmt.Errorf("reading VM: %w", err)
+	}
+	foreign, err := plan.ForeignDisks(v.VM.VMID, c, v.Complete)
+	switch {
+	case err != nil:
+		return hypervisor.Failure(infrav1.HypervisorErrorReason, "%w: add it again, with the names of the disks that may be deleted, such as scsi0, so that the machine can be deleted", err)
+	case len(foreign) > 0:
+		return hypervisor.Failure(infrav1.DeleteProtectedReason, "the VM has disks that do not belong to the machine and that would be deleted with it: %s. Reassign them to another VM so that the machine can be deleted", strings.Join(foreign, ", "))
+	}
+	if v.Mark.ISO != "" || !v.Complete {
+		if err := d.deleteImage(ctx, m, &v); err != nil {
+			return err
+		}
+	}
+	return d.session.Act(ctx, v.id, site.Action{
+		Verb: site.Destroy, VMID: v.VM.VMID, Node: v.VM.Node,
+		Request: pve.Request{
+			Method: http.MethodDelete, Path: site.VMPath(v.VM.Node, v.VM.VMID), Form: url.Values{"purge": {"1"}, "destroy-unreferenced-disks": {"0"}},
+		},
+	})
+}
+
+// deleteImage deletes the image with the bootstrap data.
+func (d *driver) deleteImage(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
+	found := d.session.Site()
+	storage := found.StorageNamed(v.VM.Node, v.Mark.ISO)
+	if storage == "" {
+		// The description of a clone has no storage, if a former version made it.
+		s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, plan.ZoneOf(&d.cluster.Spec, &v.Mark))
+		if err != nil {
+			return err
+		}
+		seed := plan.Seed{Mark: v.Mark}
+		if storage, _, err = seed.SetStorage(found, &s, &d.bounds, v.VM.Node); err != nil {
+			return err
+		}
+	}
+	var upid string
+	err := d.session.Do(ctx, pve.Request{
+		Method: http.MethodDelete, Path: []string{"nodes", v.VM.Node, "storage", storage, "content", storage + ":iso/" + plan.ImageName(v.id)},
+		Form: url.Values{"delay": {strconv.Itoa(deleteSeconds)}}, Into: &upid,
+	})
+	switch {
+	case err != nil && !pve.IsMissing(err):
+		return fmt.Errorf("deleting bootstrap data: %w", err)
+	case upid != "":
+		d.session.SetActive(v.id, true)
+		return hypervisor.Waiting(infrav1.VMBusyReason, "the image with the bootstrap data is being deleted")
+	}
+	return nil
+}
+
+// Syncers returns the parts of a VM that are changed to match its machine. The user data
+// of a control plane machine contains the keys of all CAs, so its removal does not wait for
+// tags, which may fail indefinitely.
+func (d *driver) Syncers() []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine] {
+	return []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine]{
+		{Name: userData, AfterJoin: true, Apply: d.removeUserData},
+		{Name: tags, Apply: d.syncTags},
+	}
+}
+
+// removeUserData removes the image with the bootstrap data from the drive, deletes it, and
+// removes its tag. In this order the VM can start at any time, and the tag remains as long
+// as the image may exist.
+func (d *driver) removeUserData(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
+	v, err := d.look(m)
+	if err != nil || v.state != hypervisor.Running || !v.Complete || v.Mark.ISO == "" {
+		return err
+	}
+	err = d.session.Do(ctx, pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: url.Values{plan.ISODrive: {plan.EmptyDrive}}})
+	if err != nil {
+		return fmt.Errorf("detaching bootstrap data: %w", err)
+	}
+	if err := d.deleteImage(ctx, m, &v); err != nil {
+		return err
+	}
+	v.Mark.ISO = ""
+	left, _ := plan.TagsWith(v.VM.TagList(), v.Mark.Tags())
+	return d.setTags(ctx, &v, left)
+}
+
+// syncTags sets the tags of the VM.
+func (d *driver) syncTags(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
+	v, err := d.look(m)
+	if err != nil || !v.Complete || v.state != hypervisor.Running && v.state != hypervisor.Stopped {
+		return err
+	}
+	wanted, same := plan.WantedTags(d.clusterID(), &d.cluster.Spec, m, v.Mark, v.VM.TagList())
+	if same {
+		return nil
+	}
+	return d.setTags(ctx, &v, wanted)
+}
+
+// setTags writes the tags of a VM, unless an action on the VM runs.
+func (d *driver) setTags(ctx context.Context, v *view, wanted []string) error {
+	return d.session.Act(ctx, v.id, site.Action{
+		Verb: site.Tag, VMID: v.VM.VMID, Node: v.VM.Node, Tags: wanted,
+		Request: pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: url.Values{"tags": {strings.Join(wanted, ";")}}},
+	})
+}

@@ -1,0 +1,200 @@
+package proxmox
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
+)
+
+// driver is a session as the machines of one cluster use it.
+type driver struct {
+	session *site.Session
+	// siteID is the ID of the Proxmox VE cluster.
+	siteID  string
+	cluster *proxmoxv1.NovaProxmoxCluster
+	// bounds are the objects that the identity of the cluster allows.
+	bounds plan.Bounds
+	// endpoint is the address of the API server of the workload cluster, if it is
+	// known.
+	endpoint string
+}
+
+var (
+	_ hypervisor.Driver[*proxmoxv1.NovaProxmoxMachine] = &driver{}
+	_ hypervisor.EndpointIdentifier                    = &driver{}
+)
+
+// EndpointID returns the ID of the Proxmox VE cluster.
+func (d *driver) EndpointID() string { return d.siteID }
+
+// view is the known state of the VM of a machine.
+type view struct {
+	site.Found
+
+	id      uuid.UUID
+	machine site.Machine
+	state   hypervisor.State
+	message string
+}
+
+func (d *driver) clusterID() string { return d.cluster.Annotations[infrav1.ClusterIDAnnotation] }
+
+// look returns the known state of the VM of m.
+func (d *driver) look(m *proxmoxv1.NovaProxmoxMachine) (view, error) {
+	id, err := kit.MachineUUID(d.clusterID(), hypervisor.KeyOf(m))
+	if err != nil {
+		return view{}, err
+	}
+	found := d.session.Find(id, plan.Candidates(&d.cluster.Spec, id))
+	v := view{id: id, Found: found, machine: d.session.Machine(id, hypervisor.KeyOf(m))}
+	v.state, v.message, err = v.stateOf(!m.DeletionTimestamp.IsZero())
+	return v, err
+}
+
+// stateOf returns the state of a VM. A shutdown may not complete, because the guest
+// ignores it: a VM that is to be deleted is Running until then.
+func (v *view) stateOf(deleting bool) (hypervisor.State, string, error) {
+	switch {
+	case v.machine.Busy && (v.machine.Verb != site.Shutdown || !deleting):
+		return hypervisor.Busy, string(v.machine.Verb), nil
+	case v.Unclear && v.VM == nil:
+		return hypervisor.Busy, "Reading the description of a VM that may belong to this machine", nil
+	case v.VM == nil:
+		return hypervisor.Absent, "", nil
+	}
+	switch v.VM.Status {
+	case "running":
+		return hypervisor.Running, "", nil
+	case "stopped":
+		if v.VM.Lock != "" && v.VM.Lock != "suspended" {
+			return hypervisor.Busy, "The VM is locked (" + v.VM.Lock + ")", nil
+		}
+		if !v.Complete && !deleting {
+			return hypervisor.Absent, "", nil
+		}
+		return hypervisor.Stopped, "", nil
+	default:
+		if v.VM.Lock != "" || !v.Complete {
+			return hypervisor.Busy, "Waiting for the status of the VM", nil
+		}
+		return "", "", hypervisor.Failure(infrav1.HypervisorErrorReason, "the node %s does not report the status of the VM (%s): the node may be offline", v.VM.Node, v.VM.Status)
+	}
+}
+
+// Observe reports the VM of m from the list. It returns an error if the session was
+// opened again with another Proxmox VE cluster after the driver was connected.
+func (d *driver) Observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (hypervisor.VM, error) {
+	vm, err := d.observe(ctx, m)
+	if id, _ := d.session.Info(); err == nil && id != d.siteID {
+		err = kit.EndpointReplaced(d.session.Server())
+	}
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	return vm, nil
+}
+
+func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (hypervisor.VM, error) {
+	if d.clusterID() == "" && m.Spec.ProviderID == "" {
+		// The cluster ID is set before the first request, so there is no VM.
+		return hypervisor.VM{State: hypervisor.Absent}, nil
+	}
+	if err := d.session.Ready(ctx, hypervisor.KeyOf(m)); err != nil {
+		return hypervisor.VM{}, err
+	}
+	v, err := d.look(m)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	deleting := !m.DeletionTimestamp.IsZero()
+	out := hypervisor.VM{State: v.state, Message: v.message, LastFailure: v.failure(deleting)}
+	if v.VM != nil {
+		out.ID, out.ProviderID = strconv.Itoa(v.VM.VMID), d.cluster.Spec.GetProviderIDPrefix()+"://"+v.id.String()
+		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.Complete && v.Mark.ISO != ""
+	}
+	running := v.state == hypervisor.Running
+	if v.VM != nil || v.state == hypervisor.Busy {
+		vmid := v.machine.VMID
+		d.session.Query(v.id, vmid, running && !deleting, out.UserData)
+	}
+	if v.state == hypervisor.Absent && (v.VM == nil) {
+		return d.confirmAbsent(ctx, m, &v, out)
+	}
+	if running {
+		d.running(m, &v, &out)
+	}
+	if v.Complete && out.UserData {
+		out.ToSync = append(out.ToSync, userData)
+	}
+	if v.Complete && !deleting && (running || v.state == hypervisor.Stopped) {
+		if _, same := plan.WantedTags(d.clusterID(), &d.cluster.Spec, m, v.Mark, v.VM.TagList()); !same {
+			out.OutOfSync, out.ToSync = "Changing the tags", append(out.ToSync, tags)
+		}
+	}
+	d.session.SetActive(v.id, !running || len(out.Addresses) == 0 && out.LastFailure == nil || deleting)
+	return out, nil
+}
+
+// running adds the properties of a running VM to out.
+func (d *driver) running(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervisor.VM) {
+	out.Host = v.VM.Node
+	out.Report = hypervisor.ParseReport(v.machine.Report)
+	if s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
+		out.NICs = plan.NICs(v.id, &s, v.machine.Network)
+		out.Addresses = plan.Addresses(m.Name, out.NICs, d.endpoint)
+	}
+}
+
+// failure returns the failure of the last action while it can be repeated.
+func (v *view) failure(deleting bool) error {
+	if v.machine.Failure == nil || v.state == hypervisor.Busy {
+		return nil
+	}
+	needed := map[site.Verb]bool{
+		site.Start: v.state == hypervisor.Stopped && !deleting, site.Stop: v.state == hypervisor.Running && deleting, site.Destroy: v.state == hypervisor.Stopped && deleting,
+		site.Clone: v.state == hypervisor.Absent && !deleting, site.Resize: v.state == hypervisor.Absent, site.Upload: v.state == hypervisor.Absent, site.Configure: v.state == hypervisor.Absent,
+	}
+	if !needed[v.machine.Verb] {
+		return nil
+	}
+	return v.machine.Failure
+}
+
+// confirmAbsent confirms that a VM does not exist: the list has only the VMs that the
+// user can see.
+func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, out hypervisor.VM) (hypervisor.VM, error) {
+	deleting := !m.DeletionTimestamp.IsZero()
+	d.session.SetActive(v.id, false)
+	d.session.CreationQueue.Done(hypervisor.KeyOf(m))
+	if m.Spec.ProviderID == "" && !deleting {
+		return out, nil
+	}
+	if !v.machine.Deleted && v.Free != 0 {
+		exists, err := d.session.Exists(ctx, v.Free)
+		switch {
+		case err != nil:
+			return out, err
+		case exists && m.Spec.ProviderID == "":
+			d.session.SetActive(v.id, true)
+			return hypervisor.VM{State: hypervisor.Busy, Message: "Checking a VM that the user cannot see yet"}, nil
+		case exists:
+			return out, hypervisor.Failure(infrav1.HypervisorErrorReason, "a guest with the ID %d exists, and the user cannot see it: it may be the VM of this machine. Add the permission VM.Audit for it", v.Free)
+		}
+	}
+	if !deleting {
+		return hypervisor.VM{State: hypervisor.Absent}, nil
+	}
+	if m.Spec.ProviderID == "" && d.session.MayAppear(v.id, m.CreationTimestamp.Time) {
+		return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
+	}
+	d.session.Forget(v.id, hypervisor.KeyOf(m))
+	return hypervisor.VM{State: hypervisor.Absent}, nil
+}

@@ -1,0 +1,410 @@
+package pve
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+)
+
+const (
+	apiPath     = "/api2/json"
+	defaultPort = "8006"
+	// timeout limits a request: a node gives another node 30 s for a response.
+	timeout = 40 * time.Second
+	// dialTimeout limits the connection to one server, so that the next one is used
+	// soon.
+	dialTimeout = 5 * time.Second
+	// maxResponse limits a response in bytes, and maxList the list of all guests,
+	// which has about 500 bytes for each.
+	maxResponse = 1 << 20
+	maxList     = 64 << 20
+	// parallel limits the concurrent requests of one user to one server.
+	parallel = 16
+)
+
+// Endpoint is a Proxmox VE cluster with credentials.
+type Endpoint struct {
+	// Servers are nodes of the cluster: host names or addresses, with a port if it is
+	// not 8006.
+	Servers []string
+	// Username is a user with its realm, or an API token: user@realm!token. Password
+	// is the password of the user or the secret of the token.
+	Username, Password string
+	Trust              endpoints.Trust
+	// Guard calls login, or returns an error instead.
+	Guard func(ctx context.Context, login func() error) error
+}
+
+// Meter receives events about the requests of a client.
+type Meter struct {
+	// Request is called with every request: its method and path with {} for names,
+	// and its result: a status code, or error.
+	Request func(method, code string, took time.Duration)
+	// Connections is called with 1 for a connection that was opened and -1 for one
+	// that was closed.
+	Connections func(change int)
+}
+
+// Request is a request to the API.
+type Request struct {
+	Method string
+	Path   []string
+	// Form are the parameters. Empty values are sent too.
+	Form url.Values
+	// File is uploaded as a file with the name FileName.
+	File     []byte
+	FileName string
+	// Into receives the data of the response.
+	Into any
+}
+
+// Client connects to one Proxmox VE cluster as one user.
+type Client struct {
+	endpoint Endpoint
+	http     *http.Client
+	slots    chan struct{}
+	meter    Meter
+	// id is the ID of the Proxmox VE cluster, once it is known.
+	id atomic.Pointer[string]
+	// server is the index of the server in use.
+	server atomic.Int32
+	// ticket contains the ticket of the user. The goroutine that takes it may log
+	// in; others wait.
+	ticket chan ticket
+}
+
+// ticket is the login of a user with a password.
+type ticket struct {
+	Ticket string `json:"ticket"`
+	CSRF   string `json:"CSRFPreventionToken"`
+}
+
+// NewClient returns a client that is not logged in.
+func NewClient(e Endpoint, meter Meter) (*Client, error) {
+	config, err := e.Trust.Config()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, ticket: make(chan ticket, 1)}
+	c.ticket <- ticket{}
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: c.dial, TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout,
+			MaxConnsPerHost: parallel, MaxIdleConnsPerHost: parallel, IdleConnTimeout: 2 * time.Minute,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// counted is a connection that reports when it is closed.
+type counted struct {
+	net.Conn
+
+	open   atomic.Bool
+	closed func()
+}
+
+func (c *counted) Close() error {
+	if c.open.CompareAndSwap(true, false) {
+		c.closed()
+	}
+	return c.Conn.Close()
+}
+
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	control := endpoints.ControlFor(&url.URL{Scheme: "https", Host: address})
+	conn, err := (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: control}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c.meter.Connections(1)
+	out := &counted{Conn: conn, closed: func() { c.meter.Connections(-1) }}
+	out.open.Store(true)
+	return out, nil
+}
+
+// isToken reports whether the credentials are an API token, which needs no login.
+func (c *Client) isToken() bool { return strings.Contains(c.endpoint.Username, "!") }
+
+// Do sends a request. If the ticket has expired, it logs in again and repeats the
+// request.
+func (c *Client) Do(ctx context.Context, r Request) error {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other requests: %w", ctx.Err())
+	}
+	if c.isToken() {
+		return c.send(ctx, r, c.tokenHeader())
+	}
+	t, err := c.login(ctx, ticket{})
+	if err != nil {
+		return err
+	}
+	if err = c.send(ctx, r, t.header()); !IsStatus(err, http.StatusUnauthorized) {
+		return err
+	}
+	if t, err = c.login(ctx, t); err != nil {
+		return err
+	}
+	// Another cluster with the same user may respond at the address: it does not accept
+	// the tickets of the first one.
+	if id, err := c.readID(ctx, t.header()); err != nil || c.id.Load() != nil && id != *c.id.Load() {
+		return cmp.Or(err, ErrOtherCluster)
+	}
+	return c.send(ctx, r, t.header())
+}
+
+// ErrOtherCluster is returned if another Proxmox VE cluster than the identified one
+// responds at the address. The request was not sent.
+var ErrOtherCluster = errors.New("another Proxmox VE cluster responds at the address")
+
+// rootCA is the file name of the CA that a Proxmox VE cluster makes for itself.
+const rootCA = "pve-root-ca.pem"
+
+// Identify returns the ID of the Proxmox VE cluster, the fingerprint of its CA, and its
+// version. Until the next call, requests fail with ErrOtherCluster if another one responds.
+func (c *Client) Identify(ctx context.Context) (id, version string, err error) {
+	c.id.Store(nil)
+	var v struct {
+		Version string `json:"version"`
+	}
+	if err := c.Do(ctx, Request{Method: http.MethodGet, Path: []string{"version"}, Into: &v}); err != nil {
+		return "", "", err
+	}
+	header := c.tokenHeader()
+	if !c.isToken() {
+		t, err := c.login(ctx, ticket{})
+		if err != nil {
+			return "", "", err
+		}
+		header = t.header()
+	}
+	if id, err = c.readID(ctx, header); err == nil {
+		c.id.Store(&id)
+	}
+	return id, v.Version, err
+}
+
+// readID reads the fingerprint of the CA.
+func (c *Client) readID(ctx context.Context, header http.Header) (string, error) {
+	var certificates []struct {
+		File        string `json:"filename"`
+		Fingerprint string `json:"fingerprint"`
+	}
+	err := c.send(ctx, Request{Method: http.MethodGet, Path: []string{"nodes", "localhost", "certificates", "info"}, Into: &certificates}, header)
+	for _, found := range certificates {
+		if found.File == rootCA {
+			return found.Fingerprint, nil
+		}
+	}
+	return "", err
+}
+
+func (c *Client) tokenHeader() http.Header {
+	return http.Header{"Authorization": {"PVEAPIToken=" + c.endpoint.Username + "=" + c.endpoint.Password}}
+}
+
+func (t ticket) header() http.Header {
+	return http.Header{"Cookie": {"PVEAuthCookie=" + url.QueryEscape(t.Ticket)}, "Csrfpreventiontoken": {t.CSRF}}
+}
+
+// login returns the ticket, and logs in if there is none or only the stale one.
+func (c *Client) login(ctx context.Context, stale ticket) (t ticket, err error) {
+	select {
+	case t = <-c.ticket:
+	case <-ctx.Done():
+		return t, fmt.Errorf("waiting for the login: %w", ctx.Err())
+	}
+	defer func() { c.ticket <- t }()
+	if t.Ticket != "" && t != stale {
+		return t, nil
+	}
+	t = ticket{}
+	err = c.endpoint.Guard(ctx, func() error {
+		err := c.send(ctx, Request{
+			Method: http.MethodPost, Path: []string{"access", "ticket"}, Into: &t,
+			Form: url.Values{"username": {c.endpoint.Username}, "password": {c.endpoint.Password}},
+		}, nil)
+		if err == nil && t.CSRF == "" {
+			// A second factor is required: the ticket is only half of a login.
+			t, err = ticket{}, &Error{Status: http.StatusUnauthorized, Detail: "the user needs a second factor: use an API token"}
+		}
+		return err
+	})
+	return t, err
+}
+
+// Login logs in with the password, or checks the API token.
+func (c *Client) Login(ctx context.Context) error {
+	if c.isToken() {
+		return nil // the next request checks it
+	}
+	_, err := c.login(ctx, ticket{})
+	return err
+}
+
+// Logout forgets the ticket, which the API cannot revoke, and closes idle connections.
+func (c *Client) Logout() {
+	<-c.ticket
+	c.ticket <- ticket{}
+	c.http.CloseIdleConnections()
+}
+
+// send sends a request to the server in use, and to the next ones while servers do
+// not accept connections.
+func (c *Client) send(ctx context.Context, r Request, header http.Header) (err error) {
+	for range c.endpoint.Servers {
+		at := c.server.Load()
+		if err = c.exchange(ctx, r, header.Clone(), c.endpoint.Servers[at]); !IsDown(err) || ctx.Err() != nil {
+			return err
+		}
+		c.server.CompareAndSwap(at, (at+1)%int32(len(c.endpoint.Servers))) //nolint:gosec // at most 33 servers
+		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+			return err // the request may have been executed
+		}
+	}
+	return err
+}
+
+// exchange sends a request to a server and reads the response.
+func (c *Client) exchange(ctx context.Context, r Request, header http.Header, server string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := newRequest(ctx, r, header, server)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	res, err := c.http.Do(req)
+	limit := maxResponse
+	if r.Path[0] == "cluster" {
+		limit = maxList
+	}
+	var body []byte
+	code := "error"
+	if err == nil {
+		code = strconv.Itoa(res.StatusCode)
+		body, err = io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
+		_ = res.Body.Close()
+		if len(body) > limit {
+			err = fmt.Errorf("the response has more than %d MiB", limit>>20)
+		}
+	}
+	c.meter.Request(r.Method+" "+masked(r.Path), code, time.Since(start))
+	if err != nil {
+		op, _ := errors.AsType[*net.OpError](err)
+		return &UnreachableError{op: op, err: endpoints.Coarse(server, err)}
+	}
+	return decode(res, body, r.Into)
+}
+
+// newRequest returns the HTTP request.
+func newRequest(ctx context.Context, r Request, header http.Header, server string) (*http.Request, error) {
+	if _, _, err := net.SplitHostPort(server); err != nil {
+		server = net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
+	}
+	target := "https://" + server + apiPath
+	for _, part := range r.Path {
+		target += "/" + url.PathEscape(part)
+	}
+	var body io.Reader
+	kind := "application/x-www-form-urlencoded"
+	switch {
+	case r.File != nil:
+		var err error
+		if body, kind, err = multipartBody(r); err != nil {
+			return nil, fmt.Errorf("making upload: %w", err)
+		}
+	case r.Method == http.MethodGet, r.Method == http.MethodDelete:
+		if len(r.Form) > 0 {
+			target += "?" + r.Form.Encode()
+		}
+	default:
+		body = strings.NewReader(r.Form.Encode())
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("making request: %w", err)
+	}
+	if header != nil {
+		req.Header = header
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	req.Header.Set("User-Agent", "cluster-api-provider-nova")
+	return req, nil
+}
+
+// uploadFields are the parameters of an upload in the only order in which a server
+// reads them, before the file.
+var uploadFields = []string{"content", "checksum-algorithm", "checksum"}
+
+// multipartBody returns the body of an upload.
+func multipartBody(r Request) (io.Reader, string, error) {
+	body := &bytes.Buffer{}
+	w := multipart.NewWriter(body)
+	for _, name := range uploadFields {
+		if err := w.WriteField(name, r.Form.Get(name)); err != nil {
+			return nil, "", err
+		}
+	}
+	part, err := w.CreateFormFile("filename", r.FileName)
+	if err == nil {
+		_, err = part.Write(r.File)
+	}
+	return body, w.FormDataContentType(), errors.Join(err, w.Close())
+}
+
+// decode reads the data or the error of a response.
+func decode(res *http.Response, body []byte, into any) error {
+	var answer struct {
+		Data    json.RawMessage   `json:"data"`
+		Message string            `json:"message"`
+		Errors  map[string]string `json:"errors"`
+	}
+	err := json.Unmarshal(body, &answer)
+	if res.StatusCode != http.StatusOK {
+		_, phrase, _ := strings.Cut(res.Status, " ")
+		return newError(res.StatusCode, answer.Message, phrase, answer.Errors)
+	}
+	if err == nil && into != nil && len(answer.Data) > 0 && string(answer.Data) != "null" {
+		err = json.Unmarshal(answer.Data, into)
+	}
+	if err != nil {
+		return &Error{Status: http.StatusBadGateway, Detail: "the server sent no JSON of the API"}
+	}
+	return nil
+}
+
+// named are the parts of a path that a name or an ID follows.
+var named = []string{"nodes", "qemu", "storage", "content", "tasks"}
+
+// masked returns a path with {} for names and IDs.
+func masked(path []string) string {
+	out := slices.Clone(path)
+	for i := 1; i < len(out); i++ {
+		if slices.Contains(named, path[i-1]) && path[0] == "nodes" {
+			out[i] = "{}"
+		}
+	}
+	return "/" + strings.Join(out, "/")
+}

@@ -1,0 +1,81 @@
+package pve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Error is an error response.
+type Error struct {
+	// Status is the HTTP status code.
+	Status int
+	// Detail is the text of Proxmox VE.
+	Detail string
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// UnreachableError means that no response arrived. The request may have been
+// executed.
+type UnreachableError struct {
+	op  *net.OpError
+	err error
+}
+
+func (e *UnreachableError) Error() string { return e.err.Error() }
+
+// Unwrap returns the causes.
+func (e *UnreachableError) Unwrap() []error {
+	if e.op != nil {
+		return []error{e.err, e.op}
+	}
+	return []error{e.err}
+}
+
+// maxDetail limits the text of an error.
+const maxDetail = 1024
+
+// newError returns the error of a response: its message, or the reason phrase of the
+// status, and the invalid parameters.
+func newError(status int, message, phrase string, invalid map[string]string) *Error {
+	detail := strings.TrimSpace(cmp.Or(strings.TrimSpace(message), phrase, http.StatusText(status)))
+	for _, name := range slices.Sorted(maps.Keys(invalid)) {
+		detail += fmt.Sprintf(" %s: %s", name, strings.TrimSpace(invalid[name]))
+	}
+	return &Error{Status: status, Detail: strings.Join(strings.Fields(detail[:min(len(detail), maxDetail)]), " ")}
+}
+
+// IsStatus reports whether err is a response with a status code.
+func IsStatus(err error, status int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == status
+}
+
+// IsDown reports whether no server of the API responded.
+func IsDown(err error) bool {
+	_, ok := errors.AsType[*UnreachableError](err)
+	return ok || errors.Is(err, ErrOtherCluster) || IsStatus(err, http.StatusBadGateway) || IsStatus(err, http.StatusServiceUnavailable)
+}
+
+// IsAmbiguous reports whether a failed request may have been executed: it got no
+// response, or the node that responded got none from the node of the VM.
+func IsAmbiguous(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return IsDown(err) || ok && e.Status >= http.StatusBadGateway
+}
+
+// IsMissing reports whether the object of a request does not exist.
+func IsMissing(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	text := ""
+	if ok {
+		text = strings.ToLower(e.Detail)
+	}
+	return ok && (e.Status == http.StatusNotFound || strings.Contains(text, "does not exist") || strings.Contains(text, "no such"))
+}

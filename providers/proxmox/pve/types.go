@@ -1,0 +1,70 @@
+package pve
+
+import "strings"
+
+// Resource is an entry of the list of all guests, nodes and storages.
+type Resource struct {
+	Type   string `json:"type"`
+	Node   string `json:"node"`
+	Status string `json:"status"`
+	// VMID, Name, Lock, Tags, Pool and Template are of guests. MaxCPU, MaxMem and
+	// MaxDisk are of guests and nodes.
+	VMID     int     `json:"vmid"`
+	Name     string  `json:"name"`
+	Lock     string  `json:"lock"`
+	Tags     string  `json:"tags"`
+	Pool     string  `json:"pool"`
+	Template int     `json:"template"`
+	MaxCPU   float64 `json:"maxcpu"`
+	MaxMem   int64   `json:"maxmem"`
+	MaxDisk  int64   `json:"maxdisk"`
+	Mem      int64   `json:"mem"`
+	// Arch is the architecture of a node.
+	Arch string `json:"host-arch"`
+	// Storage, Shared and Content are of storages.
+	Storage string `json:"storage"`
+	Shared  int    `json:"shared"`
+	Content string `json:"content"`
+}
+
+// TagList returns the tags of a guest.
+func (r *Resource) TagList() []string {
+	return strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
+}
+
+// Same reports whether two entries differ only in measurements.
+func (r *Resource) Same(other *Resource) bool {
+	a, b := *r, *other
+	a.Mem, b.Mem = 0, 0
+	return a == b
+}
+
+// Task is a task that was started with a request.
+type Task struct {
+	UPID string `json:"upid"`
+	// Status is empty while the task runs, and OK if it succeeded. In a request for one
+	// task it is running or stopped, and ExitStatus is the result.
+	Status     string `json:"status"`
+	ExitStatus string `json:"exitstatus"`
+}
+
+// GuestInterfaces is the response of the guest agent about its interfaces.
+type GuestInterfaces struct {
+	Result []GuestInterface `json:"result"`
+}
+
+// GuestInterface is an interface that the guest agent reports.
+type GuestInterface struct {
+	Name      string `json:"name"`
+	MAC       string `json:"hardware-address"`
+	Addresses []struct {
+		Address string `json:"ip-address"`
+	} `json:"ip-addresses"`
+}
+
+// GuestOS is the response of the guest agent about its operating system.
+type GuestOS struct {
+	Result struct {
+		Variant string `json:"variant"`
+	} `json:"result"`
+}

@@ -1,0 +1,368 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+)
+
+const (
+	// parallelReads limits concurrent requests for single VMs.
+	parallelReads = 8
+	// maxUnlisted is the number of lists of tasks after which a task that is not among
+	// them is read on its own: nodes list only their last tasks.
+	maxUnlisted = 3
+)
+
+// serve logs in, reads the list and keeps it up to date until that fails.
+func (s *Session) serve(ctx context.Context, up func()) (err error) {
+	defer func() { err = Classify(s.server, err) }()
+	if err := s.client.Login(ctx); err != nil {
+		return err
+	}
+	if err := s.identify(ctx); err != nil {
+		return err
+	}
+	if err := s.list(ctx); err != nil {
+		return err
+	}
+	up()
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		for {
+			if err := s.wait(ctx); err != nil {
+				return err
+			}
+			if err := s.update(ctx); err != nil {
+				return err
+			}
+		}
+	})
+	both.Go(func() error { return s.queryAgents(ctx) })
+	return both.Wait()
+}
+
+// identify reads the version and the ID. State of another Proxmox VE cluster is dropped.
+func (s *Session) identify(ctx context.Context) error {
+	id, version, err := s.client.Identify(ctx)
+	if err != nil {
+		return fmt.Errorf("identifying Proxmox VE cluster: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != "" && s.id != id {
+		s.guests, s.marks = map[int]*pve.Resource{}, map[int]plan.Mark{}
+		clear(s.configs)
+		clear(s.networks)
+		for _, m := range s.machines {
+			*m = Machine{key: m.key, unknownSince: time.Now()}
+		}
+	}
+	s.id, s.version = id, version
+	return nil
+}
+
+// wait waits until the next list is due.
+func (s *Session) wait(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		interval := s.timeouts.Idle
+		for _, m := range s.machines {
+			if m.active || m.Busy || m.awaited {
+				interval = min(interval, s.timeouts.Busy)
+			}
+		}
+		due := time.Until(s.listed.Add(interval))
+		s.mu.Unlock()
+		if due <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(due)
+		select {
+		case <-timer.C:
+		case <-s.poll:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ctx.Err() //nolint:wrapcheck // the end of the session
+		}
+	}
+}
+
+// update reads the results of tasks, and the list after that.
+func (s *Session) update(ctx context.Context) error {
+	if err := s.readTasks(ctx); err != nil {
+		return err
+	}
+	if err := s.list(ctx); err != nil {
+		return err
+	}
+	return s.readMarks(ctx)
+}
+
+// readTasks reads the results of the tasks of machines.
+func (s *Session) readTasks(ctx context.Context) error {
+	s.mu.Lock()
+	var running []*Machine
+	for _, m := range s.machines {
+		if m.upid != "" && m.upid != unknownTask {
+			running = append(running, m)
+		}
+	}
+	s.mu.Unlock()
+	if len(running) == 0 {
+		return nil
+	}
+	var tasks []pve.Task
+	if err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "tasks"}, Into: &tasks}); err != nil {
+		return fmt.Errorf("listing tasks: %w", err)
+	}
+	results := map[string]pve.Task{}
+	for _, t := range tasks {
+		results[t.UPID] = t
+	}
+	for _, m := range running {
+		s.mu.Lock()
+		upid, node := m.upid, m.node
+		t, listed := results[upid]
+		if !listed {
+			m.unlisted++
+		}
+		single := !listed && m.unlisted > maxUnlisted
+		if listed && t.Status != "" {
+			s.finish(m, t.Status)
+		}
+		s.mu.Unlock()
+		if !single {
+			continue
+		}
+		err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
+		if pve.IsDown(err) {
+			return err
+		}
+		s.mu.Lock()
+		if m.upid == upid && (err != nil || t.Status == "stopped") {
+			if err != nil {
+				t.ExitStatus = err.Error()
+			}
+			s.finish(m, t.ExitStatus)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// list reads the list of guests, nodes and storages.
+func (s *Session) list(ctx context.Context) error {
+	s.mu.Lock()
+	s.lists++
+	list, now := s.lists, time.Now()
+	s.mu.Unlock()
+	var found []*pve.Resource
+	if err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "resources"}, Into: &found}); err != nil {
+		return fmt.Errorf("listing guests: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed = now
+	before := s.guests
+	s.guests, s.nodes, s.storages = map[int]*pve.Resource{}, nil, nil
+	for _, r := range found {
+		switch r.Type {
+		case "qemu", "lxc":
+			s.guests[r.VMID] = r
+		case "node":
+			s.nodes = append(s.nodes, r)
+		case "storage":
+			s.storages = append(s.storages, r)
+		}
+	}
+	maps.DeleteFunc(s.marks, func(vmid int, _ plan.Mark) bool { return s.guests[vmid] == nil })
+	s.compare(list, before)
+	return nil
+}
+
+// compare delivers the machines whose VM changed since the list before, and the results
+// of requests without a response. The caller holds the lock.
+func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
+	for id, m := range s.machines {
+		old, now := before[m.VMID], s.guests[m.VMID]
+		if list <= m.written && m.VMID != 0 {
+			// The list may be older than a request.
+			delete(s.guests, m.VMID)
+			if old != nil {
+				s.guests[m.VMID] = old
+			}
+			continue
+		}
+		if now != nil && m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
+			m.status = ""
+		}
+		if now != nil {
+			if mark, ok := plan.ReadMark(now.TagList()); ok && mark.ID == id {
+				m.unknownSince, m.awaited = time.Time{}, false
+			}
+		}
+		changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
+		if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
+			// The result of the request is in the list.
+			m.Busy, m.upid, changed = false, "", true
+			m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
+			if m.Verb == Clone {
+				m.planned = plan.Planned{}
+				s.CreationQueue.Done(m.key)
+			}
+		}
+		if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
+			m.awaited, changed = false, true
+		}
+		if changed {
+			s.wake(m.key)
+		}
+	}
+	// A VM whose machine has no ID yet may have appeared.
+	for vmid, g := range s.guests {
+		if mark, ok := plan.ReadMark(g.TagList()); ok && (before[vmid] == nil || !before[vmid].Same(g)) {
+			if m := s.machines[mark.ID]; m != nil && m.VMID == 0 {
+				s.wake(m.key)
+			}
+		}
+	}
+}
+
+// readMarks reads the descriptions of the VMs that Find marked as unread.
+func (s *Session) readMarks(ctx context.Context) error {
+	s.mu.Lock()
+	var due []*pve.Resource
+	for vmid, mark := range s.marks {
+		if g := s.guests[vmid]; g != nil && mark.ID == unread && g.Lock == "" {
+			due = append(due, g)
+		}
+	}
+	s.mu.Unlock()
+	var reads errgroup.Group
+	reads.SetLimit(parallelReads)
+	for _, g := range due {
+		reads.Go(func() error {
+			c, err := s.Config(ctx, g.Node, g.VMID, false)
+			if err != nil && (hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil) {
+				return err
+			}
+			mark, _, _ := plan.ReadDescription(c["description"]) // without permission, the VM is foreign
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.marks[g.VMID] = mark
+			for id, m := range s.machines {
+				if id == mark.ID || m.active {
+					s.wake(m.key)
+				}
+			}
+			return nil
+		})
+	}
+	return reads.Wait()
+}
+
+// unread is the ID in the mark of a VM whose description has to be read.
+var unread = uuid.Max
+
+// queryAgents requests addresses and reports from guest agents.
+func (s *Session) queryAgents(ctx context.Context) error {
+	ticker := time.NewTicker(s.timeouts.Busy)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the end of the session
+		}
+		s.mu.Lock()
+		var queries errgroup.Group
+		queries.SetLimit(parallelReads)
+		due := map[*Machine]*pve.Resource{}
+		for _, m := range s.machines {
+			if g := s.guests[m.VMID]; m.queried && g != nil && !m.Busy && !time.Now().Before(m.nextQuery) {
+				due[m] = g
+			}
+		}
+		s.mu.Unlock()
+		for m, g := range due {
+			queries.Go(func() error { return s.query(ctx, m, g) })
+		}
+		if err := queries.Wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// query requests the addresses from one guest agent. Once the agent has reported some,
+// query also requests the report of the first boot.
+func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error {
+	s.mu.Lock()
+	again := len(m.Network) > 0
+	s.mu.Unlock()
+	found, os := pve.GuestInterfaces{}, pve.GuestOS{}
+	agent := func(command string, into any) error {
+		return s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", command), Into: into})
+	}
+	err := agent("network-get-interfaces", &found)
+	if err == nil && again {
+		err = agent("get-osinfo", &os)
+	}
+	if pve.IsDown(err) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if err != nil || !hasAddress(found.Result) {
+		m.nextQuery, m.tries = now.Add(min(s.timeouts.Agent<<min(m.tries, 10), s.timeouts.AgentMax)), m.tries+1
+		return nil
+	}
+	m.nextQuery = now.Add(s.timeouts.Detail)
+	if m.bootstrap {
+		m.nextQuery = now.Add(s.timeouts.Bootstrap)
+	}
+	changed := !slices.EqualFunc(m.Network, found.Result, func(a, b pve.GuestInterface) bool {
+		return a.Name == b.Name && a.MAC == b.MAC && slices.Equal(a.Addresses, b.Addresses)
+	})
+	if changed || again && m.Report != os.Result.Variant {
+		m.Network = found.Result
+		if again {
+			m.Report = os.Result.Variant
+		}
+		s.wake(m.key)
+	}
+	return nil
+}
+
+// hasAddress reports whether a guest reports an address other than that of its loopback.
+func hasAddress(found []pve.GuestInterface) bool {
+	return slices.ContainsFunc(found, func(i pve.GuestInterface) bool { return i.Name != "lo" && len(i.Addresses) > 0 })
+}
+
+var errNotListed = errors.New("the VM is not in the list")
+
+// AgentResponds returns an error unless the guest agent of a VM responds.
+func (s *Session) AgentResponds(ctx context.Context, vmid int) error {
+	s.mu.Lock()
+	g := s.guests[vmid]
+	s.mu.Unlock()
+	if g == nil {
+		return errNotListed
+	}
+	return s.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", "network-get-interfaces")})
+}

@@ -1,0 +1,426 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+)
+
+// Timeouts are the timeouts and intervals of a session.
+type Timeouts struct {
+	Session sessions.Timeouts
+	// Idle is the interval between two lists, and Busy the interval while a VM changes.
+	Idle, Busy time.Duration
+	// Agent is the first interval between two requests to a guest agent that reports no
+	// address; it doubles up to AgentMax. Detail is the interval after that, and
+	// Bootstrap the one until the node has joined.
+	Agent, AgentMax, Bootstrap, Detail time.Duration
+	// Stale is how long the result of a task is preferred to an older status in the
+	// list, and Appear how long a VM may still appear after a request without a response.
+	Stale, Appear time.Duration
+}
+
+// DefaultTimeouts are the timeouts outside of tests. Nodes report the status of guests
+// every ten seconds.
+var DefaultTimeouts = Timeouts{
+	Session: sessions.DefaultTimeouts, Idle: 4 * time.Second, Busy: 1500 * time.Millisecond,
+	Agent: 5 * time.Second, AgentMax: time.Minute, Bootstrap: time.Minute, Detail: 10 * time.Minute,
+	Stale: 30 * time.Second, Appear: time.Minute,
+}
+
+// Verb is an action whose result is known after its task.
+type Verb string
+
+// Verbs.
+const (
+	Clone     Verb = "Cloning the template"
+	Resize    Verb = "Growing the boot disk"
+	Upload    Verb = "Uploading the bootstrap data"
+	Configure Verb = "Configuring the VM"
+	Start     Verb = "Powering on"
+	Shutdown  Verb = "Shutting down"
+	Stop      Verb = "Powering off"
+	Destroy   Verb = "Deleting the VM"
+	Tag       Verb = "Changing the tags"
+)
+
+// Machine is the state of a machine. Other packages read copies.
+type Machine struct {
+	key hypervisor.Key
+	// VMID is the ID of the VM that an action was sent for.
+	VMID int
+	// Verb is the last action, Busy is set while it runs, and Failure is its error.
+	Verb    Verb
+	Busy    bool
+	Failure error
+	// Uploaded, Resized and Deleted are set after these actions.
+	Uploaded, Resized, Deleted bool
+	// Network are the interfaces that the guest reported, and Report its progress.
+	Network []pve.GuestInterface
+	Report  string
+
+	upid, node string
+	// unlisted is the number of lists of tasks without the task.
+	unlisted int
+	// written is the number of lists that were started when the last request ended: only
+	// later lists are valid.
+	written uint64
+	// status is preferred to the list until then.
+	status string
+	until  time.Time
+	// unknownSince is when the VM may last have been requested without a known result.
+	unknownSince time.Time
+	awaited      bool
+	active       bool
+	// nextQuery is the time of the next request to the guest agent, and tries the number of requests
+	// without an address. bootstrap is set until the node has joined.
+	nextQuery time.Time
+	queried   bool
+	bootstrap bool
+	tries     int
+	planned   plan.Planned
+	mark      plan.Mark
+}
+
+// Session is a session of one user at one Proxmox VE cluster.
+type Session struct {
+	*sessions.Session
+
+	CreationQueue *sessions.CreationQueue
+
+	server, caBundle string
+	client           *pve.Client
+	timeouts         Timeouts
+	wake             func(...hypervisor.Key)
+	poll             chan struct{}
+
+	mu          sync.Mutex
+	id, version string
+	started     time.Time
+	lists       uint64
+	listed      time.Time
+	guests      map[int]*pve.Resource
+	nodes       []*pve.Resource
+	storages    []*pve.Resource
+	machines    map[uuid.UUID]*Machine
+	// marks are the marks in the descriptions of VMs whose tags have none.
+	marks    map[int]plan.Mark
+	configs  map[int]cached[plan.Config]
+	networks map[string]cached[[]string]
+}
+
+// cached is a value that is read again after some time.
+type cached[T any] struct {
+	value T
+	read  time.Time
+}
+
+// maxAge is how long configurations of templates and networks of nodes are kept.
+const maxAge = time.Minute
+
+// Open opens a session. It calls wake with the machines that must be reconciled.
+func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
+	s := &Session{
+		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake, poll: make(chan struct{}, 1), started: time.Now(),
+		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
+	}
+	m := sessions.NewMeter("proxmox", s.server)
+	var err error
+	s.client, err = pve.NewClient(e, pve.Meter{Connections: m.Connections, Request: func(method, code string, took time.Duration) {
+		result := sessions.Success
+		if status, err := strconv.Atoi(code); err != nil || status >= http.StatusBadGateway {
+			result = sessions.Error
+		} else if status != http.StatusOK {
+			result = sessions.Fault // Proxmox VE rejects most requests with 500
+		}
+		m.Request(method, result, code)
+		m.Latency(method, took)
+	}})
+	if err != nil {
+		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
+	}
+	s.Session = sessions.Open(sessions.Options{
+		Endpoint: "Proxmox VE " + s.server, Serve: s.serve, Timeouts: timeouts.Session, Logout: s.client.Logout,
+		Requeue: func(key hypervisor.Key) { wake(key) }, AvailabilityChanged: availabilityChanged, PhaseChanged: m.Phase,
+	})
+	return s, nil
+}
+
+// Server returns the first server, and CABundle the certificates that verify it.
+func (s *Session) Server() string { return s.server }
+
+// CABundle returns the CA certificates that verify the servers.
+func (s *Session) CABundle() string { return s.caBundle }
+
+// Info returns the ID of the Proxmox VE cluster and its version.
+func (s *Session) Info() (id, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.version
+}
+
+// Do sends a request.
+func (s *Session) Do(ctx context.Context, r pve.Request) error {
+	err := s.client.Do(ctx, r)
+	if pve.IsDown(err) && ctx.Err() == nil {
+		s.Reconnect()
+	}
+	return Classify(s.server, err)
+}
+
+// Machine returns a copy of the state of a machine, and stores its key.
+func (s *Session) Machine(id uuid.UUID, key hypervisor.Key) Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machine(id)
+	m.key = key
+	return *m
+}
+
+// machine returns the state of a machine. The caller holds the lock.
+func (s *Session) machine(id uuid.UUID) *Machine {
+	m, ok := s.machines[id]
+	if !ok {
+		m = &Machine{unknownSince: s.started}
+		s.machines[id] = m
+	}
+	return m
+}
+
+// Forget removes a machine that was deleted.
+func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
+	s.mu.Lock()
+	delete(s.machines, id)
+	s.mu.Unlock()
+	s.CreationQueue.Release(key)
+}
+
+// Keys returns the keys of all machines.
+func (s *Session) Keys() []hypervisor.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make([]hypervisor.Key, 0, len(s.machines))
+	for _, m := range s.machines {
+		keys = append(keys, m.key)
+	}
+	return keys
+}
+
+// SetActive sets whether the list is polled often for a machine.
+func (s *Session) SetActive(id uuid.UUID, active bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machine(id); m.active != active {
+		m.active = active
+		s.pollSoon()
+	}
+}
+
+// Query sets whether addresses are requested from the guest agent of a running VM.
+func (s *Session) Query(id uuid.UUID, vmid int, running, bootstrap bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machine(id)
+	if running && !m.queried {
+		m.nextQuery, m.tries = time.Now().Add(s.timeouts.Agent), 0
+	}
+	if !running {
+		m.Network, m.Report = nil, ""
+	}
+	m.VMID, m.queried, m.bootstrap = vmid, running, bootstrap
+}
+
+// MayAppear reports whether a VM of a machine, which exists since a time, may have been
+// requested and may still appear. The machine is delivered when the result is known.
+func (s *Session) MayAppear(id uuid.UUID, exists time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machine(id)
+	m.awaited = !m.unknownSince.IsZero() && !exists.After(m.unknownSince) && time.Since(m.unknownSince) < s.timeouts.Appear
+	return m.awaited
+}
+
+// Action is a request that changes a VM.
+type Action struct {
+	Verb    Verb
+	VMID    int
+	Node    string
+	Request pve.Request
+	// Tags are the tags of the VM after a request that changes them.
+	Tags []string
+	// Planned is the VM that a clone will be, and Mark its mark.
+	Planned plan.Planned
+	Mark    plan.Mark
+}
+
+// Act sends the request of an action, unless another one runs. The task of the request
+// keeps the machine busy.
+func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
+	s.mu.Lock()
+	m := s.machine(id)
+	// A power-off ends a shutdown.
+	if m.Busy && (m.Verb != Shutdown || a.Verb != Stop) {
+		s.mu.Unlock()
+		return nil
+	}
+	m.Verb, m.VMID, m.node, m.upid, m.unlisted, m.Busy, m.Failure = a.Verb, a.VMID, a.Node, "", 0, true, nil
+	if a.Verb == Clone {
+		m.planned, m.mark, m.Resized, m.Uploaded = a.Planned, a.Mark, false, false
+	}
+	s.mu.Unlock()
+	var upid string
+	a.Request.Into = &upid
+	err := s.Do(ctx, a.Request)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.written, m.upid, m.active = s.lists, upid, true
+	switch {
+	case pve.IsAmbiguous(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// The next list shows the result.
+		m.upid = unknownTask
+		if a.Verb == Clone {
+			m.unknownSince = time.Now()
+		}
+	case err != nil:
+		m.Busy, m.planned = false, plan.Planned{}
+	case upid == "":
+		if g := s.guests[a.VMID]; g != nil && a.Verb == Tag {
+			changed := *g
+			changed.Tags = strings.Join(a.Tags, ";")
+			s.guests[a.VMID] = &changed
+		}
+		s.finish(m, "OK")
+	}
+	s.pollSoon()
+	return err
+}
+
+// unknownTask stands for the task of a request without a response.
+const unknownTask = "unknown"
+
+// finish records the result of a task. The caller holds the lock.
+func (s *Session) finish(m *Machine, result string) {
+	verb := m.Verb
+	m.Busy, m.upid, m.written = false, "", s.lists
+	if verb == Clone {
+		s.CreationQueue.Done(m.key)
+		delete(s.marks, m.VMID)
+	}
+	// A task that ended with warnings succeeded.
+	if result != "OK" && len(result) > 0 && !isWarning(result) {
+		if verb != Shutdown {
+			m.Failure = Classify(s.server, &pve.Error{Status: http.StatusInternalServerError, Detail: result})
+		}
+		if verb == Clone {
+			m.planned = plan.Planned{}
+		}
+		s.wake(m.key)
+		return
+	}
+	switch verb {
+	case Clone:
+		delete(s.configs, m.VMID)
+		s.marks[m.VMID] = m.mark
+		fallthrough
+	case Stop, Shutdown:
+		m.status, m.until = "stopped", time.Now().Add(s.timeouts.Stale)
+	case Start:
+		m.status, m.until = "running", time.Now().Add(s.timeouts.Stale)
+	case Resize:
+		m.Resized = true
+	case Upload:
+		m.Uploaded = true
+	case Destroy:
+		m.Deleted = true
+		delete(s.guests, m.VMID)
+	case Configure:
+		m.planned = plan.Planned{}
+	}
+	s.wake(m.key)
+}
+
+func isWarning(result string) bool { return len(result) > 8 && result[:8] == "WARNINGS" }
+
+// pollSoon triggers the next list.
+func (s *Session) pollSoon() {
+	select {
+	case s.poll <- struct{}{}:
+	default:
+	}
+}
+
+// Config returns the configuration of a VM. That of a template is kept for a short
+// time.
+func (s *Session) Config(ctx context.Context, node string, vmid int, keep bool) (plan.Config, error) {
+	s.mu.Lock()
+	known, ok := s.configs[vmid]
+	s.mu.Unlock()
+	if keep && ok && time.Since(known.read) < maxAge {
+		return known.value, nil
+	}
+	var raw map[string]any
+	if err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(node, vmid, "config"), Into: &raw}); err != nil {
+		return nil, err
+	}
+	c := plan.Config{}
+	for name, value := range raw {
+		if text, ok := value.(string); ok {
+			c[name] = text
+		}
+	}
+	if keep {
+		s.mu.Lock()
+		s.configs[vmid] = cached[plan.Config]{c, time.Now()}
+		s.mu.Unlock()
+	}
+	return c, nil
+}
+
+// Networks returns the names of the bridges and virtual networks of a node. They are
+// read again after a short time, and if wanted is not among them.
+func (s *Session) Networks(ctx context.Context, node string) ([]string, error) {
+	s.mu.Lock()
+	known, ok := s.networks[node]
+	s.mu.Unlock()
+	if ok && time.Since(known.read) < maxAge {
+		return known.value, nil
+	}
+	var found []struct {
+		Name string `json:"iface"`
+	}
+	err := s.Do(ctx, pve.Request{
+		Method: http.MethodGet, Path: []string{"nodes", node, "network"}, Form: url.Values{"type": {"any_bridge"}}, Into: &found,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, n := range found {
+		names = append(names, n.Name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.networks[node] = cached[[]string]{names, time.Now()}
+	return names, nil
+}
+
+// vmPath returns the path of a VM.
+func vmPath(node string, vmid int, rest ...string) []string {
+	return append([]string{"nodes", node, "qemu", strconv.Itoa(vmid)}, rest...)
+}
+
+// VMPath returns the path of a VM.
+func VMPath(node string, vmid int, rest ...string) []string { return vmPath(node, vmid, rest...) }
