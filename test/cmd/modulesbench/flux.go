@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,7 +53,8 @@ func replaceFlux(ctx context.Context, e *env.Env) error {
 				case <-ctx.Done():
 					return nil
 				case o := <-queue:
-					if err := report(ctx, e.Client, o); err != nil && ctx.Err() == nil {
+					// A busy API server resets connections.
+					if err := retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() error { return report(ctx, e.Client, o) }); err != nil && ctx.Err() == nil {
 						return fmt.Errorf("reporting %s as ready: %w", o.GetName(), err)
 					}
 				}
