@@ -60,8 +60,11 @@ var _ = DescribeTable("a pool of the class", func(ctx SpecContext, provider, rol
 	Entry(nil, "nova-vsphere", "infra", "network: tenants\n"),
 	Entry(nil, "nova-vsphere", "ingress", "network: tenants\n"),
 	Entry(nil, "nova-zvirt", "worker", "network: a/b\nplacement: {computeCluster: Default}\n"),
+	Entry(nil, "nova-proxmox", "worker", "network: vmbr0\n"),
 	Entry(nil, "nova-zvirt", "infra", "network: a/b\nplacement: {computeCluster: Default}\n"),
+	Entry(nil, "nova-proxmox", "infra", "network: vmbr0\n"),
 	Entry(nil, "nova-zvirt", "ingress", "network: a/b\nplacement: {computeCluster: Default}\n"),
+	Entry(nil, "nova-proxmox", "ingress", "network: vmbr0\n"),
 )
 
 // The flavor has one check for the nodes of all pools.
@@ -99,4 +102,5 @@ var _ = DescribeTable("the control plane of the class", func(ctx SpecContext, pr
 	func(provider, _ string) string { return "of " + provider + " replaces one machine that is broken" },
 	Entry(nil, "nova-vsphere", "network: tenants\n"),
 	Entry(nil, "nova-zvirt", "network: a/b\nplacement: {computeCluster: Default}\n"),
+	Entry(nil, "nova-proxmox", "network: vmbr0\n"),
 )

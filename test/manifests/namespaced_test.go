@@ -24,6 +24,7 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -39,6 +40,10 @@ var handled = map[string]func(owner metav1.OwnerReference) client.Object{
 	"nova-zvirt": func(owner metav1.OwnerReference) client.Object {
 		template, _ := zvirtClusterTemplate().template.(*zvirtv1.NovaZVirtClusterTemplate)
 		return &zvirtv1.NovaZVirtCluster{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template.Spec.Template.Spec}
+	},
+	"nova-proxmox": func(owner metav1.OwnerReference) client.Object {
+		template, _ := proxmoxClusterTemplate().template.(*proxmoxv1.NovaProxmoxClusterTemplate)
+		return &proxmoxv1.NovaProxmoxCluster{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template.Spec.Template.Spec}
 	},
 	"nova-bootstrap": func(owner metav1.OwnerReference) client.Object {
 		return &bootstrapv1.NovaConfig{ObjectMeta: metav1.ObjectMeta{

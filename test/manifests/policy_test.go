@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
@@ -46,6 +47,20 @@ func zvirtClusterTemplate() change {
 	t := &zvirtv1.NovaZVirtClusterTemplate{}
 	t.Spec.Template.Spec.Server = "engine.example.com"
 	t.Spec.Template.Spec.IdentityRef.Name = "engine"
+	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
+}
+
+func proxmoxMachineTemplate() change {
+	t := &proxmoxv1.NovaProxmoxMachineTemplate{}
+	t.Spec.Template.Spec.Template.Name = "debian-12"
+	t.Spec.Template.Spec.Network.Interfaces = []proxmoxv1.NovaProxmoxInterface{{Network: "vmbr0"}}
+	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
+}
+
+func proxmoxClusterTemplate() change {
+	t := &proxmoxv1.NovaProxmoxClusterTemplate{}
+	t.Spec.Template.Spec.Server = "pve.example.com"
+	t.Spec.Template.Spec.IdentityRef.Name = "pve"
 	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
 }
 
@@ -92,6 +107,8 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 	Entry("of clusters", clusterTemplate),
 	Entry("of machines on zVirt", zvirtMachineTemplate),
 	Entry("of clusters on zVirt", zvirtClusterTemplate),
+	Entry("of machines on Proxmox VE", proxmoxMachineTemplate),
+	Entry("of clusters on Proxmox VE", proxmoxClusterTemplate),
 	Entry("of control planes", controlPlaneTemplate),
 )
 
@@ -130,5 +147,9 @@ var _ = DescribeTable("The ID of an infrastructure cluster", func(ctx SpecContex
 	Entry("on zVirt", &zvirtv1.NovaZVirtCluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaZVirtCluster"},
 		Spec:     zvirtv1.NovaZVirtClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.com"}},
+	}),
+	Entry("on Proxmox VE", &proxmoxv1.NovaProxmoxCluster{
+		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaProxmoxCluster"},
+		Spec:     proxmoxv1.NovaProxmoxClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "pve.example.com"}},
 	}),
 )

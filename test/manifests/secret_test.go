@@ -81,4 +81,5 @@ var _ = DescribeTable("a Secret with credentials, which a manager keeps and clus
 },
 	Entry("of vCenter", "nova-vsphere", "NovaVSphereIdentity"),
 	Entry("of an engine", "nova-zvirt", "NovaZVirtIdentity"),
+	Entry("of Proxmox VE", "nova-proxmox", "NovaProxmoxIdentity"),
 )
