@@ -80,6 +80,7 @@ var permissions = map[string]map[string]string{
 		"clusters.cluster.x-k8s.io":                         "get list watch patch",
 		"clusters.cluster.x-k8s.io/status":                  "patch",
 		"machines.cluster.x-k8s.io":                         "get list watch",
+		"machinepools.cluster.x-k8s.io":                     "get list watch",
 		"machinedeployments.cluster.x-k8s.io":               "get list watch",
 		"*.bootstrap.cluster.x-k8s.io":                      "get list watch",
 		"*.controlplane.cluster.x-k8s.io":                   "get list watch",
