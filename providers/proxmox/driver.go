@@ -131,16 +131,21 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 	if running {
 		d.running(m, &v, &out)
 	}
+	d.outOfSync(m, &v, &out)
+	d.session.SetActive(v.id, !running || len(out.Addresses) == 0 && out.LastFailure == nil || deleting)
+	return out, nil
+}
+
+// outOfSync adds the parts of a VM that differ from m to out.
+func (d *driver) outOfSync(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervisor.VM) {
 	if v.Complete && out.UserData {
 		out.ToSync = append(out.ToSync, userData)
 	}
-	if v.Complete && !deleting && (running || v.state == hypervisor.Stopped) {
+	if v.Complete && m.DeletionTimestamp.IsZero() && (v.state == hypervisor.Running || v.state == hypervisor.Stopped) {
 		if _, same := plan.WantedTags(d.clusterID(), &d.cluster.Spec, m, v.Mark, v.VM.TagList()); !same {
 			out.OutOfSync, out.ToSync = "Changing the tags", append(out.ToSync, tags)
 		}
 	}
-	d.session.SetActive(v.id, !running || len(out.Addresses) == 0 && out.LastFailure == nil || deleting)
-	return out, nil
 }
 
 // running adds the properties of a running VM to out.

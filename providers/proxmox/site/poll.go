@@ -146,22 +146,30 @@ func (s *Session) readTasks(ctx context.Context) error {
 			s.finish(m, t.Status)
 		}
 		s.mu.Unlock()
-		if !single {
-			continue
-		}
-		err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
-		if pve.IsDown(err) {
-			return err
-		}
-		s.mu.Lock()
-		if m.upid == upid && (err != nil || t.Status == "stopped") {
-			if err != nil {
-				t.ExitStatus = err.Error()
+		if single {
+			if err := s.readTask(ctx, m, upid, node); err != nil {
+				return err
 			}
-			s.finish(m, t.ExitStatus)
 		}
-		s.mu.Unlock()
 	}
+	return nil
+}
+
+// readTask reads the result of a task of a machine.
+func (s *Session) readTask(ctx context.Context, m *Machine, upid, node string) error {
+	var t pve.Task
+	err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
+	if pve.IsDown(err) {
+		return err
+	}
+	s.mu.Lock()
+	if m.upid == upid && (err != nil || t.Status == "stopped") {
+		if err != nil {
+			t.ExitStatus = err.Error()
+		}
+		s.finish(m, t.ExitStatus)
+	}
+	s.mu.Unlock()
 	return nil
 }
 
@@ -208,32 +216,16 @@ func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
 			}
 			continue
 		}
-		if now != nil && m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
-			m.status = ""
-		}
-		if now != nil {
-			if mark, ok := plan.ReadMark(now.TagList()); ok && mark.ID == id {
-				m.unknownSince, m.awaited = time.Time{}, false
-			}
-		}
-		changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
-		if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
-			// The result of the request is in the list.
-			m.Busy, m.upid, changed = false, "", true
-			m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
-			if m.Verb == Clone {
-				m.planned = plan.Planned{}
-				s.CreationQueue.Done(m.key)
-			}
-		}
-		if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
-			m.awaited, changed = false, true
-		}
-		if changed {
+		if s.observed(id, m, old, now) {
 			s.wake(m.key)
 		}
 	}
-	// A VM whose machine has no ID yet may have appeared.
+	s.wakeNew(before)
+}
+
+// wakeNew delivers the machines whose VM appeared and has no known ID yet. The caller
+// holds the lock.
+func (s *Session) wakeNew(before map[int]*pve.Resource) {
 	for vmid, g := range s.guests {
 		if mark, ok := plan.ReadMark(g.TagList()); ok && (before[vmid] == nil || !before[vmid].Same(g)) {
 			if m := s.machines[mark.ID]; m != nil && m.VMID == 0 {
@@ -241,6 +233,33 @@ func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
 			}
 		}
 	}
+}
+
+// observed records the state of a VM in a valid list, and returns whether its machine must
+// be reconciled. The caller holds the lock.
+func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) bool {
+	if now != nil && m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
+		m.status = ""
+	}
+	if now != nil {
+		if mark, ok := plan.ReadMark(now.TagList()); ok && mark.ID == id {
+			m.unknownSince, m.awaited = time.Time{}, false
+		}
+	}
+	changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
+	if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
+		// The result of the request is in the list.
+		m.Busy, m.upid, changed = false, "", true
+		m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
+		if m.Verb == Clone {
+			m.planned = plan.Planned{}
+			s.CreationQueue.Done(m.key)
+		}
+	}
+	if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
+		m.awaited, changed = false, true
+	}
+	return changed
 }
 
 // readMarks reads the descriptions of the VMs that Find marked as unread.
