@@ -153,18 +153,16 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 		d.scope.requeueSoon()
 		return "Being removed before it is written again", nil
 	}
-	since := time.Now().UTC().Format(time.RFC3339)
+	since := time.Now()
 	if existing == nil || existing.Revision != revision {
-		for _, name := range m.Needs {
-			if d.nameConflicts[name] || slices.Contains(m.After, name) && !ready[name] {
-				return "Waiting for " + name, nil
-			}
+		if name := d.awaitedBy(m, ready); name != "" {
+			return "Waiting for " + name, nil
 		}
 	} else if !existing.Since.IsZero() {
-		since = existing.Since.UTC().Format(time.RFC3339)
+		since = existing.Since
 	}
 	annotations := m.Object.GetAnnotations()
-	annotations[addonsv1.SinceAnnotation] = since
+	annotations[addonsv1.SinceAnnotation] = since.UTC().Format(time.RFC3339)
 	m.Object.SetAnnotations(annotations)
 	if by := r.flux.PlaceHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
 		return d.setNameConflict(m, flux.PlaceName(m.Object), by), nil
@@ -180,6 +178,16 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 		return "Waiting for Flux", err
 	}
 	return r.update(ctx, m, existing, revision)
+}
+
+// awaitedBy returns a module that m waits for, or an empty string if it waits for none.
+func (d *rolloutTarget) awaitedBy(m *modules.Module, ready map[string]bool) string {
+	for _, name := range m.Needs {
+		if d.nameConflicts[name] || slices.Contains(m.After, name) && !ready[name] {
+			return name
+		}
+	}
+	return ""
 }
 
 // applySource writes the source of a module, once for all modules that share it. A source that is written

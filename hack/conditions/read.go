@@ -2,12 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/build"
 	"go/parser"
 	"go/token"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -254,11 +255,13 @@ func valueOf(spec *ast.ValueSpec, known map[string]string) (string, error) {
 
 // valuesOf returns the string constants of a package by name.
 func valuesOf(root, path string) (map[string]string, error) {
-	found, err := build.Import(path, root, build.FindOnly)
+	list := exec.CommandContext(context.Background(), "go", "list", "-f", "{{.Dir}}", path)
+	list.Dir = root
+	dir, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("finding %s: %w", path, err)
 	}
-	files, err := filepath.Glob(filepath.Join(found.Dir, "*.go"))
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("%s has no Go files: %w", path, err)
 	}

@@ -259,7 +259,7 @@ func TestRenderGolden(t *testing.T) {
 	}
 }
 
-// parts are what the section of each module says.
+// parts are the parts that the section of each module has.
 var parts = []string{"Needs", "Publishes", "Upgrade", "Backup", "Removal"}
 
 // Each set has a page, with a table of its modules and a section for each.

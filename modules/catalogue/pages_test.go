@@ -50,7 +50,8 @@ func ingressEnabled(t *testing.T, values []byte) bool {
 			return false
 		}
 		for key, item := range m {
-			if inner, ok := item.(map[string]any); ok && key == "ingress" && inner["enabled"] == true || visit(item) {
+			inner, _ := item.(map[string]any)
+			if enabled, _ := inner["enabled"].(bool); key == "ingress" && enabled || visit(item) {
 				return true
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -201,8 +202,8 @@ func (s *simulator) create(name, pool string) string {
 		params["pool"] = pool
 	}
 	s.task("POST", "/nodes/pve1/qemu", params)
-	s.listed(fmt.Sprint(id), name)
-	return fmt.Sprint(id)
+	s.listed(strconv.Itoa(id), name)
+	return strconv.Itoa(id)
 }
 
 func (s *simulator) Server() string {
@@ -218,19 +219,20 @@ func (s *simulator) VMs() (found []conformance.VM) {
 		if vm.Template {
 			continue
 		}
-		settings := fmt.Sprint(vm.Options)
+		var settings strings.Builder
+		fmt.Fprint(&settings, vm.Options)
 		for _, cd := range vm.CDs {
-			settings += string(cd)
+			settings.Write(cd)
 		}
 		// The image may exist although no drive has it.
 		for _, name := range []string{storage, "local"} {
 			volumes, err := s.server.Cluster.Volumes(name)
 			s.Expect(err).NotTo(HaveOccurred())
 			if mark, ok := plan.ReadMark(strings.Split(vm.Options["tags"], ";")); ok && slices.ContainsFunc(volumes, func(v string) bool { return strings.Contains(v, plan.ImageName(mark.ID)) }) {
-				settings += "abcdef0123456789bootstrap"
+				settings.WriteString("abcdef0123456789bootstrap")
 			}
 		}
-		seen := conformance.VM{ID: fmt.Sprint(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings}
+		seen := conformance.VM{ID: strconv.Itoa(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings.String()}
 		for _, mac := range vm.MACs {
 			seen.NICs = append(seen.NICs, strings.ToLower(mac))
 		}
@@ -258,8 +260,8 @@ func (s *simulator) OwnDisks(name string) int {
 	ids := map[string]bool{}
 	own := ""
 	for _, vm := range s.server.Cluster.VMs() {
-		if ids[fmt.Sprint(vm.VMID)] = true; vm.Name == name {
-			own = fmt.Sprint(vm.VMID)
+		if ids[strconv.Itoa(vm.VMID)] = true; vm.Name == name {
+			own = strconv.Itoa(vm.VMID)
 		}
 	}
 	count := 0
@@ -326,7 +328,7 @@ func (s *simulator) MigrateVM(id string) {
 	s.task("POST", s.path(id)+"/migrate", map[string]any{"target": target, "online": 1})
 }
 
-func (s *simulator) AttachDisk(id, disk string) {
+func (s *simulator) AttachDisk(id, _ string) {
 	_, err := s.server.Cluster.AddDisk(id, "scsi5", storage, 9999, 1)
 	s.Expect(err).NotTo(HaveOccurred())
 }
@@ -347,7 +349,7 @@ func (s *simulator) DeleteSnapshots(id string) {
 
 func (s *simulator) DefaultTemplate() string { return templateName }
 
-func (s *simulator) RenameTemplate(_, to string) { s.RenameVM(fmt.Sprint(templateID), to) }
+func (s *simulator) RenameTemplate(_, to string) { s.RenameVM(strconv.Itoa(templateID), to) }
 
 func (s *simulator) guest(id string, system map[string]string, addresses []netip.Prefix) {
 	vm, err := s.server.Cluster.FindVM(id)

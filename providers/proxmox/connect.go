@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -133,7 +134,7 @@ func (c *Connector) open(ctx context.Context, cluster *proxmoxv1.NovaProxmoxClus
 		}
 		return err
 	}
-	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, fmt.Sprint(user.Identity))
+	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(user.Identity))
 	s, err := c.pool.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
 		return site.Open(e, c.options.timeouts, q, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
 	})

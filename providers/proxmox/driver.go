@@ -120,20 +120,23 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 		out.ID, out.ProviderID = strconv.Itoa(v.VM.VMID), d.cluster.Spec.GetProviderIDPrefix()+"://"+v.id.String()
 		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.Complete && v.Mark.ISO != ""
 	}
-	running := v.state == hypervisor.Running
-	if v.VM != nil || v.state == hypervisor.Busy {
-		vmid := v.machine.VMID
-		d.session.Query(v.id, vmid, running && !deleting, out.UserData)
-	}
-	if v.state == hypervisor.Absent && (v.VM == nil) {
+	if v.VM == nil && v.state == hypervisor.Absent {
 		return d.confirmAbsent(ctx, m, &v, out)
 	}
-	if running {
-		d.running(m, &v, &out)
+	if v.VM != nil || v.state == hypervisor.Busy {
+		d.session.Query(v.id, v.machine.VMID, v.state == hypervisor.Running && !deleting, out.UserData)
 	}
-	d.outOfSync(m, &v, &out)
-	d.session.SetActive(v.id, !running || len(out.Addresses) == 0 && out.LastFailure == nil || deleting)
+	d.compare(m, &v, &out)
+	d.session.SetActive(v.id, v.state != hypervisor.Running || len(out.Addresses) == 0 && out.LastFailure == nil || deleting)
 	return out, nil
+}
+
+// compare adds the properties of a VM and its differences to out.
+func (d *driver) compare(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervisor.VM) {
+	if v.state == hypervisor.Running {
+		d.running(m, v, out)
+	}
+	d.outOfSync(m, v, out)
 }
 
 // outOfSync adds the parts of a VM that differ from m to out.

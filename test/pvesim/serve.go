@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -158,9 +159,7 @@ func (s *Server) read(r *http.Request, path string) (params map[string]any, file
 	default:
 		err = &bareError{506, "upload 'Content-Type '" + kind + "' not implemented"}
 	}
-	for name, value := range params {
-		sent[name] = value
-	}
+	maps.Copy(sent, params)
 	return sent, nil, err
 }
 
@@ -194,12 +193,21 @@ func unescape(text string) string {
 	return plain
 }
 
+// encoded returns the JSON of a response, whose data the simulator has made itself.
+func encoded(content map[string]any) []byte {
+	body, err := json.Marshal(content)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
 // respond writes a response. After an error the connection is closed.
 func respond(w http.ResponseWriter, data any, err error) {
 	if err == nil {
 		header := w.Header()
 		setHeaders(header)
-		body, _ := json.Marshal(map[string]any{"data": data})
+		body := encoded(map[string]any{"data": data})
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body)
 		return
@@ -216,10 +224,10 @@ func respond(w http.ResponseWriter, data any, err error) {
 		if len(refused.Errors) > 0 {
 			content["errors"] = refused.Errors
 		}
-		body, _ := json.Marshal(content)
+		body := encoded(content)
 		writeError(w, refused.Status, refused.Message, "application/json;charset=UTF-8", body)
 	default:
-		body, _ := json.Marshal(map[string]any{"data": nil, "message": err.Error() + "\n"})
+		body := encoded(map[string]any{"data": nil, "message": err.Error() + "\n"})
 		writeError(w, http.StatusInternalServerError, err.Error(), "application/json;charset=UTF-8", body)
 	}
 }

@@ -20,9 +20,10 @@ import (
 
 const (
 	ticketPath = "/access/ticket"
-	// csrfHeader has the token that a request with a ticket needs, unless it is a
-	// GET or an upload.
-	csrfHeader = "CSRFPreventionToken"
+	// csrfField and the header csrfHeader have the token that a request with a ticket
+	// needs, unless it is a GET or an upload.
+	csrfField  = "CSRFPreventionToken"
+	csrfHeader = "Csrfpreventiontoken"
 )
 
 // sign returns a text with its time and a signature, in the form of tickets.
@@ -172,6 +173,6 @@ func (s *Server) login(o *schema.Operation, params map[string]any) (any, error) 
 		}
 	}
 	return map[string]any{
-		"username": user, "ticket": s.ticket(user), csrfHeader: s.csrf(user), "cap": map[string]any{}, "clustername": s.Cluster.Name(),
+		"username": user, "ticket": s.ticket(user), csrfField: s.csrf(user), "cap": map[string]any{}, "clustername": s.Cluster.Name(),
 	}, nil
 }

@@ -35,7 +35,7 @@ func (s session) call(method, path string) response {
 	}
 	req.Header.Set("Cookie", "PVEAuthCookie="+url.QueryEscape(s.ticket))
 	if s.csrf != "" {
-		req.Header.Set("CSRFPreventionToken", s.csrf)
+		req.Header.Set(csrfHeader, s.csrf)
 	}
 	res, err := s.roundTrip(req)
 	if err != nil {

@@ -180,10 +180,11 @@ func (c *client) ok(method, path string, params ...string) any {
 func (c *client) refused(status int, text, method, path string, params ...string) {
 	c.t.Helper()
 	res := c.do(method, path, params...)
-	all := res.Reason + "\n" + res.Message
+	lines := []string{res.Reason, res.Message}
 	for name, problem := range res.Errors {
-		all += "\n" + name + ": " + problem
+		lines = append(lines, name+": "+problem)
 	}
+	all := strings.Join(lines, "\n")
 	if res.Status != status || !strings.Contains(all, text) {
 		c.t.Errorf("%s %s: got %d %q, want %d %q", method, path, res.Status, all, status, text)
 	}

@@ -45,7 +45,7 @@ func readUpload(r *http.Request, boundary string, params map[string]any) ([]byte
 			return content(part)
 		}
 		match := fieldPattern.FindStringSubmatch(part)
-		if match == nil || match[1] != "form-data" {
+		if len(match) < 2 || match[1] != "form-data" {
 			return nil, failed
 		}
 		at := slices.Index(uploadFields[next:], match[2])

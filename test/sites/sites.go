@@ -112,7 +112,7 @@ func external() map[string]any {
 	}}
 }
 
-// enabling is the part of a module's condition that asks for a label.
+// enabling is the part of a module's condition that requires a label.
 var enabling = regexp.MustCompile(`labels\['([^']+)'\] == 'true'`)
 
 // Labels are the labels of a Cluster that enable all modules of the sets.

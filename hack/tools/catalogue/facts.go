@@ -66,7 +66,7 @@ func recordFacts(root string, r *renderer, i *images) error {
 			return err
 		}
 	}
-	// Files of charts and sets that are gone would stay.
+	// Files of removed charts and sets would stay.
 	if err := removeOthers(filepath.Join(folder(root), "charts"), names(r.used)); err != nil {
 		return err
 	}

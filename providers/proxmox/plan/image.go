@@ -40,7 +40,7 @@ func Image(volume string, files ...File) []byte {
 	for _, f := range files {
 		short := strings.ToUpper(strings.ReplaceAll(f.Name, "-", ""))
 		short = short[:min(len(short), 8)] + ".;1"
-		size := uint32(len(f.Content)) //nolint:gosec // MaxUserData limits it
+		size := uint32(len(f.Content))
 		root = append(root, record(short, next, size, false, posix(fileMode)+"NM"+string(rune(5+len(f.Name)))+"\x01\x00"+f.Name)...)
 		content = append(content, pad(f.Content)...)
 		next += (size + sector - 1) / sector

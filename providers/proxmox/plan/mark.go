@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -146,11 +147,11 @@ const maxCandidates = 16
 // reservation of an ID: if another guest has an ID, the next one is used.
 func Candidates(c *proxmoxv1.NovaProxmoxClusterSpec, id uuid.UUID) []int {
 	first, last := c.GetVMIDs()
-	size := uint64(last) - uint64(first) + 1 //nolint:gosec // the range is positive
+	size := uint64(last) - uint64(first) + 1
 	out := make([]int, 0, maxCandidates)
 	for i := range byte(maxCandidates) {
 		sum := sha256.Sum256(append(id[:], i))
-		out = append(out, int(first)+int(binary.BigEndian.Uint64(sum[:8])%size)) //nolint:gosec // less than size
+		out = append(out, int(first)+int(binary.BigEndian.Uint64(sum[:8])%size))
 	}
 	return out
 }
@@ -193,7 +194,7 @@ func OwnedVMs(clusterID, namespace string, guests []*pve.Resource) []hypervisor.
 		}
 		id, err := kit.MachineUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
 		if err == nil && ours && mark.ID == id {
-			out = append(out, hypervisor.OwnedVM{Machine: name, ID: fmt.Sprint(vm.VMID)})
+			out = append(out, hypervisor.OwnedVM{Machine: name, ID: strconv.Itoa(vm.VMID)})
 		}
 	}
 	return out

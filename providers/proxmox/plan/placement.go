@@ -93,7 +93,7 @@ func (s *Settings) Templates(site *Site, b *Bounds) ([]*pve.Resource, error) {
 	var found []*pve.Resource
 	for _, g := range site.Guests {
 		t := s.Template
-		if g.Type == "qemu" && g.Template == 1 && (t.ID == int32(g.VMID) || t.Name != "" && t.Name == g.Name || t.Tag != "" && slices.Contains(g.TagList(), t.Tag)) { //nolint:gosec // at most 999999999
+		if g.Type == "qemu" && g.Template == 1 && (t.ID == int32(g.VMID) || t.Name != "" && t.Name == g.Name || t.Tag != "" && slices.Contains(g.TagList(), t.Tag)) {
 			if err := b.allow("template", g.Name, "templates", b.Templates); err != nil {
 				return nil, err
 			}

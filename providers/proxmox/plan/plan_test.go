@@ -135,7 +135,7 @@ func TestHost(t *testing.T) {
 		"local template": {func(s *Site, _ *Settings, _ *Bounds) { s.Guests = s.Guests[:1]; s.Nodes[0].Mem = 60 << 30 }, false, "a", 900, ""},
 		"local template of another node": {func(s *Site, settings *Settings, _ *Bounds) { s.Guests = s.Guests[:1]; settings.Nodes = []string{"b"} },
 			false, "", 0, infrav1.PlacementNotFoundReason},
-		"shared template": {func(s *Site, settings *Settings, _ *Bounds) { s.Guests = s.Guests[2:]; s.Guests[0].Pool = "shared" }, false, "a", 902, ""},
+		"shared template": {func(s *Site, _ *Settings, _ *Bounds) { s.Guests = s.Guests[2:]; s.Guests[0].Pool = "shared" }, false, "a", 902, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -261,7 +261,8 @@ func disks(form url.Values, m *proxmoxv1.NovaProxmoxMachine, s *Settings, c Conf
 	slot := 0
 	for i := range m.Spec.Disks.Data {
 		d := &m.Spec.Disks.Data[i]
-		for ; c["scsi"+strconv.Itoa(slot)] != ""; slot++ {
+		for c["scsi"+strconv.Itoa(slot)] != "" {
+			slot++
 		}
 		add("scsi"+strconv.Itoa(slot), fmt.Sprintf("%s:%d,serial=nova-%s%s", cmp.Or(d.Storage, at), d.SizeGiB, d.Name, diskOptions(&d.NovaProxmoxDiskOptions)))
 		slot++
@@ -271,22 +272,22 @@ func disks(form url.Values, m *proxmoxv1.NovaProxmoxMachine, s *Settings, c Conf
 
 // diskOptions returns the options of a disk, each with a comma before it.
 func diskOptions(o *proxmoxv1.NovaProxmoxDiskOptions) string {
-	text := ""
+	var out []string
 	if o.Cache != "" {
-		text += ",cache=" + caches[o.Cache]
+		out = append(out, ",cache="+caches[o.Cache])
 	}
 	if o.Discard != nil {
-		text += ",discard=" + map[bool]string{true: "on", false: "ignore"}[*o.Discard]
+		out = append(out, ",discard="+map[bool]string{true: "on", false: "ignore"}[*o.Discard])
 	}
 	for _, f := range []struct {
 		name string
 		on   *bool
 	}{{"iothread", o.IOThread}, {"ssd", o.SSD}, {"backup", o.Backup}} {
 		if f.on != nil {
-			text += "," + f.name + "=" + flag(*f.on)
+			out = append(out, ","+f.name+"="+flag(*f.on))
 		}
 	}
-	return text
+	return strings.Join(out, "")
 }
 
 // ForeignDisks returns the disks that would be deleted with a VM although they do not

@@ -276,7 +276,7 @@ func (c *Client) send(ctx context.Context, r Request, header http.Header) (err e
 		if err = c.exchange(ctx, r, header.Clone(), c.endpoint.Servers[at]); !IsDown(err) || ctx.Err() != nil {
 			return err
 		}
-		c.server.CompareAndSwap(at, (at+1)%int32(len(c.endpoint.Servers))) //nolint:gosec // at most 33 servers
+		c.server.CompareAndSwap(at, (at+1)%int32(len(c.endpoint.Servers)))
 		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
 			return err // the request may have been executed
 		}
@@ -321,10 +321,11 @@ func newRequest(ctx context.Context, r Request, header http.Header, server strin
 	if _, _, err := net.SplitHostPort(server); err != nil {
 		server = net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
 	}
-	target := "https://" + server + apiPath
+	parts := make([]string, 0, len(r.Path))
 	for _, part := range r.Path {
-		target += "/" + url.PathEscape(part)
+		parts = append(parts, "/"+url.PathEscape(part))
 	}
+	target := "https://" + server + apiPath + strings.Join(parts, "")
 	var body io.Reader
 	kind := "application/x-www-form-urlencoded"
 	switch {

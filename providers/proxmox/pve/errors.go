@@ -44,10 +44,11 @@ const maxDetail = 1024
 // newError returns the error of a response: its message, or the reason phrase of the
 // status, and the invalid parameters.
 func newError(status int, message, phrase string, invalid map[string]string) *Error {
-	detail := strings.TrimSpace(cmp.Or(strings.TrimSpace(message), phrase, http.StatusText(status)))
+	parts := []string{strings.TrimSpace(cmp.Or(strings.TrimSpace(message), phrase, http.StatusText(status)))}
 	for _, name := range slices.Sorted(maps.Keys(invalid)) {
-		detail += fmt.Sprintf(" %s: %s", name, strings.TrimSpace(invalid[name]))
+		parts = append(parts, fmt.Sprintf("%s: %s", name, strings.TrimSpace(invalid[name])))
 	}
+	detail := strings.Join(parts, " ")
 	return &Error{Status: status, Detail: strings.Join(strings.Fields(detail[:min(len(detail), maxDetail)]), " ")}
 }
 

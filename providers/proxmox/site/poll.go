@@ -241,25 +241,35 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 	if now != nil && m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
 		m.status = ""
 	}
-	if now != nil {
-		if mark, ok := plan.ReadMark(now.TagList()); ok && mark.ID == id {
-			m.unknownSince, m.awaited = time.Time{}, false
-		}
+	if now != nil && hasMark(now, id) {
+		m.unknownSince, m.awaited = time.Time{}, false
 	}
 	changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
 	if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
-		// The result of the request is in the list.
-		m.Busy, m.upid, changed = false, "", true
-		m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
-		if m.Verb == Clone {
-			m.planned = plan.Planned{}
-			s.CreationQueue.Done(m.key)
-		}
+		s.endUnknown(m, now)
+		changed = true
 	}
 	if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
 		m.awaited, changed = false, true
 	}
 	return changed
+}
+
+// hasMark reports whether a VM has the mark of the machine with an ID.
+func hasMark(vm *pve.Resource, id uuid.UUID) bool {
+	mark, ok := plan.ReadMark(vm.TagList())
+	return ok && mark.ID == id
+}
+
+// endUnknown ends a request whose task is not known, because the list shows its result. The
+// caller holds the lock.
+func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
+	m.Busy, m.upid = false, ""
+	m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
+	if m.Verb == Clone {
+		m.planned = plan.Planned{}
+		s.CreationQueue.Done(m.key)
+	}
 }
 
 // readMarks reads the descriptions of the VMs that Find marked as unread.

@@ -348,6 +348,7 @@ func (s *Session) finish(m *Machine, result string) {
 		delete(s.guests, m.VMID)
 	case Configure:
 		m.planned = plan.Planned{}
+	case Tag: // the list has the tags
 	}
 	s.wake(m.key)
 }

@@ -117,7 +117,7 @@ func (q *quickstart) steps(hypervisor string) int {
 	return bed.StartSteps + 1 + len(q.milestones(hypervisor))
 }
 
-// result is what scripts read.
+// result is the output for scripts.
 type result struct {
 	Ready   bool    `json:"ready"`
 	Nodes   int     `json:"nodes"`

@@ -51,12 +51,13 @@ func listContent(q *call) (any, error) {
 // volumeOf returns the volume of a request. Its name may have the storage.
 func (q *call) volumeOf() (*volume, error) {
 	id := q.text("volume")
-	if sid := q.text("storage"); !strings.Contains(id, ":") {
+	sid := q.text("storage")
+	if of, _, found := strings.Cut(id, ":"); !found {
 		id = sid + ":" + id
-	} else if !strings.HasPrefix(id, sid+":") {
-		return nil, schema.InvalidParameter("storage", "storage ID missmatch ('%s' != '%s')", sid, id[:strings.Index(id, ":")])
+	} else if of != sid {
+		return nil, schema.InvalidParameter("storage", "storage ID missmatch ('%s' != '%s')", sid, of)
 	}
-	sid, _, _ := qemu.SplitVolume(id)
+	sid, _, _ = qemu.SplitVolume(id)
 	s, err := q.c.usableStorage(sid, q.node)
 	if err != nil {
 		return nil, err
@@ -240,7 +241,7 @@ func checksum(algorithm, want string, data []byte) error {
 		s := sha512.Sum512(data)
 		sum = s[:]
 	}
-	if got := hex.EncodeToString(sum); got != strings.ToLower(want) {
+	if got := hex.EncodeToString(sum); !strings.EqualFold(got, want) {
 		return schema.Failed("checksum mismatch: got '%s' != expect '%s'", got, want)
 	}
 	return nil
@@ -273,12 +274,7 @@ func (q *call) selects(s *storage) bool {
 	if target := q.text("target"); target != "" && (!s.Shared || !s.availableOn(target)) && target != q.node.Name {
 		return false
 	}
-	for _, content := range schema.SplitList(q.text("content")) {
-		if s.has(content) {
-			return true
-		}
-	}
-	return !q.has("content")
+	return !q.has("content") || slices.ContainsFunc(schema.SplitList(q.text("content")), s.has)
 }
 
 // status is a storage with its occupied space on a node.

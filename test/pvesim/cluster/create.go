@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/qemu"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/schema"
@@ -100,11 +101,11 @@ func withUUID(text, uuid string) string {
 		p = qemu.Property{}
 	}
 	p["uuid"] = uuid
-	out := ""
+	out := make([]string, 0, len(p))
 	for _, key := range slices.Sorted(maps.Keys(p)) {
-		out += "," + key + "=" + p[key]
+		out = append(out, key+"="+p[key])
 	}
-	return out[1:]
+	return strings.Join(out, ",")
 }
 
 // clone is a clone in progress.

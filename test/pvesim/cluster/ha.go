@@ -283,7 +283,7 @@ func setRule(create bool) handler {
 			return nil, err
 		}
 		q.c.ha.rules[name] = rule
-		return nil, nil //nolint:nilnil // null is the result
+		return nil, nil
 	}
 }
 
@@ -378,7 +378,7 @@ func (c *Cluster) SetOnline(name string, online bool) error {
 func (c *Cluster) lose(v *vm) {
 	wasRunning := v.started
 	c.call(v, TimeFork, c.powerOffGuest, func(error) {
-		if v.started == wasRunning {
+		if v.started.Equal(wasRunning) {
 			c.off(v)
 		}
 	})

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -35,12 +36,12 @@ func startRequest(q *call) (any, error) {
 }
 
 // startVM starts a VM without a request.
-func (c *Cluster) startVM(node, user string, v *vm) *task {
+func (c *Cluster) startVM(node, user string, v *vm) {
 	n, err := c.node(node)
 	if err != nil {
-		return nil
+		return
 	}
-	return c.fork(node, user, "qmstart", strconv.Itoa(v.vmid), c.starter(n, v.vmid))
+	c.fork(node, user, "qmstart", strconv.Itoa(v.vmid), c.starter(n, v.vmid))
 }
 
 // starter returns the work of a task that starts a VM.
@@ -89,9 +90,7 @@ func (c *Cluster) startable(v *vm, n *node) error {
 	for option := range config.Deleted {
 		delete(config.Options, option)
 	}
-	for option, value := range config.Pending {
-		config.Options[option] = value
-	}
+	maps.Copy(config.Options, config.Pending)
 	for _, option := range config.Drives() {
 		drive, err := qemu.ParseDrive(option, config.Options[option])
 		if _, _, managed := drive.Volume(); err == nil && managed {
@@ -250,7 +249,7 @@ func (c *Cluster) powerOff(t *task, v *vm, soft bool) {
 	started := v.started
 	powerOff := func(ctx context.Context, described VM) error { return c.guests.PowerOff(ctx, described, soft) }
 	c.call(v, timing, powerOff, func(err error) {
-		if err == nil && v.running && v.started == started {
+		if err == nil && v.running && v.started.Equal(started) {
 			c.off(v)
 		}
 		if !t.ended() {

@@ -108,8 +108,6 @@ func (c *Cluster) Outside(ctx context.Context, method, path string, params map[s
 	if o == nil {
 		return nil, schema.Failed("Method '%s %s' not implemented", method, path)
 	}
-	for name, value := range params {
-		all[name] = value
-	}
+	maps.Copy(all, params)
 	return c.Do(ctx, Request{Operation: o, Params: all, User: access.Root, Node: c.nodes[0].Name})
 }

@@ -481,7 +481,7 @@ func (c *Cluster) deleteOption(v *vm, option string) error {
 	drive, err := qemu.ParseDrive(option, value)
 	if !force || err != nil || drive.CDROM() {
 		c.detach(v, option, value)
-		return nil
+		return nil //nolint:nilerr // a drive that cannot be read is only detached
 	}
 	n, err := c.node(v.node)
 	if err != nil || !v.owns(drive.File()) {

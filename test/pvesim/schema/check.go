@@ -66,7 +66,7 @@ func Text(value any) string {
 // problems are the errors by parameter.
 type problems map[string]string
 
-func (f problems) add(path, format string, args ...any) {
+func (f problems) addf(path, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if before, ok := f[path]; ok {
 		// The separator is a backslash and an n in Proxmox VE too.
@@ -86,14 +86,14 @@ func (f problems) object(path string, properties map[string]*Property, values ma
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p := property(properties, name)
 		if p == nil {
-			f.add(join(path, name), "property is not defined in schema and the schema does not allow additional properties")
+			f.addf(join(path, name), "property is not defined in schema and the schema does not allow additional properties")
 			continue
 		}
 		if properties[name] == nil {
 			f.property(join(path, name), p, values[name], true)
 		}
 		if p.Requires != "" && values[p.Requires] == nil {
-			f.add(join(path, p.Requires), "missing property required by '%s'", join(path, name))
+			f.addf(join(path, p.Requires), "missing property required by '%s'", join(path, name))
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (f problems) property(path string, p *Property, value any, applies bool) {
 	}
 	if value == nil {
 		if !p.Optional && applies && p.Type != "null" {
-			f.add(path, "property is missing and it is not optional")
+			f.addf(path, "property is missing and it is not optional")
 		}
 		return
 	}
@@ -152,14 +152,14 @@ var (
 func (f problems) typed(path string, p *Property, value any) bool {
 	if list, isList := value.([]any); p.Type == "array" || isList {
 		if !isList || p.Type != "array" {
-			f.add(path, "type check ('%s') failed%s", p.Type, got(list))
+			f.addf(path, "type check ('%s') failed%s", p.Type, got(list))
 			return false
 		}
 		return true
 	}
 	if _, isObject := value.(map[string]any); p.Type == "object" || isObject {
 		if !isObject || p.Type != "object" {
-			f.add(path, "type check ('%s') failed", p.Type)
+			f.addf(path, "type check ('%s') failed", p.Type)
 			return false
 		}
 		return true
@@ -175,7 +175,7 @@ func (f problems) typed(path string, p *Property, value any) bool {
 		valid = numberPattern.MatchString(text)
 	}
 	if !valid {
-		f.add(path, "type check ('%s') failed - got '%s'", p.Type, text)
+		f.addf(path, "type check ('%s') failed - got '%s'", p.Type, text)
 	}
 	return valid
 }
@@ -192,20 +192,20 @@ func got(list []any) string {
 func (f problems) scalar(path string, p *Property, text string) {
 	if p.Format != nil {
 		if err := p.Format.check(path, text); err != nil {
-			f.add(path, "invalid format - %s\n", err)
+			f.addf(path, "invalid format - %s\n", err)
 			return
 		}
 	}
 	if p.Pattern != "" && !matches(p.Pattern, text) {
-		f.add(path, "value does not match the regex pattern")
+		f.addf(path, "value does not match the regex pattern")
 		return
 	}
 	if text := p.outside(text); text != "" {
-		f.add(path, "%s", text)
+		f.addf(path, "%s", text)
 		return
 	}
 	if p.Enum != nil && !slices.Contains(p.Enum, text) {
-		f.add(path, "value '%s' does not have a value in the enumeration '%s'", text, strings.Join(p.Enum, ", "))
+		f.addf(path, "value '%s' does not have a value in the enumeration '%s'", text, strings.Join(p.Enum, ", "))
 	}
 }
 

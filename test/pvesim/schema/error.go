@@ -17,11 +17,11 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := strings.TrimSuffix(e.Message, "\n")
+	lines := []string{strings.TrimSuffix(e.Message, "\n")}
 	for _, name := range slices.Sorted(maps.Keys(e.Errors)) {
-		text += "\n" + name + ": " + strings.TrimSuffix(e.Errors[name], "\n")
+		lines = append(lines, name+": "+strings.TrimSuffix(e.Errors[name], "\n"))
 	}
-	return text
+	return strings.Join(lines, "\n")
 }
 
 // Failed returns the error of a handler: status 500 and a text.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -154,10 +155,8 @@ func verifyPrefix(family func(netip.Addr) bool, text string) func(string) error 
 func verifyConfig(family func(netip.Addr) bool, name string, words ...string) func(string) error {
 	prefix := verifyPrefix(family, fmt.Sprintf("value does not look like a valid %s network configuration", name))
 	return func(value string) error {
-		for _, word := range words {
-			if value == word {
-				return nil
-			}
+		if slices.Contains(words, value) {
+			return nil
 		}
 		return prefix(value)
 	}
@@ -219,7 +218,7 @@ func verifyCPU(values map[string]string) error {
 	case !cpuModels.MatchString(model):
 		return fmt.Errorf("Built-in cputype '%s' is not defined (missing 'custom-' prefix?)", model) //nolint:staticcheck // the text of Proxmox VE
 	case values["reported-model"] != "":
-		return errors.New("Property 'reported-model' not allowed in VM-specific CPU config.") //nolint:staticcheck // the text of Proxmox VE
+		return errors.New("Property 'reported-model' not allowed in VM-specific CPU config.") //nolint:revive,staticcheck // the text of Proxmox VE
 	}
 	return nil
 }

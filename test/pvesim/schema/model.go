@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -105,7 +106,7 @@ var load = sync.OnceValue(func() model {
 		m.operations = append(m.operations, o)
 	}
 	for _, o := range m.operations {
-		if o.Path == configPath && o.Method == "PUT" {
+		if o.Path == configPath && o.Method == http.MethodPut {
 			// The published schema repeats this format as the type of ideN.
 			m.formats["pve-qm-ide"] = o.Parameters["ide[n]"].Format.Properties
 			break
@@ -214,7 +215,7 @@ func property(properties map[string]*Property, name string) *Property {
 // Option returns the type of an option of a VM's configuration, or nil.
 func Option(name string) *Property {
 	for _, o := range load().operations {
-		if o.Path == configPath && o.Method == "PUT" {
+		if o.Path == configPath && o.Method == http.MethodPut {
 			return property(o.Parameters, name)
 		}
 	}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,9 +120,7 @@ func TestCheck(t *testing.T) {
 			if o == nil {
 				t.Fatalf("no operation %s", test.request)
 			}
-			for name, value := range test.params {
-				params[name] = value
-			}
+			maps.Copy(params, test.params)
 			err := o.Check(params)
 			if test.want == nil {
 				if err != nil {

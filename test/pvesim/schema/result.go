@@ -26,10 +26,10 @@ func (f problems) result(path string, p *Property, value any) {
 	isAny := p.Type == "" || p.Type == "any"
 	switch {
 	case value == nil && !isAny && p.Type != "null" && !p.Optional:
-		f.add(path, "is missing")
+		f.addf(path, "is missing")
 		return
 	case value != nil && p.Type == "null":
-		f.add(path, "is not null")
+		f.addf(path, "is not null")
 		return
 	case value == nil || !isAny && !f.typed(path, p, value):
 		return

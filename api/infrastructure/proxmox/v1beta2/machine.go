@@ -206,7 +206,7 @@ type NovaProxmoxPCIDevice struct {
 type NovaProxmoxDisks struct {
 	// boot is the boot disk of the template. If not set, it is not changed.
 	// +optional
-	Boot NovaProxmoxBootDisk `json:"boot,omitempty,omitzero"`
+	Boot NovaProxmoxBootDisk `json:"boot,omitempty,omitzero"` //nolint:kubeapilinter // an inlined struct has no name, and the empty object is refused
 
 	// data are additional empty disks, which have the controller SCSI. They are deleted
 	// with the VM. If not set, there are none.
