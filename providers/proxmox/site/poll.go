@@ -287,10 +287,14 @@ func (s *Session) readMarks(ctx context.Context) error {
 	for _, g := range due {
 		reads.Go(func() error {
 			c, err := s.Config(ctx, g.Node, g.VMID, false)
-			if err != nil && (hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil) {
+			switch {
+			case err == nil:
+			case hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil:
 				return err
+			default:
+				return nil //nolint:nilerr // the VM may belong to a machine: it is read again after the next list
 			}
-			mark, _, _ := plan.ReadDescription(c["description"]) // without permission, the VM is foreign
+			mark, _, _ := plan.ReadDescription(c["description"])
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.marks[g.VMID] = mark
