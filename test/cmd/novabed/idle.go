@@ -25,6 +25,8 @@ import (
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
 )
 
 const (
@@ -78,10 +80,10 @@ func (c *crowd) during(do func() error) (use, error) {
 }
 
 // idles counts at rest.
-func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
+func (n *polledBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
 	began := time.Now()
 	idle := &crowd{bed: b, hypervisor: h, number: n.idle, report: func(ctx context.Context, reported map[string]bool) error {
-		return reportAddresses(ctx, b.Engine(), reported)
+		return n.report(ctx, b, reported)
 	}}
 	if err := idle.gather(ctx); err != nil {
 		return err
@@ -94,12 +96,12 @@ func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c 
 	if err != nil {
 		return err
 	}
-	connections, err := b.Engine().Connections(ctx)
+	open, made, err := n.connections(ctx, b)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(n.out, "  connections: %d open, %d made; manager: %.1f s of processor time, %s of memory\n",
-		connections.Open, connections.Made, used.processor.Seconds(), used.memory)
+		open, made, used.processor.Seconds(), used.memory)
 	return nil
 }
 
@@ -231,6 +233,27 @@ func reportAddresses(ctx context.Context, engine *ovirtsim.Control, reported map
 		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
 		nic := ovirtsim.GuestNIC{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
 		if err := engine.SetGuestAddresses(ctx, vm.ID, []ovirtsim.GuestNIC{nic}); err != nil {
+			return err
+		}
+		reported[vm.ID] = true
+	}
+	return nil
+}
+
+// reportProxmoxAddresses gives each VM that runs an address, once.
+func reportProxmoxAddresses(ctx context.Context, site *pvesim.Control, reported map[string]bool) error {
+	vms, err := site.VMs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range vms {
+		vm := &vms[i]
+		if !vm.Running || reported[vm.ID] || len(vm.MACs) == 0 {
+			continue
+		}
+		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
+		nic := cluster.GuestNIC{Name: "eth0", MAC: vm.MACs[0], Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		if err := site.SetGuest(ctx, vm.Name, cluster.Guest{NICs: []cluster.GuestNIC{nic}}); err != nil {
 			return err
 		}
 		reported[vm.ID] = true

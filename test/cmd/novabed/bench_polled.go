@@ -20,16 +20,50 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// shared are the requests that look at all machines at once, however many there
-// are. They are shown, and count for no machine.
-var shared = []string{"GET /vms", "GET /clusters/{}/affinitygroups"}
+// polledBench counts the requests that machines cost a hypervisor that pushes no
+// changes, so that its provider polls a list.
+type polledBench struct {
+	hypervisor string
+	// shared are the requests that look at all machines at once, however many there
+	// are. They are shown, and count for no machine.
+	shared []string
+	// report gives each running VM an address, once.
+	report func(ctx context.Context, b *bed.Bed, reported map[string]bool) error
+	// connections returns how many connections are open, and how many were made.
+	connections func(ctx context.Context, b *bed.Bed) (open, made int, err error)
 
-// zvirtBench counts the requests that machines cost an oVirt engine.
-type zvirtBench struct {
 	name           string
 	machines, idle int
 	rest           time.Duration
 	out            io.Writer
+}
+
+func zvirtBench() *polledBench {
+	return &polledBench{
+		hypervisor: bed.ZVirt,
+		shared:     []string{"GET /vms", "GET /clusters/{}/affinitygroups"},
+		report: func(ctx context.Context, b *bed.Bed, reported map[string]bool) error {
+			return reportAddresses(ctx, b.Engine(), reported)
+		},
+		connections: func(ctx context.Context, b *bed.Bed) (int, int, error) {
+			c, err := b.Engine().Connections(ctx)
+			return c.Open, c.Made, err
+		},
+	}
+}
+
+func proxmoxBench() *polledBench {
+	return &polledBench{
+		hypervisor: bed.Proxmox,
+		shared:     []string{"GET /cluster/resources", "GET /cluster/tasks"},
+		report: func(ctx context.Context, b *bed.Bed, reported map[string]bool) error {
+			return reportProxmoxAddresses(ctx, b.Proxmox(), reported)
+		},
+		connections: func(ctx context.Context, b *bed.Bed) (int, int, error) {
+			c, err := b.Proxmox().Connections(ctx)
+			return c.Open, c.Made, err
+		},
+	}
 }
 
 // cost holds the requests for one machine.
@@ -38,48 +72,52 @@ type cost struct {
 	notice               time.Duration
 }
 
-func benchZVirtCommand() *cobra.Command {
-	n := zvirtBench{}
+// command returns the command of the benchmark.
+func (n *polledBench) command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench-zvirt",
-		Short: "Count the requests that machines cost an oVirt engine, and measure how soon an external change is noticed",
+		Use:   "bench-" + n.hypervisor,
+		Short: "Count the requests that machines cost " + n.hypervisor + ", and measure how soon an external change is noticed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n.out = cmd.OutOrStdout()
 			return n.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&n.name, "name", "bench-zvirt", "name of the test environment")
+	cmd.Flags().StringVar(&n.name, "name", "bench-"+n.hypervisor, "name of the test environment")
 	cmd.Flags().IntVar(&n.machines, "machines", 2, "number of machines to create and delete")
 	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of idle machines to measure")
 	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "duration of the measurement of idle machines")
 	return cmd
 }
 
-func (n *zvirtBench) run(ctx context.Context) error {
+func (n *polledBench) run(ctx context.Context) error {
 	var c cost
-	hosts := bed.Options{Hypervisors: []string{bed.ZVirt}}
+	facts, err := bed.FactsOf(n.hypervisor)
+	if err != nil {
+		return err
+	}
+	hosts := bed.Options{Hypervisors: []string{n.hypervisor}}
 	if err := n.inBed(ctx, hosts, func(b *bed.Bed, h bed.Hypervisor) error { return n.lives(ctx, b, h, &c) }); err != nil {
 		return err
 	}
-	states := bed.Options{Hypervisors: []string{bed.ZVirt}, Providers: []string{"nova-zvirt"}, Bodiless: true}
+	states := bed.Options{Hypervisors: []string{n.hypervisor}, Providers: []string{facts.Provider}, Bodiless: true}
 	if err := n.inBed(ctx, states, func(b *bed.Bed, h bed.Hypervisor) error { return n.idles(ctx, b, h, &c) }); err != nil {
 		return err
 	}
 	short := func(f float64) string { return strconv.FormatFloat(math.Round(10*f)/10, 'g', -1, 64) }
-	fmt.Fprintf(n.out, "bench-zvirt: create=%s rest=%s delete=%s notice=%.0f\n",
-		short(c.create), short(c.rest), short(c.remove), math.Ceil(c.notice.Seconds()))
+	fmt.Fprintf(n.out, "bench-%s: create=%s rest=%s delete=%s notice=%.0f\n",
+		n.hypervisor, short(c.create), short(c.rest), short(c.remove), math.Ceil(c.notice.Seconds()))
 	return nil
 }
 
 // inBed does something in a bed of its own.
-func (n *zvirtBench) inBed(ctx context.Context, options bed.Options, do func(*bed.Bed, bed.Hypervisor) error) error {
+func (n *polledBench) inBed(ctx context.Context, options bed.Options, do func(*bed.Bed, bed.Hypervisor) error) error {
 	options.Name, options.Log, options.Unobserved = n.name, n.out, true
 	b, err := bed.Start(ctx, options)
 	if err != nil {
 		return err
 	}
-	h, err := b.Hypervisor(bed.ZVirt)
+	h, err := b.Hypervisor(n.hypervisor)
 	if err == nil {
 		err = do(b, h)
 	}
@@ -88,7 +126,7 @@ func (n *zvirtBench) inBed(ctx context.Context, options bed.Options, do func(*be
 
 // lives counts the requests from the creation to a Ready node, and for the deletion. The cluster
 // exists before, so that the requests that machines share are not counted.
-func (n *zvirtBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
+func (n *polledBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
 	tenant := bed.Cluster{Name: "bench", Namespace: "bench", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10"}
 	if err := b.Create(ctx, tenant); err != nil {
 		return err
@@ -113,9 +151,9 @@ func (n *zvirtBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c 
 	return err
 }
 
-// count returns how many requests the engine was sent for each machine while
+// count returns how many requests the hypervisor was sent for each machine while
 // do ran, shared ones apart.
-func (n *zvirtBench) count(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (float64, error) {
+func (n *polledBench) count(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (float64, error) {
 	if err := h.ResetRequests(ctx); err != nil {
 		return 0, err
 	}
@@ -130,7 +168,7 @@ func (n *zvirtBench) count(ctx context.Context, h bed.Hypervisor, what string, m
 	own := 0
 	for _, request := range slices.Sorted(maps.Keys(requests)) {
 		note := ""
-		if slices.Contains(shared, request) {
+		if slices.Contains(n.shared, request) {
 			note = "  for all machines"
 		} else {
 			own += requests[request]
