@@ -83,6 +83,9 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 func (d *driver) deleteImage(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
 	found := d.session.Site()
 	storage := found.StorageNamed(v.VM.Node, v.Mark.ISO)
+	if storage == "" && v.Mark.ISO != "" {
+		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage %q of the bootstrap data is not on the node %s, or the user cannot see it, so the image cannot be deleted: make the storage available, or delete the image and remove the tag of the VM that names the storage", v.Mark.ISO, v.VM.Node)
+	}
 	if storage == "" {
 		// The description of a clone has no storage, if a former version made it.
 		s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, plan.ZoneOf(&d.cluster.Spec, &v.Mark))
@@ -100,7 +103,7 @@ func (d *driver) deleteImage(ctx context.Context, m *proxmoxv1.NovaProxmoxMachin
 		Form: url.Values{"delay": {strconv.Itoa(deleteSeconds)}}, Into: &upid,
 	})
 	switch {
-	case err != nil && !pve.IsMissing(err):
+	case err != nil && !pve.IsMissingVolume(err):
 		return fmt.Errorf("deleting bootstrap data: %w", err)
 	case upid != "":
 		d.session.SetActive(v.id, true)

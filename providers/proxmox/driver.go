@@ -54,6 +54,8 @@ func (d *driver) look(m *proxmoxv1.NovaProxmoxMachine) (view, error) {
 		return view{}, err
 	}
 	found := d.session.Find(id, plan.Candidates(&d.cluster.Spec, id))
+	// A VM that was up is complete, also if a user removed its tags.
+	found.Complete = found.Complete || found.VM != nil && m.Spec.ProviderID != ""
 	v := view{id: id, Found: found, machine: d.session.Machine(id, hypervisor.KeyOf(m))}
 	v.state, v.message, err = v.stateOf(!m.DeletionTimestamp.IsZero())
 	return v, err
@@ -185,8 +187,11 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 	if m.Spec.ProviderID == "" && !deleting {
 		return out, nil
 	}
-	if !v.machine.Deleted && v.Free != 0 {
-		exists, err := d.session.Exists(ctx, v.Free)
+	for i, vmid := range v.Unlisted {
+		if v.machine.Deleted || i > 0 && m.Spec.ProviderID == "" {
+			break
+		}
+		exists, err := d.session.Exists(ctx, vmid)
 		switch {
 		case err != nil:
 			return out, err
@@ -194,7 +199,7 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 			d.session.SetActive(v.id, true)
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Checking a VM that the user cannot see yet"}, nil
 		case exists:
-			return out, hypervisor.Failure(infrav1.HypervisorErrorReason, "a guest with the ID %d exists, and the user cannot see it: it may be the VM of this machine. Add the permission VM.Audit for it", v.Free)
+			return out, hypervisor.Failure(infrav1.HypervisorErrorReason, "a guest with the ID %d exists, and the user cannot see it: it may be the VM of this machine. Add the permission VM.Audit for it", vmid)
 		}
 	}
 	if !deleting {

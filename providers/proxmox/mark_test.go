@@ -56,6 +56,32 @@ func TestDescriptionThatCannotBeRead(t *testing.T) {
 	t.Cleanup(second.Close)
 	s.Eventually(func() hypervisor.State { return step(second).State }).Should(Equal(hypervisor.Stopped))
 	s.Expect(s.VMs()).To(HaveLen(1))
+
+	// A VM that was up keeps its machine although a user removes its tags.
+	id := s.VMs()[0].ID
+	m.Spec.ProviderID = "proxmox://" + id
+	s.must(http.MethodPut, s.path(id)+"/config", map[string]any{"tags": ""})
+	observed := func(g Gomega) hypervisor.VM {
+		d, err := second.Connect(t.Context(), m)
+		g.Expect(err).NotTo(HaveOccurred())
+		vm, err := d.Observe(t.Context(), m)
+		g.Expect(err).NotTo(HaveOccurred())
+		return vm
+	}
+	s.Eventually(func(g Gomega) { g.Expect(observed(g).OutOfSync).NotTo(BeEmpty()) }).Should(Succeed())
+	s.Eventually(func(g Gomega) { g.Expect(observed(g).State).To(Equal(hypervisor.Stopped)) }).Should(Succeed())
+
+	// The VM stays while the image with the bootstrap data cannot be deleted.
+	s.server.Inject(pvesim.Fault{
+		Method: http.MethodDelete, Status: http.StatusInternalServerError,
+		Reason: "unable to activate storage 'shared' - directory '/mnt/pve/shared' does not exist or is unreachable",
+	})
+	now := metav1.Now()
+	m.DeletionTimestamp = &now
+	d, err := second.Connect(t.Context(), m)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(d.Delete(t.Context(), m)).To(MatchError(ContainSubstring("unable to activate storage")))
+	s.Expect(s.VMs()).To(HaveLen(1))
 }
 
 // objectsOf returns the objects of a cluster on a simulator.

@@ -85,20 +85,36 @@ func SettingsOf(c *proxmoxv1.NovaProxmoxClusterSpec, m *proxmoxv1.NovaProxmoxMac
 	return s, nil
 }
 
+// isTemplate reports whether a guest is the template of a spec.
+func isTemplate(g *pve.Resource, t *proxmoxv1.NovaProxmoxTemplate) bool {
+	return g.Type == "qemu" && g.Template == 1 &&
+		(t.ID == int32(g.VMID) || t.Name != "" && t.Name == g.Name || t.Tag != "" && slices.Contains(g.TagList(), t.Tag))
+}
+
 // Templates returns the templates that a machine can be created from.
 func (s *Settings) Templates(site *Site, b *Bounds) ([]*pve.Resource, error) {
 	if s.Template == (proxmoxv1.NovaProxmoxTemplate{}) {
 		return nil, kit.InvalidSpec("template is not set, and neither is spec.template of the cluster")
 	}
 	var found []*pve.Resource
+	offline := ""
 	for _, g := range site.Guests {
-		t := s.Template
-		if g.Type == "qemu" && g.Template == 1 && (t.ID == int32(g.VMID) || t.Name != "" && t.Name == g.Name || t.Tag != "" && slices.Contains(g.TagList(), t.Tag)) {
+		if isTemplate(g, &s.Template) {
 			if err := b.allow("template", g.Name, "templates", b.Templates); err != nil {
 				return nil, err
 			}
+			if _, owned := ReadMark(g.TagList()); owned {
+				return nil, kit.InvalidSpec("the template %q has tags of a machine, which a clone would have too: remove its tags that begin with nova-", s.Template.String())
+			}
+			if !site.isOnline(g.Node) {
+				offline = g.Node
+				continue
+			}
 			found = append(found, g)
 		}
+	}
+	if len(found) == 0 && offline != "" {
+		return nil, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the node %s of the template %q is offline", offline, s.Template.String())
 	}
 	if len(found) == 0 {
 		return nil, hypervisor.Failure(infrav1.TemplateNotFoundReason, "the template %q does not exist, or the user cannot see it", s.Template.String())
@@ -106,10 +122,15 @@ func (s *Settings) Templates(site *Site, b *Bounds) ([]*pve.Resource, error) {
 	return found, nil
 }
 
+// isOnline reports whether a node is online.
+func (site *Site) isOnline(node string) bool {
+	return slices.ContainsFunc(site.Nodes, func(n *pve.Resource) bool { return n.Node == node && n.Status == "online" })
+}
+
 // storageOn returns a storage on a node.
-func (site *Site) storageOn(node, name string) *pve.Resource { // the case of tags differs
+func (site *Site) storageOn(node, name string) *pve.Resource {
 	for _, s := range site.Storages {
-		if s.Node == node && strings.EqualFold(s.Storage, name) {
+		if s.Node == node && s.Storage == name {
 			return s
 		}
 	}
@@ -239,12 +260,15 @@ func (s *Settings) bootstrapStorage(site *Site, b *Bounds, node string) (string,
 	return found[0].Storage, nil
 }
 
-// StorageNamed returns the name of the storage on a node that a tag has in lower case.
+// StorageNamed returns the name of the storage on a node that a tag has in lower case, or
+// an empty string if the list has none.
 func (site *Site) StorageNamed(node, name string) string {
-	if s := site.storageOn(node, name); s != nil {
-		return s.Storage
+	for _, s := range site.Storages {
+		if s.Node == node && strings.EqualFold(s.Storage, name) {
+			return s.Storage
+		}
 	}
-	return name
+	return ""
 }
 
 // CheckNetworks returns an error unless the networks of a machine exist on its node.

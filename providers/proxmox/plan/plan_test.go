@@ -158,6 +158,44 @@ func TestHost(t *testing.T) {
 	}
 }
 
+func TestTemplatesThatCannotBeCloned(t *testing.T) {
+	settings := &Settings{Template: proxmoxv1.NovaProxmoxTemplate{Name: "node"}}
+	for name, c := range map[string]struct {
+		change func(*Site)
+		err    string
+	}{
+		"tags of a machine": {func(s *Site) { s.Guests[0].Tags = strings.Join((&Mark{ID: uuid.New()}).Tags(), ";") }, "remove its tags that begin with nova-"},
+		"all nodes offline": {func(s *Site) {
+			for _, n := range s.Nodes {
+				n.Status = "offline"
+			}
+		}, "is offline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site := list()
+			c.change(site)
+			_, err := settings.Templates(site, &Bounds{})
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(c.err)))
+		})
+	}
+}
+
+// Only a drive can be the image of cloud-init, whatever its text contains.
+func TestCloudInit(t *testing.T) {
+	g := NewWithT(t)
+	c := Config{
+		"tags": "cloudinit", "description": "cloudinit", "name": "cloudinit-0", "scsi0": "cloudinit:100/vm-100-disk-0.qcow2,size=20G",
+		"ide0": "local:vm-100-cloudinit,media=cdrom", "ide1": "local:100/vm-100-cloudinit.qcow2,media=cdrom", "ide3": "none:cloudinit,media=cdrom",
+	}
+	m := machine()
+	settings, err := SettingsOf(&proxmoxv1.NovaProxmoxClusterSpec{ClusterSpec: infrav1.ClusterSpec{Network: "vmbr0"}}, &m.Spec, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	form, err := Configuration(m, &settings, &Mark{ID: machineID, ISO: "nfs"}, c, nil, "nfs:iso/nova.iso")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(strings.Split(form.Get("delete"), ",")).To(ConsistOf("ide0", "ide1", "ide3"))
+	g.Expect(c.Disks()).To(Equal([]string{"scsi0"}))
+}
+
 func machine() *proxmoxv1.NovaProxmoxMachine {
 	return &proxmoxv1.NovaProxmoxMachine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineDeploymentNameLabel: "md"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,16 +37,25 @@ func (c Config) Disks() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		kind := strings.TrimRight(name, "0123456789")
-		if kind != name && slices.Contains([]string{"scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"}, kind) && !strings.Contains(c[name], "media=cdrom") && !isCloudInit(c[name]) {
+		if kind != name && slices.Contains([]string{"scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"}, kind) && !strings.Contains(c[name], "media=cdrom") && !isCloudInit(name, c[name]) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// isCloudInit reports whether a drive has the image that Proxmox VE makes for
-// cloud-init. A second image with bootstrap data would be in its way.
-func isCloudInit(drive string) bool { return strings.Contains(drive, "cloudinit") }
+var (
+	driveNames = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$`)
+	// cloudInitFile is the name of the image that Proxmox VE makes for cloud-init.
+	cloudInitFile = regexp.MustCompile(`[:/](vm-\d+-)?cloudinit(\.\w+)?$`)
+)
+
+// isCloudInit reports whether an option is a drive with the image that Proxmox VE makes
+// for cloud-init. A second image with bootstrap data would be in its way.
+func isCloudInit(option, value string) bool {
+	file, _, _ := strings.Cut(value, ",")
+	return driveNames.MatchString(option) && cloudInitFile.MatchString(strings.TrimPrefix(file, "file="))
+}
 
 // Storages returns the storages of the disks.
 func (c Config) Storages() []string {
@@ -149,7 +159,7 @@ var (
 func Configuration(m *proxmoxv1.NovaProxmoxMachine, s *Settings, mark *Mark, c Config, have []string, volume string) (url.Values, error) {
 	form, remove := url.Values{}, []string{}
 	for name, value := range c {
-		if isCloudInit(value) && name != ISODrive || strings.HasPrefix(name, "net") && name != "netin" {
+		if isCloudInit(name, value) && name != ISODrive || strings.HasPrefix(name, "net") && name != "netin" {
 			remove = append(remove, name)
 		}
 	}

@@ -295,7 +295,7 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header, se
 	start := time.Now()
 	res, err := c.http.Do(req)
 	limit := maxResponse
-	if r.Path[0] == "cluster" {
+	if _, list := r.Into.(*Resources); list {
 		limit = maxList
 	}
 	var body []byte

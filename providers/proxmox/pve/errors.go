@@ -71,6 +71,14 @@ func IsAmbiguous(err error) bool {
 	return IsDown(err) || ok && e.Status >= http.StatusBadGateway
 }
 
+// IsMissingVolume reports whether the volume of a request does not exist. The text for a
+// storage that cannot be reached also contains "does not exist".
+func IsMissingVolume(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.Status == http.StatusNotFound || strings.Contains(e.Detail, "volume '") && strings.Contains(e.Detail, "does not exist") ||
+		strings.HasPrefix(e.Detail, "unlink") && strings.Contains(e.Detail, "No such file"))
+}
+
 // IsMissing reports whether the object of a request does not exist.
 func IsMissing(err error) bool {
 	e, ok := errors.AsType[*Error](err)

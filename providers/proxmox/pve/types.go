@@ -1,6 +1,12 @@
 package pve
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Resource is an entry of the list of all guests, nodes and storages.
 type Resource struct {
@@ -25,6 +31,34 @@ type Resource struct {
 	Storage string `json:"storage"`
 	Shared  int    `json:"shared"`
 	Content string `json:"content"`
+}
+
+// maxResources limits the entries of the list, which a server of a tenant may send.
+const maxResources = 200_000
+
+// Resources is the list of all guests, nodes and storages.
+type Resources []*Resource
+
+// UnmarshalJSON reads a list with a limited number of entries, without those that are
+// null.
+func (r *Resources) UnmarshalJSON(data []byte) error {
+	in := json.NewDecoder(bytes.NewReader(data))
+	if t, err := in.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("the list of guests is not a list")
+	}
+	for in.More() {
+		var one *Resource
+		if err := in.Decode(&one); err != nil {
+			return fmt.Errorf("reading list of guests: %w", err)
+		}
+		if one == nil {
+			continue
+		}
+		if *r = append(*r, one); len(*r) > maxResources {
+			return fmt.Errorf("the list of guests has more than %d entries", maxResources)
+		}
+	}
+	return nil
 }
 
 // TagList returns the tags of a guest.

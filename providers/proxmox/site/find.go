@@ -27,8 +27,9 @@ type Found struct {
 	// Unclear is set while it is not known whether a guest with one of the IDs is the
 	// VM.
 	Unclear bool
-	// Free is the first ID that no guest has.
-	Free int
+	// Unlisted are the IDs that no guest in the list has, and Free is the first of them.
+	Unlisted []int
+	Free     int
 }
 
 // Find returns the VM of a machine: the one with one of its IDs whose tags or
@@ -40,10 +41,12 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	for _, vmid := range candidates {
 		g := s.guests[vmid]
 		if g == nil {
-			if f.Free == 0 {
-				f.Free = vmid
-			}
+			f.Unlisted = append(f.Unlisted, vmid)
+			f.Free = f.Unlisted[0]
 			continue
+		}
+		if g.Type != "qemu" {
+			continue // a container is never the VM of a machine
 		}
 		mark, tagged := plan.ReadMark(g.TagList())
 		if !tagged {

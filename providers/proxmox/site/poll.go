@@ -159,8 +159,11 @@ func (s *Session) readTasks(ctx context.Context) error {
 func (s *Session) readTask(ctx context.Context, m *Machine, upid, node string) error {
 	var t pve.Task
 	err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
-	if pve.IsDown(err) {
+	switch {
+	case pve.IsDown(err):
 		return err
+	case err != nil && !pve.IsMissing(err):
+		return nil // the task may still run: it is read again
 	}
 	s.mu.Lock()
 	if m.upid == upid && (err != nil || t.Status == "stopped") {
@@ -179,7 +182,7 @@ func (s *Session) list(ctx context.Context) error {
 	s.lists++
 	list, now := s.lists, time.Now()
 	s.mu.Unlock()
-	var found []*pve.Resource
+	var found pve.Resources
 	if err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "resources"}, Into: &found}); err != nil {
 		return fmt.Errorf("listing guests: %w", err)
 	}
@@ -292,7 +295,7 @@ func (s *Session) readMarks(ctx context.Context) error {
 			case hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil:
 				return err
 			default:
-				return nil //nolint:nilerr // the VM may belong to a machine: it is read again after the next list
+				return nil // the VM may belong to a machine: it is read again after the next list
 			}
 			mark, _, _ := plan.ReadDescription(c["description"])
 			s.mu.Lock()
