@@ -11,7 +11,7 @@ export NOVA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cluster-api-provider
 # A Go in its usual folder is found even if it is not on PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-# The hypervisor that quickstart simulates: vsphere or zvirt.
+# The hypervisor that quickstart simulates: vsphere, zvirt or proxmox.
 HYPERVISOR ?= vsphere
 # The version of Kubernetes in a node image.
 KUBERNETES ?= v1.36.3
@@ -120,6 +120,10 @@ bench-vsphere: ## Count the requests per machine to a vCenter (root, Linux)
 .PHONY: bench-zvirt
 bench-zvirt: ## Count the requests per machine to an oVirt engine (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt $(ARGS)
+
+.PHONY: bench-proxmox
+bench-proxmox: ## Count the requests per machine to a Proxmox VE cluster (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-proxmox $(ARGS)
 
 .PHONY: bench-vsphere-compare
 bench-vsphere-compare: ## Measure this provider and CAPV against the same vCenter (root, Linux)
