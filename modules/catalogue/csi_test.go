@@ -154,11 +154,54 @@ type driver struct {
 	line string
 }
 
-// controllers are the modules of the CSI controllers by hypervisor, and the
-// folders of their settings in the pod.
-var controllers = map[string]struct{ module, folder string }{
-	"vsphere": {"vsphere-csi-controller", "cloud"},
-	"zvirt":   {"ovirt-csi-controller", "ovirt"},
+// controllers are the modules of the CSI controllers by hypervisor, their trees, and
+// the folders of their settings in the pod.
+var controllers = map[string]struct{ module, tree, folder string }{
+	"vsphere": {"vsphere-csi-controller", "vsphere/csi-controller", "cloud"},
+	"zvirt":   {"ovirt-csi-controller", "ovirt/csi-controller", "ovirt"},
+}
+
+// scriptOf returns the script of the first container of a tree's Deployment.
+func scriptOf(t *testing.T, tree string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(tree, "deployment.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deployment appsv1.Deployment
+	if err := yaml.Unmarshal(data, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	return deployment.Spec.Template.Spec.Containers[0].Command[2]
+}
+
+// Users of a namespace may write ConfigMaps there, and the pods of these modules have
+// the credentials of a hypervisor: no container runs a file of a ConfigMap.
+func TestNoContainerRunsAFileOfAConfigMap(t *testing.T) {
+	for _, c := range controllers {
+		data, err := os.ReadFile(filepath.Join(c.tree, "deployment.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal(data, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			for i, word := range container.Command {
+				if (i != 2 || container.Command[1] != "-c") && strings.HasPrefix(word, "/etc/") {
+					t.Errorf("%s: the container %s runs %s", c.module, container.Name, word)
+				}
+			}
+		}
+	}
+	for hypervisor, c := range controllers {
+		for name := range settings(t, sites.Site{Hypervisor: hypervisor}.Facts(), c.module).Data {
+			if strings.HasSuffix(name, ".sh") {
+				t.Errorf("%s: the ConfigMap has the script %s", c.module, name)
+			}
+		}
+	}
 }
 
 // startDriver runs the script of the module with a shell program as the driver,
@@ -171,8 +214,7 @@ func startDriver(t *testing.T, hypervisor, program string) *driver {
 	for name, data := range settings(t, sites.Site{Hypervisor: hypervisor}.Facts(), module.module).Data {
 		files[module.folder+"/"+name] = data
 	}
-	script := module.folder + "/run.sh"
-	files[script] = strings.ReplaceAll(files[script], "/etc/", out.folder+"/")
+	script := strings.ReplaceAll(scriptOf(t, module.tree), "/etc/", out.folder+"/")
 	for name, data := range files {
 		path := filepath.Join(out.folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -184,7 +226,7 @@ func startDriver(t *testing.T, hypervisor, program string) *driver {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	out.Cmd = exec.CommandContext(ctx, "/bin/sh", filepath.Join(out.folder, script), "/bin/sh", "-c", program)
+	out.Cmd = exec.CommandContext(ctx, "/bin/sh", "-c", script, "run", "/bin/sh", "-c", program)
 	out.Env = append(os.Environ(), "INTERVAL_SECONDS=0.05", "OVIRT_CONFIG="+filepath.Join(out.folder, "ovirt-config.yaml"))
 	// The driver and the script end together if the test takes too long.
 	out.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
