@@ -161,33 +161,33 @@ var controllers = map[string]struct{ module, tree, folder string }{
 	"zvirt":   {"ovirt-csi-controller", "ovirt/csi-controller", "ovirt"},
 }
 
-// scriptOf returns the script of the first container of a tree's Deployment.
-func scriptOf(t *testing.T, tree string) string {
+// containersOf returns the containers of a file with a Deployment or a DaemonSet.
+func containersOf(t *testing.T, file string) []corev1.Container {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(tree, "deployment.yaml"))
+	data, err := os.ReadFile(filepath.FromSlash(file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var deployment appsv1.Deployment
-	if err := yaml.Unmarshal(data, &deployment); err != nil {
+	var workload appsv1.Deployment
+	if err := yaml.Unmarshal(data, &workload); err != nil {
 		t.Fatal(err)
 	}
-	return deployment.Spec.Template.Spec.Containers[0].Command[2]
+	return workload.Spec.Template.Spec.Containers
+}
+
+// The script of the oVirt driver is the same on nodes, where no other test runs it.
+func TestNodesRunTheSameScript(t *testing.T) {
+	controller, node := containersOf(t, "ovirt/csi-controller/deployment.yaml")[0], containersOf(t, "ovirt/csi-node/daemonset.yaml")[0]
+	if !slices.Equal(controller.Command, node.Command) {
+		t.Errorf("nodes run %q, the controller %q", node.Command, controller.Command)
+	}
 }
 
 // Users of a namespace may write ConfigMaps there, and the pods of these modules have
 // the credentials of a hypervisor: no container runs a file of a ConfigMap.
 func TestNoContainerRunsAFileOfAConfigMap(t *testing.T) {
 	for _, c := range controllers {
-		data, err := os.ReadFile(filepath.Join(c.tree, "deployment.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var deployment appsv1.Deployment
-		if err := yaml.Unmarshal(data, &deployment); err != nil {
-			t.Fatal(err)
-		}
-		for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, container := range containersOf(t, c.tree+"/deployment.yaml") {
 			for i, word := range container.Command {
 				if (i != 2 || container.Command[1] != "-c") && strings.HasPrefix(word, "/etc/") {
 					t.Errorf("%s: the container %s runs %s", c.module, container.Name, word)
@@ -214,7 +214,7 @@ func startDriver(t *testing.T, hypervisor, program string) *driver {
 	for name, data := range settings(t, sites.Site{Hypervisor: hypervisor}.Facts(), module.module).Data {
 		files[module.folder+"/"+name] = data
 	}
-	script := strings.ReplaceAll(scriptOf(t, module.tree), "/etc/", out.folder+"/")
+	script := strings.ReplaceAll(containersOf(t, module.tree+"/deployment.yaml")[0].Command[2], "/etc/", out.folder+"/")
 	for name, data := range files {
 		path := filepath.Join(out.folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

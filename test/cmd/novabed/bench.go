@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,8 +286,7 @@ func (n *bench) reportAddresses(ctx context.Context, reported map[string]bool) e
 		if !vm.PoweredOn || reported[vm.Ref] || len(vm.NICs) == 0 {
 			continue
 		}
-		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
-		nic := vcenter.GuestNIC{MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		nic := vcenter.GuestNIC{MAC: vm.NICs[0].MAC, Addresses: nextAddress(reported)}
 		if err := n.bed.Control().SetGuestAddresses(ctx, vm.Ref, []vcenter.GuestNIC{nic}); err != nil {
 			return err
 		}

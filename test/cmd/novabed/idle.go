@@ -230,8 +230,7 @@ func reportAddresses(ctx context.Context, engine *ovirtsim.Control, reported map
 		if vm.Status != "up" || reported[vm.ID] || len(vm.NICs) == 0 {
 			continue
 		}
-		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
-		nic := ovirtsim.GuestNIC{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		nic := ovirtsim.GuestNIC{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: nextAddress(reported)}
 		if err := engine.SetGuestAddresses(ctx, vm.ID, []ovirtsim.GuestNIC{nic}); err != nil {
 			return err
 		}
@@ -251,14 +250,19 @@ func reportProxmoxAddresses(ctx context.Context, site *pvesim.Control, reported 
 		if !vm.Running || reported[vm.ID] || len(vm.MACs) == 0 {
 			continue
 		}
-		address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
-		nic := cluster.GuestNIC{Name: "eth0", MAC: vm.MACs[0], Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		nic := cluster.GuestNIC{Name: "eth0", MAC: vm.MACs[0], Addresses: nextAddress(reported)}
 		if err := site.SetGuest(ctx, vm.Name, cluster.Guest{NICs: []cluster.GuestNIC{nic}}); err != nil {
 			return err
 		}
 		reported[vm.ID] = true
 	}
 	return nil
+}
+
+// nextAddress returns an address that none of the reported VMs has.
+func nextAddress(reported map[string]bool) []netip.Prefix {
+	address := netip.AddrFrom4([4]byte{10, 99, byte(len(reported) / 250), byte(1 + len(reported)%250)})
+	return []netip.Prefix{netip.PrefixFrom(address, 16)}
 }
 
 // processorTime returns the processor time that a process has used so far.
