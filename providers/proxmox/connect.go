@@ -40,10 +40,11 @@ type Options struct {
 
 // Connector shares the sessions between machines and clusters.
 type Connector struct {
+	*sessions.Pool[*site.Session]
+
 	reader   client.Reader
 	resolver *credentials.Resolver
 	options  Options
-	pool     *sessions.Pool[*site.Session]
 	logins   *sessions.LoginLimiter
 }
 
@@ -67,20 +68,10 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			NewIdentity: func() credentials.Identity { return &proxmoxv1.NovaProxmoxIdentity{} },
 		},
 		options: o,
-		pool:    sessions.NewPool[*site.Session](o.MaxCreations),
+		Pool:    sessions.NewPool[*site.Session](o.MaxCreations),
 		logins:  sessions.NewLoginLimiter(o.timeouts.Session.MinLoginRetry),
 	}
 }
-
-// Start closes idle sessions, and all sessions at the end, so that a manager can run
-// the Connector.
-func (c *Connector) Start(ctx context.Context) error {
-	c.pool.Run(ctx)
-	return nil
-}
-
-// Close ends all sessions.
-func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits only briefly for a session that is being
 // opened, and does not wait for a session that is known to be down.
@@ -100,13 +91,6 @@ func (c *Connector) Connect(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine
 	id, _ := s.Info()
 	return &driver{session: s, siteID: id, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
 }
-
-// Changes delivers the keys of machines whose VM changed.
-func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
-
-// EndpointChanges delivers the keys of clusters whose Proxmox VE cluster became
-// reachable or unreachable.
-func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // findCluster returns the infrastructure cluster of a machine or a template.
 func (c *Connector) findCluster(ctx context.Context, o client.Object) (*proxmoxv1.NovaProxmoxCluster, error) {
@@ -135,8 +119,8 @@ func (c *Connector) open(ctx context.Context, cluster *proxmoxv1.NovaProxmoxClus
 		return err
 	}
 	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(user.Identity))
-	s, err := c.pool.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
-		return site.Open(e, c.options.timeouts, q, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
+	s, err := c.Pool.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
+		return site.Open(e, c.options.timeouts, q, c.Pool.Machines.Add, func() { c.Pool.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }

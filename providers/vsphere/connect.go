@@ -35,10 +35,11 @@ type Options struct {
 
 // Connector shares sessions with vCenters between machines and clusters.
 type Connector struct {
+	*sessions.Pool[*session]
+
 	reader   client.Reader
 	options  Options
 	accounts *credentials.Resolver
-	pool     *sessions.Pool[*session]
 }
 
 var (
@@ -61,19 +62,9 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			Reader: reader, Namespace: o.Namespace, Kind: vspherev1.NovaVSphereIdentityKind,
 			NewIdentity: func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
 		},
-		pool: sessions.NewPool[*session](o.MaxCreations),
+		Pool: sessions.NewPool[*session](o.MaxCreations),
 	}
 }
-
-// Start closes sessions that are not used any more, and all sessions when ctx
-// ends. It makes the Connector a runnable of a manager.
-func (c *Connector) Start(ctx context.Context) error {
-	c.pool.Run(ctx)
-	return nil
-}
-
-// Close logs out of all vCenters.
-func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits only a short time for a session
 // that is being opened, and not at all for a session that is known to be down.
@@ -101,13 +92,6 @@ func (c *Connector) Connect(ctx context.Context, m *vspherev1.NovaVSphereMachine
 	}, err
 }
 
-// Changes delivers the machines whose VM changed.
-func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
-
-// EndpointChanges delivers the clusters whose vCenter became reachable or
-// unreachable.
-func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
-
 // findCluster returns the infrastructure cluster of a machine or a template.
 func (c *Connector) findCluster(ctx context.Context, o client.Object) (*vspherev1.NovaVSphereCluster, error) {
 	return kit.FindCluster[*vspherev1.NovaVSphereCluster](ctx, c.reader, &vspherev1.NovaVSphereClusterList{}, o)
@@ -125,8 +109,8 @@ func (c *Connector) open(ctx context.Context, cluster *vspherev1.NovaVSphereClus
 		TLS: endpoints.Trust(login.TLS),
 	}
 	id := e.ID()
-	s, err := c.pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
-		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.RequeueClusters(id) }), nil
+	s, err := c.Pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
+		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.Pool.Machines.Add(k) }, func() { c.Pool.RequeueClusters(id) }), nil
 	})
 	return s, resolve.BoundsOf(login), err
 }

@@ -42,10 +42,11 @@ type Options struct {
 
 // Connector shares the sessions with engines between machines and clusters.
 type Connector struct {
+	*sessions.Pool[*engine.Session]
+
 	reader   client.Reader
 	resolver *credentials.Resolver
 	options  Options
-	pool     *sessions.Pool[*engine.Session]
 	logins   *sessions.LoginLimiter
 }
 
@@ -69,20 +70,10 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			NewIdentity: func() credentials.Identity { return &zvirtv1.NovaZVirtIdentity{} },
 		},
 		options: o,
-		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
+		Pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
 		logins:  sessions.NewLoginLimiter(o.timeouts.Session.MinLoginRetry),
 	}
 }
-
-// Start closes idle sessions, and all sessions at the end, so that a manager
-// can run the Connector.
-func (c *Connector) Start(ctx context.Context) error {
-	c.pool.Run(ctx)
-	return nil
-}
-
-// Close revokes all tokens.
-func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits only briefly for a session that is
 // being opened, and does not wait for a session that is known to be down.
@@ -121,13 +112,6 @@ func (c *Connector) isActive(ctx context.Context, infra *zvirtv1.NovaZVirtCluste
 	return c.options.Fence.Check(cluster, infra) == nil, nil
 }
 
-// Changes delivers the keys of machines whose VM changed.
-func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
-
-// EndpointChanges delivers the keys of clusters whose engine became reachable or
-// unreachable.
-func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
-
 // findCluster returns the infrastructure cluster of a machine or a template.
 func (c *Connector) findCluster(ctx context.Context, o client.Object) (*zvirtv1.NovaZVirtCluster, error) {
 	return kit.FindCluster[*zvirtv1.NovaZVirtCluster](ctx, c.reader, &zvirtv1.NovaZVirtClusterList{}, o)
@@ -163,8 +147,8 @@ func (c *Connector) open(ctx context.Context, cluster *zvirtv1.NovaZVirtCluster)
 	}
 	id := sessions.ID(e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
 		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter))
-	s, err := c.pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {
-		return engine.Open(e, c.options.timeouts, t, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
+	s, err := c.Pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {
+		return engine.Open(e, c.options.timeouts, t, c.Pool.Machines.Add, func() { c.Pool.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }

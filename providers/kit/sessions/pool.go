@@ -30,7 +30,8 @@ type Closer interface {
 // CreationQueue limits the creations at one endpoint, over all its sessions.
 type CreationQueue = fairqueue.Queue[hypervisor.Key]
 
-// Pool shares sessions between clusters.
+// Pool shares sessions between clusters. A connector embeds it: Start, Close, Changes and
+// EndpointChanges are those of every provider.
 type Pool[S Closer] struct {
 	// Machines and Clusters receive the machines and clusters to reconcile.
 	Machines, Clusters *Feed
@@ -55,15 +56,23 @@ func NewPool[S Closer](maxCreations int) *Pool[S] {
 	}
 }
 
-// Run closes unused sessions, and all sessions when ctx ends.
-func (p *Pool[S]) Run(ctx context.Context) {
+// Changes delivers the keys of machines whose VM changed.
+func (p *Pool[S]) Changes() <-chan hypervisor.Key { return p.Machines.Keys() }
+
+// EndpointChanges delivers the keys of clusters whose endpoint became reachable or
+// unreachable.
+func (p *Pool[S]) EndpointChanges() <-chan hypervisor.Key { return p.Clusters.Keys() }
+
+// Start closes unused sessions, and all sessions when ctx ends, so that a manager can
+// run a connector.
+func (p *Pool[S]) Start(ctx context.Context) error {
 	defer p.Close()
 	ticker := time.NewTicker(Idle / 10)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-ticker.C:
 			p.CloseUnused(now)
 		}
