@@ -119,8 +119,8 @@ func (c *Connector) open(ctx context.Context, cluster *proxmoxv1.NovaProxmoxClus
 		return err
 	}
 	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(user.Identity))
-	s, err := c.Pool.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
-		return site.Open(e, c.options.timeouts, q, c.Pool.Machines.Add, func() { c.Pool.RequeueClusters(id) })
+	s, err := c.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
+		return site.Open(e, c.options.timeouts, q, c.Machines.Add, func() { c.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }

@@ -109,8 +109,8 @@ func (c *Connector) open(ctx context.Context, cluster *vspherev1.NovaVSphereClus
 		TLS: endpoints.Trust(login.TLS),
 	}
 	id := e.ID()
-	s, err := c.Pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
-		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.Pool.Machines.Add(k) }, func() { c.Pool.RequeueClusters(id) }), nil
+	s, err := c.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*session, error) {
+		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.Machines.Add(k) }, func() { c.RequeueClusters(id) }), nil
 	})
 	return s, resolve.BoundsOf(login), err
 }

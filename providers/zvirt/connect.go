@@ -147,8 +147,8 @@ func (c *Connector) open(ctx context.Context, cluster *zvirtv1.NovaZVirtCluster)
 	}
 	id := sessions.ID(e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
 		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter))
-	s, err := c.Pool.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {
-		return engine.Open(e, c.options.timeouts, t, c.Pool.Machines.Add, func() { c.Pool.RequeueClusters(id) })
+	s, err := c.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {
+		return engine.Open(e, c.options.timeouts, t, c.Machines.Add, func() { c.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }
