@@ -49,7 +49,7 @@ func TestRotationLosesNothing(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
 	b.Expect(b.vc.Tasks("CloneVM_Task")).To(Equal(n), "a request that comes after the logout is refused, and made once more")
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
-	b.Expect(b.connector.Pool.Len()).To(Equal(1))
+	b.Expect(b.connector.Len()).To(Equal(1))
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", 4+4), "for a moment both sessions count")
 }
 
@@ -65,12 +65,12 @@ func TestTrustRotation(t *testing.T) {
 	setCA(string(other.CABundle))
 	b.Expect(b.waitForError(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
-	b.Expect(b.connector.Pool.Len()).To(Equal(1))
+	b.Expect(b.connector.Len()).To(Equal(1))
 
 	setCA(string(other.CABundle) + string(b.vc.CABundle))
 	b.waitForState(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
-	b.Expect(b.connector.Pool.Len()).To(Equal(1))
+	b.Expect(b.connector.Len()).To(Equal(1))
 }
 
 // An identity provides an account for the namespaces that it allows. Clusters
