@@ -159,7 +159,7 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 	}
 	// The cache lists Clusters in any order, but messages that name some of them must not change.
 	slices.SortFunc(found, func(a, b clusterv1.Cluster) int {
-		return cmp.Compare(client.ObjectKeyFromObject(&a).String(), client.ObjectKeyFromObject(&b).String())
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	revision := f.content.Revision()
 	for i := range found {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -343,6 +344,17 @@ func send(r *http.Request) (*http.Response, error) {
 	out.URL.Path = to.server.Path + "/"
 	if len(parts) > 2 {
 		out.URL.Path += parts[2]
+		if parts[2] == "api" || parts[2] == "apis" {
+			listGroupsOnly(out.Header)
+		}
 	}
 	return to.next.RoundTrip(out)
+}
+
+// listGroupsOnly asks for a list of API groups without their types. Aggregated
+// discovery returns all types of the workload cluster, and the mapper of each
+// connection would keep them; without it, the mapper reads the groups that are
+// used.
+func listGroupsOnly(header http.Header) {
+	header.Set("Accept", discovery.AcceptV1)
 }

@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
@@ -495,4 +499,59 @@ func FuzzRESTConfig(f *testing.F) {
 			t.Fatalf("a config with more than it may have for %q", data)
 		}
 	})
+}
+
+// A client asks an API server only for the API groups that it uses: aggregated discovery would keep the
+// types of all groups of all workload clusters in memory.
+func TestDiscoveryReadsUsedGroups(t *testing.T) {
+	var mutex sync.Mutex
+	var paths []string
+	server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		mutex.Lock()
+		paths = append(paths, r.URL.Path)
+		mutex.Unlock()
+		if strings.Contains(r.Header.Get("Accept"), "APIGroupDiscoveryList") {
+			// An API server prefers the aggregated form.
+			w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			_, _ = io.WriteString(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, map[string]string{
+			"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
+			"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}]}]}`,
+			"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"nodes","kind":"Node"}]}`,
+		}[r.URL.Path])
+	})
+	secrets := NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil, nil)
+	config := restConfigOf(t, secrets)
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapping, err := mapper.RESTMapping(schema.GroupKind{Kind: "Node"}, "v1")
+	if err != nil || mapping.Resource.Resource != "nodes" {
+		t.Errorf("mapping of Node: %v, %v", mapping, err)
+	}
+	if want := []string{"/api", "/apis", "/api/v1"}; !slices.Equal(paths, want) {
+		t.Errorf("requests for %v, want %v", paths, want)
+	}
+}
+
+// restConfigOf returns the configuration that Cluster API's cluster cache reads.
+func restConfigOf(tb testing.TB, secrets client.Reader) *rest.Config {
+	tb.Helper()
+	s := &corev1.Secret{}
+	if err := secrets.Get(tb.Context(), client.ObjectKey{Namespace: "team", Name: "blue-kubeconfig"}, s); err != nil {
+		tb.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(s.Data["value"])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return config
 }

@@ -37,9 +37,10 @@ func CountObjects(ctx context.Context, c client.Reader, set client.ObjectKey) (m
 	return out, nil
 }
 
-// objectsOf lists the objects that were written for a set.
+// objectsOf lists the objects that were written for a set. A large fleet has tens of thousands, so they are
+// not copied from the cache: the caller must not change them.
 func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set client.ObjectKey) ([]client.Object, error) {
-	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name})
+	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name}, client.UnsafeDisableDeepCopy)
 	if meta.IsNoMatchError(err) {
 		return nil, nil // nothing is written without Flux
 	}

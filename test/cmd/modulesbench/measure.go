@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -315,6 +316,8 @@ func startManager(ctx context.Context, config *rest.Config) (*process, error) {
 		return nil, err
 	}
 	p.cmd = exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics", "--allow-endpoints=127.0.0.0/8")
+	// env.Start lets the API server use more memory. The manager gets the defaults, as in its Deployment.
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") })
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err == nil {
 		p.cmd.Stdout, p.cmd.Stderr = log, log
