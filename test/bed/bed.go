@@ -62,7 +62,7 @@ type Options struct {
 	// modules from.
 	Flux bool
 	// FluxLater lets Start return while Flux is still being built, which takes
-	// minutes the first time. AwaitFlux waits for it.
+	// minutes the first time. FluxBuilt waits for it, and then AwaitFlux.
 	FluxLater bool
 	// Unmanaged leaves the management cluster out: there are hypervisors, and
 	// StartEmpty makes management clusters for a person to fill.
@@ -197,13 +197,18 @@ func Open(ctx context.Context, name string) (*Bed, error) {
 
 // step runs one step of Start and reports its progress.
 func (b *Bed) step(name string, do func() error) error {
-	ended := func(error) {}
-	if b.progress != nil {
-		ended = b.progress(name)
-	}
+	ended := b.begin(name)
 	err := do()
 	ended(err)
 	return err
+}
+
+// begin reports that a step began, and returns the function that reports its end.
+func (b *Bed) begin(name string) func(error) {
+	if b.progress == nil {
+		return func(error) {}
+	}
+	return b.progress(name)
 }
 
 // parts are the results that the steps of Start pass to each other.
@@ -215,8 +220,20 @@ type parts struct {
 	objects  [][]*unstructured.Unstructured
 }
 
-// StartSteps is the number of steps that Start reports for a bed with hosts.
-const StartSteps = 6
+// fluxStep is the step of the build of Flux, beside the others.
+const fluxStep = "Building Flux"
+
+// Steps is the number of steps that Start reports for a bed with these options.
+func (o Options) Steps() int {
+	steps := 5
+	if !o.Bodiless {
+		steps++
+	}
+	if o.Flux {
+		steps++
+	}
+	return steps
+}
 
 func (b *Bed) start(ctx context.Context, options Options) error {
 	p := &parts{}
@@ -284,6 +301,9 @@ func (b *Bed) prepareHosts(ctx context.Context, options Options, p *parts) error
 // may come later.
 func (b *Bed) awaitManagers(ctx context.Context, options Options, p *parts) error {
 	if err := b.awaitPrograms(ctx, p); err != nil || !options.Flux || options.FluxLater {
+		return err
+	}
+	if err := b.FluxBuilt(ctx); err != nil {
 		return err
 	}
 	return b.AwaitFlux(ctx)

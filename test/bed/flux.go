@@ -102,11 +102,13 @@ func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstru
 // starts.
 func (b *Bed) buildFlux(ctx context.Context) {
 	b.fluxBuilt = make(chan error, 1)
+	ended := b.begin(fluxStep)
 	go func() {
 		programs, err := tools.PathsLater(ctx, b.log, fluxControllers...)
 		for name, program := range programs {
 			err = errors.Join(err, link(program, b.Program(name)))
 		}
+		ended(err)
 		b.fluxBuilt <- err
 	}()
 }
@@ -118,17 +120,19 @@ func (b *Bed) fluxProcess(m manager) supervisor.Process {
 	return process
 }
 
-// AwaitFlux waits until Flux is built and runs. It may be called once after
-// Start with FluxLater.
-func (b *Bed) AwaitFlux(ctx context.Context) error {
+// FluxBuilt waits until Flux is built, which takes minutes the first time. It
+// may be called once after Start with FluxLater.
+func (b *Bed) FluxBuilt(ctx context.Context) error {
 	select {
 	case err := <-b.fluxBuilt:
-		if err != nil {
-			return err
-		}
+		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
+}
+
+// AwaitFlux waits until Flux runs, after FluxBuilt.
+func (b *Bed) AwaitFlux(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, m := range b.managers {
 		if isFlux(m.name) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -55,7 +56,8 @@ func quickstartCommand() *cobra.Command {
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
 	flags.BoolVar(&q.modules, "modules", true, "run Flux and install modules in the workload cluster")
 	flags.StringVarP(&q.output, "output", "o", "text", "format of the result: text, or json on the standard output with the progress on the standard error")
-	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the workload cluster")
+	flags.StringSliceVar(&q.options.Versions, "versions", nil, "further versions of Kubernetes to have VM templates of, for upgrades: "+bed.NewerVersion)
+	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the nodes, and after the build of Flux for the modules")
 	return cmd
 }
 
@@ -63,44 +65,59 @@ func quickstartCommand() *cobra.Command {
 // so that the user can inspect it.
 func (q *quickstart) run(ctx context.Context) error {
 	began := beginning()
-	if err := bed.Supported(); err != nil {
+	if q.output != "text" && q.output != "json" {
+		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
+	}
+	r, tables, err := q.create(ctx, began)
+	switch {
+	case err != nil && q.output != "json":
 		return err
+	case err != nil:
+		r.Error = err.Error()
+	}
+	return errors.Join(err, q.report(os.Stdout, r, tables))
+}
+
+// create starts the test environment, creates the workload cluster, and returns the result with the
+// tables for a person. A failure has a result too.
+func (q *quickstart) create(ctx context.Context, began time.Time) (r result, tables string, err error) {
+	if err := bed.Supported(); err != nil {
+		return r, "", err
 	}
 	facts, err := bed.FactsOf(q.cluster.Hypervisor)
 	if err != nil {
-		return err
+		return r, "", err
 	}
-	if q.output != "text" && q.output != "json" {
-		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
+	q.options.Hypervisors = []string{facts.Name}
+	if q.options.Flux, q.options.FluxLater = q.modules, true; q.modules {
+		q.cluster.BaseDomain = baseDomain
 	}
 	progress := os.Stdout
 	if q.output == "json" {
 		progress = os.Stderr
 	}
 	board := newBoard(progress, q.steps(facts.Title))
-	q.options.Hypervisors = []string{facts.Name}
 	q.options.Log, q.options.Progress = board, board.step
-	if q.options.Flux, q.options.FluxLater = q.modules, true; q.modules {
-		q.cluster.BaseDomain = baseDomain
-	}
 	b, err := bed.Start(ctx, q.options)
 	if err != nil {
 		board.close()
-		return err
+		return r, "", err
 	}
+	r = result{Management: b.Kubeconfig(), Netns: "nova-" + b.Name, Logs: b.Logs()}
 	last, err := q.createCluster(ctx, b, board, facts.Title)
 	board.close()
 	if err != nil {
-		return errors.Join(err, q.explain(context.WithoutCancel(ctx), b))
+		r.Troubles, err = q.explain(context.WithoutCancel(ctx), b, err)
+		return r, "", err
 	}
-	kubeconfig, err := b.WriteTenantKubeconfig(ctx, q.cluster.Key())
-	if err != nil {
-		return err
+	if r.Workload, err = b.WriteTenantKubeconfig(ctx, q.cluster.Key()); err != nil {
+		return r, "", err
 	}
-	return q.report(os.Stdout, result{
-		Ready: true, Nodes: readyNodes(last), Seconds: q.nodesAt.Sub(began).Seconds(), WithModules: time.Since(began).Seconds(),
-		Management: b.Kubeconfig(), Workload: kubeconfig, Netns: "nova-" + b.Name, Logs: b.Logs(),
-	}, fmt.Sprintf("\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times()))
+	r.Ready, r.Nodes, r.Seconds = true, readyNodes(last), q.nodesAt.Sub(began).Seconds()
+	if q.modules {
+		r.WithModules = time.Since(began).Seconds()
+	}
+	return r, fmt.Sprintf("\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times()), nil
 }
 
 // beginning is when the user called the command: hack/novabed.sh first builds this program.
@@ -114,7 +131,11 @@ func beginning() time.Time {
 
 // steps is the number of steps on the board.
 func (q *quickstart) steps(hypervisor string) int {
-	return bed.StartSteps + 1 + len(q.milestones(hypervisor))
+	steps := q.options.Steps() + 1 + len(milestones(hypervisor, 0))
+	if q.modules {
+		steps++
+	}
+	return steps
 }
 
 // result is the output for scripts.
@@ -126,18 +147,17 @@ type result struct {
 	WithModules float64 `json:"withModules,omitempty"`
 	// Management and Workload are the kubeconfigs of the clusters, which are reached in the network
 	// namespace Netns.
-	Management string    `json:"managementKubeconfig"`
-	Workload   string    `json:"workloadKubeconfig,omitempty"`
-	Netns      string    `json:"networkNamespace"`
-	Logs       string    `json:"logs"`
-	Troubles   []trouble `json:"troubles,omitempty"`
+	Management string `json:"managementKubeconfig,omitempty"`
+	Workload   string `json:"workloadKubeconfig,omitempty"`
+	Netns      string `json:"networkNamespace,omitempty"`
+	Logs       string `json:"logs,omitempty"`
+	// Error is the reason of a failure.
+	Error    string    `json:"error,omitempty"`
+	Troubles []trouble `json:"troubles,omitempty"`
 }
 
 // report prints the result, as text after the tables.
 func (q *quickstart) report(out io.Writer, r result, tables string) error {
-	if !q.modules {
-		r.WithModules = 0
-	}
 	if q.output == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -164,14 +184,27 @@ func (q *quickstart) createCluster(ctx context.Context, b *bed.Bed, board *board
 	if err != nil {
 		return snapshot{}, err
 	}
+	w := &watcher{bed: b, cluster: q.cluster.Key()}
+	last, err := q.reach(ctx, w, board, milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers))
+	q.nodesAt = time.Now()
+	if err != nil || !q.modules {
+		return last, err
+	}
+	// The first time this takes minutes, which do not count as a failure of the cluster.
+	if err := b.FluxBuilt(ctx); err != nil {
+		return last, err
+	}
+	return q.reach(ctx, w, board, []milestone{{name: modulesStep, reached: modulesReady, before: b.AwaitFlux}})
+}
+
+// reach waits until a cluster has reached some milestones, and returns its last snapshot.
+func (q *quickstart) reach(ctx context.Context, w *watcher, board *board, stones []milestone) (last snapshot, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, fmt.Errorf("not ready within %s", q.timeout))
 	defer cancel()
-	w := &watcher{bed: b, cluster: q.cluster.Key()}
-	var last snapshot
-	for _, stone := range q.milestones(hypervisor) {
+	for _, stone := range stones {
 		ended := board.step(stone.name)
-		if stone.flux {
-			err = b.AwaitFlux(ctx)
+		if stone.before != nil {
+			err = stone.before(ctx)
 		}
 		if err == nil {
 			last, err = w.await(ctx, stone, board)
@@ -180,21 +213,12 @@ func (q *quickstart) createCluster(ctx context.Context, b *bed.Bed, board *board
 		if err != nil {
 			return last, err
 		}
-		if stone.nodes {
-			q.nodesAt = time.Now()
-		}
 	}
 	return last, nil
 }
 
-// milestones are the points on the way to the workload cluster, and to its modules.
-func (q *quickstart) milestones(hypervisor string) []milestone {
-	stones := milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers)
-	if q.modules {
-		stones = append(stones, milestone{name: "Waiting for Flux and the modules", reached: modulesReady, flux: true})
-	}
-	return stones
-}
+// modulesStep is the last step.
+const modulesStep = "Waiting for Flux and the modules"
 
 // baseDomain is the domain that Nova DNS serves in the workload cluster.
 const baseDomain = "demo.nova.test"
@@ -221,21 +245,21 @@ func modulesReady(s snapshot) bool {
 	return conditions.IsTrue(&s.cluster, addonsv1.ClusterCondition(catalogue.Base))
 }
 
-// explain prints the conditions that are not met, and the location of the logs.
-func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
+// explain returns the conditions that are not met, and adds to a failure that they could not be read.
+// For a person it prints them, and the location of the logs.
+func (q *quickstart) explain(ctx context.Context, b *bed.Bed, failure error) ([]trouble, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found, err := diagnose(ctx, b, q.cluster)
-	if q.output == "json" {
-		return errors.Join(err, q.report(os.Stdout, result{Management: b.Kubeconfig(), Netns: "nova-" + b.Name, Logs: b.Logs(), Troubles: found}, ""))
+	if q.output != "json" {
+		printTroubles(os.Stderr, found)
+		fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
+			"Consoles of the hosts: %s\n"+
+			"The test environment keeps running.\n"+
+			"  %-26s look around\n"+
+			"  %-26s delete it\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), makeTarget("shell", b.Name), makeTarget("down", b.Name))
 	}
-	printTroubles(os.Stderr, found)
-	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
-		"Consoles of the hosts: %s\n"+
-		"The test environment keeps running.\n"+
-		"  %-26s look around\n"+
-		"  %-26s delete it\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), makeTarget("shell", b.Name), makeTarget("down", b.Name))
-	return err
+	return found, errors.Join(failure, err)
 }
 
 // nodeTable lists the nodes as a table.
@@ -272,6 +296,11 @@ func (q *quickstart) suggest(out io.Writer) {
 	} {
 		fmt.Fprintln(out, "      "+line)
 	}
+	version, again := bed.NewerVersion, ""
+	if !slices.Contains(q.options.Versions, version) {
+		again = fmt.Sprintf(" after make quickstart ARGS=\"--versions %s\"", version)
+	}
+	fmt.Fprintf(out, "  %-26s upgrade it to %s, with the VM template %s%s\n", "docs/day2.md#upgrade", version, bed.VersionTemplate(version), again)
 	fmt.Fprintf(out, "  %-26s delete everything\n\n", makeTarget("down", q.options.Name))
 }
 

@@ -103,10 +103,8 @@ func (w *watcher) listNodes(ctx context.Context) ([]corev1.Node, error) {
 type milestone struct {
 	name    string
 	reached func(snapshot) bool
-	// nodes is set for the one at which all nodes are Ready.
-	nodes bool
-	// flux is set for the one that needs Flux.
-	flux bool
+	// before waits for what the milestone needs; nil if it needs nothing.
+	before func(context.Context) error
 }
 
 // milestones are the points on the way to a cluster of so many nodes on a
@@ -122,7 +120,7 @@ func milestones(hypervisor string, nodes int) []milestone {
 			})
 		}},
 		{name: "Initializing the control plane", reached: initialized},
-		{name: "Waiting for all nodes to be Ready", reached: func(s snapshot) bool { return readyNodes(s) >= nodes }, nodes: true},
+		{name: "Waiting for all nodes to be Ready", reached: func(s snapshot) bool { return readyNodes(s) >= nodes }},
 	}
 }
 

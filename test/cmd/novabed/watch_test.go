@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestReport(t *testing.T) {
 	if err := q.report(&text, r, "Nodes\n"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Nodes\n", "make quickstart-shell", "make quickstart-down", "\nquickstart: ready nodes=3 seconds=40 with_modules=45\n"} {
+	for _, want := range []string{"Nodes\n", "make quickstart-shell", "make quickstart-down", "docs/day2.md#upgrade", "\nquickstart: ready nodes=3 seconds=40 with_modules=45\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("text has no %q:\n%s", want, text.String())
 		}
@@ -102,5 +103,48 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(r, got); diff != "" {
 		t.Errorf("json (-want +got):\n%s", diff)
+	}
+}
+
+// A script reads why no cluster was made from the standard output, and finds the progress elsewhere.
+func TestFailureIsReportedAsJSON(t *testing.T) {
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = out
+	q := quickstart{output: "json"}
+	q.cluster.Hypervisor = "abacus"
+	failure := q.run(t.Context())
+	os.Stdout = stdout
+	if failure == nil {
+		t.Fatal("an unknown hypervisor is accepted")
+	}
+	data, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got result
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatalf("%v: %q", err, data)
+	}
+	if got.Ready || got.Error != failure.Error() {
+		t.Errorf("got %+v, want the error %q", got, failure)
+	}
+}
+
+// Each step that bed.Start and this command report is counted before they begin.
+func TestStepsAreCounted(t *testing.T) {
+	for _, modules := range []bool{false, true} {
+		q := quickstart{modules: modules}
+		q.options.Flux = modules
+		want := 11
+		if modules {
+			want = 13 // the build of Flux, and the modules
+		}
+		if got := q.steps("vCenter"); got != want {
+			t.Errorf("with modules=%t there are %d steps, want %d", modules, got, want)
+		}
 	}
 }
