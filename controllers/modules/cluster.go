@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -202,23 +201,6 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 		err = r.remove(ctx, d, mode)
 		r.removeReport(d)
 	}
-	return err
-}
-
-// selectCluster determines whether the set applies to the Cluster.
-func (r *ClusterReconciler) selectCluster(ctx context.Context, d *rolloutTarget) error {
-	d.selection = unselected
-	if d.set == nil || d.scope.cluster == nil {
-		return nil
-	}
-	namespace := &corev1.Namespace{}
-	if d.set.Namespace != d.scope.key.Namespace {
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: d.scope.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Namespace: %w", err)
-		}
-	}
-	var err error
-	d.selection, err = selects(d.set, d.scope.cluster, namespace)
 	return err
 }
 

@@ -44,10 +44,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	if err != nil {
 		return err
 	}
-	rendering, wrong := modules.Render(*content, modules.Target{
-		Namespace: s.key.Namespace, Name: s.key.Name, Set: d.key.Name, Origin: d.key.Namespace,
-		Revision: revision, Facts: facts, ManagementImages: r.ManagementImages,
-	})
+	rendering, wrong := r.render(*content, d, revision, facts)
 	if wrong != nil {
 		r.recordNotReady(d)
 		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, reconcile.Sentence(wrong), revision

@@ -95,9 +95,13 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	if len(removed) == 0 {
 		return nil
 	}
+	wanted, err := r.wantedObjects(ctx, d.scope)
+	if err != nil {
+		return err
+	}
 	plans := make([]modules.FluxObject, 0, len(removed))
 	for _, p := range removed {
-		plans = append(plans, p.ToRemoval(keepAll))
+		plans = append(plans, p.ToRemoval(keepAll || movesTo(wanted, p)))
 	}
 	due := modules.PlanRemoval(plans, remaining, removal)
 	for _, p := range removed {
@@ -108,4 +112,12 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	// The end of a deletion causes an event. The end of a timeout does not.
 	d.scope.requeueSoon()
 	return nil
+}
+
+// movesTo reports whether a wanted object has the place of one that must be deleted. Then the objects
+// in the workload cluster are kept, and the wanted object takes them over. A removal that has begun is
+// not interrupted.
+func movesTo(wanted []client.Object, p *flux.Object) bool {
+	return p.Object.GetDeletionTimestamp().IsZero() &&
+		slices.ContainsFunc(wanted, func(o client.Object) bool { return flux.SamePlace(o, p.Object) })
 }

@@ -109,6 +109,13 @@ func placeOf(o client.Object) place {
 	return place{}
 }
 
+// SamePlace reports whether two objects are the same Helm release, or the same objects of a path, on
+// their Cluster.
+func SamePlace(a, b client.Object) bool {
+	at := placeOf(a)
+	return at != (place{}) && at == placeOf(b)
+}
+
 // PlaceName describes the place of an object for users.
 func PlaceName(o client.Object) string {
 	if path, ok := o.(*kustomizev1.Kustomization); ok {

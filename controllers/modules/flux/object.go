@@ -73,9 +73,10 @@ func withoutDurations(message string) string {
 	return strings.TrimRight(text, ".")
 }
 
-// ToRemoval returns the object in the form that a removal uses.
-func (p *Object) ToRemoval(keepAll bool) modules.FluxObject {
-	out := modules.FluxObject{Module: p.Module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.Suspended, Management: p.management}
+// ToRemoval returns the object in the form that a removal uses. keep leaves its objects in the workload
+// cluster, also without onRemoval: Keep.
+func (p *Object) ToRemoval(keep bool) modules.FluxObject {
+	out := modules.FluxObject{Module: p.Module, Needs: p.needs, Keep: p.keep || keep, Suspended: p.Suspended, Management: p.management}
 	if at := p.Object.GetDeletionTimestamp(); !at.IsZero() {
 		out.Deleting, out.Since = true, at.Time
 	}

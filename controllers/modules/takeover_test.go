@@ -1,0 +1,77 @@
+package modules
+
+import (
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+var _ = Describe("A module that moves to another set", func() {
+	const module = "cni"
+	only := func(s *addonsv1.NovaModuleSetSpec) { s.Modules = s.Modules[:1] }
+	// held creates both sets and holds the release of the first one as Flux does.
+	held := func(ctx SpecContext, second func(*addonsv1.NovaModuleSetSpec)) (*fleetRig, *addonsv1.NovaModuleSet, *helmv2.HelmRelease) {
+		GinkgoHelper()
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		first := r.set(ctx, "first", only)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf(module))
+		release := &helmv2.HelmRelease{}
+		Expect(testEnv.Client.Get(ctx, r.key("a-first-cni"), release)).To(Succeed())
+		hold(ctx, release)
+		r.set(ctx, "second", second)
+		return r, first, release
+	}
+	// released waits until the object is deleted, and reports whether it is suspended: then Flux leaves
+	// the release in the workload cluster.
+	released := func(ctx SpecContext, o *helmv2.HelmRelease) bool {
+		GinkgoHelper()
+		Eventually(func() bool {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			return o.DeletionTimestamp.IsZero()
+		}).Should(BeFalse())
+		return o.Spec.Suspend
+	}
+
+	It("is taken over without a removal", func(ctx SpecContext) {
+		r, first, o := held(ctx, only)
+		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix("False NameConflict"))
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Name = "other" })
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+		Eventually(func() error { return testEnv.Client.Get(ctx, r.key("a-second-cni"), &helmv2.HelmRelease{}) }, "30s").Should(Succeed())
+	})
+
+	It("is taken over from a set that is deleted, by a set that waits", func(ctx SpecContext) {
+		_, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.DependsOn = []string{"none"}
+		})
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+	})
+
+	It("is removed if the other set has it off on the Cluster", func(ctx SpecContext) {
+		_, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.Modules[0].When = "facts.nodes.infra > 5"
+		})
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Name = "other" })
+		Expect(released(ctx, o)).To(BeFalse())
+		release(ctx, o)
+	})
+
+	It("is removed if the other set has it in another namespace", func(ctx SpecContext) {
+		_, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.Modules[0].TargetNamespace = "elsewhere"
+		})
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Expect(released(ctx, o)).To(BeFalse())
+		release(ctx, o)
+	})
+})
