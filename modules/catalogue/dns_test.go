@@ -98,9 +98,12 @@ func TestNovaDNSAnswers(t *testing.T) {
 	s := named(t)["vsphere-hybrid-3"]
 	r, write := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
 	g.Eventually(func(g Gomega) {
-		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
+		g.Expect(addresses(t.Context(), g, r, "nova-console.nova.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
 	}, "20s").Should(Succeed())
-	for _, name := range []string{"nova-oauth", "nova-grafana-main", "nova-prometheus-main", "nova-alertmanager-main", "nova-cilium-hubble", "nova-release-git-main", "anything", "deeper.down"} {
+	for _, name := range []string{
+		"nova-oauth.nova", "nova-grafana-main.nova", "nova-prometheus-main.nova", "nova-alertmanager-main.nova", "nova-cilium-hubble.nova", "nova-release-git-main.nova",
+		"nova-headlamp.nova", "anything", "deeper.down",
+	} {
 		g.Expect(addresses(t.Context(), g, r, name+".apps.example")).To(HaveLen(3), name)
 	}
 	servers, err := r.LookupNS(t.Context(), "apps.example.")
@@ -112,7 +115,7 @@ func TestNovaDNSAnswers(t *testing.T) {
 	s.Infra = 1
 	write(configMap(t, s, "nova-dns", "nova-dns").Data)
 	g.Eventually(func(g Gomega) {
-		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20"}))
+		g.Expect(addresses(t.Context(), g, r, "nova-console.nova.apps.example")).To(Equal([]string{"192.0.2.20"}))
 	}, "30s").Should(Succeed())
 }
 
@@ -121,7 +124,7 @@ func TestNovaDNSWithoutInfraNodes(t *testing.T) {
 	s := named(t)["zvirt-none-0"]
 	s.DNS = named(t)["vsphere-internal-1"].DNS
 	zone := configMap(t, s, "nova-dns", "nova-dns").Data["zone"]
-	if !strings.Contains(zone, "nova-console.apps.example. 60 IN A 192.0.2.40\n") {
+	if !strings.Contains(zone, "nova-console.nova.apps.example. 60 IN A 192.0.2.40\n") {
 		t.Errorf("the zone is\n%s", zone)
 	}
 }
@@ -144,7 +147,7 @@ func TestCoreDNSForwards(t *testing.T) {
 			nova := fmt.Sprintf("127.0.0.1:%s", behind)
 			r, _ := serve(t, data, port(t), "10.233.63.254", nova, "192.0.2.53 192.0.2.54", nova, "    health {\n        lameduck 5s\n    }\n    ready\n", "")
 			g.Eventually(func(g Gomega) {
-				g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(HaveLen(3))
+				g.Expect(addresses(t.Context(), g, r, "nova-console.nova.apps.example")).To(HaveLen(3))
 			}, "20s").Should(Succeed())
 		})
 	}

@@ -382,7 +382,7 @@ type DNSSpec struct {
 	UpstreamServers []string `json:"upstreamServers,omitempty"`
 
 	// baseDomain is the domain of the platform's own names, such as
-	// nova-console.<baseDomain>. A change replaces nothing. If not set, there are no
+	// nova-console.nova.<baseDomain>. A change replaces nothing. If not set, there are no
 	// such names and no Nova DNS.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

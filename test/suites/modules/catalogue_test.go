@@ -58,14 +58,14 @@ var _ = Describe("The catalogue", Ordered, func() {
 			client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name}, client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
 		Expect(machines.Items).To(HaveLen(1))
 		node := bed.InternalIP(&machines.Items[0])
-		for _, name := range []string{"nova-console." + baseDomain, "anything." + baseDomain} {
+		for _, name := range []string{"nova-console.nova." + baseDomain, "anything." + baseDomain} {
 			Eventually(func() string { return ask(ctx, c, image, name) }, reportTimeout).Should(Equal(node))
 		}
 		Eventually(func() string { return ask(ctx, c, image, "kubernetes.default") }, reportTimeout).
 			Should(Equal("10.233.0.1"), "names of the cluster have not changed")
 
 		By("asking the node from outside")
-		answer, err := resolve(ctx, node, "nova-grafana-main."+baseDomain)
+		answer, err := resolve(ctx, node, "nova-grafana-main.nova."+baseDomain)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer).To(ConsistOf(node))
 	})

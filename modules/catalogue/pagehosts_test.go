@@ -1,0 +1,173 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// routeKinds are the kinds of other projects that publish host names. The policy reads objects as they
+// are sent, so the definitions of the test have no schema.
+var routeKinds = map[string]string{
+	"Gateway": "gateway.networking.k8s.io", "ListenerSet": "gateway.networking.k8s.io", "HTTPRoute": "gateway.networking.k8s.io",
+	"IngressRoute": "traefik.io", "IngressRouteTCP": "traefik.io",
+}
+
+// zone is the zone of the pages of the sites.
+const zone = "nova.apps.example"
+
+// refusedHosts are the specs of objects that a team may not write.
+var refusedHosts = map[string]string{
+	"Ingress of a page":              "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: nova-grafana-main.nova.apps.example}]}}",
+	"Ingress of the zone":            "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: nova.apps.example}]}}",
+	"Ingress with a wildcard":        "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.nova.apps.example'}]}}",
+	"Ingress with the base domain":   "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.apps.example'}]}}",
+	"Ingress without a host":         "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{http: {paths: [{path: /long, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}}",
+	"Ingress with a default":         "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}}",
+	"Ingress with a record":          "{kind: Ingress, apiVersion: networking.k8s.io/v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: x.nova.apps.example}}, spec: {rules: [{host: shop.apps.example}]}}",
+	"HTTPRoute of a page":            "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, nova-oauth.nova.apps.example]}}",
+	"HTTPRoute with a wildcard":      "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: ['*.example']}}",
+	"HTTPRoute without a host":       "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {rules: [{}]}}",
+	"HTTPRoute with no hosts":        "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: []}}",
+	"Gateway of a page":              "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: x.nova.apps.example}]}}",
+	"Gateway without a host":         "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS}]}}",
+	"Gateway with all of a port":     "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TCP}]}}",
+	"ListenerSet of a page":          "{kind: ListenerSet, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TLS, hostname: '*.nova.apps.example'}]}}",
+	"IngressRoute of a page":         "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`x.nova.apps.example`)'}]}}",
+	"IngressRoute in capitals":       "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`X.NOVA.apps.example`)'}]}}",
+	"IngressRoute with a full stop":  "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`x.nova.apps.example.`)'}]}}",
+	"IngressRoute with alternatives": "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) || PathPrefix(`/`)'}]}}",
+	"IngressRoute with two hosts":    "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`, `x.nova.apps.example`)'}]}}",
+	"IngressRoute by expression":     "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostRegexp(`.+`)'}]}}",
+	"IngressRoute by path":           "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'PathPrefix(`/`)'}]}}",
+	"IngressRouteTCP of all":         "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`*`)'}]}}",
+	"Service with a record":          "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'shop.apps.example, X.nova.apps.example'}}, spec: {ports: [{port: 80}]}}",
+}
+
+// allowedHosts are the specs of objects that a team may write.
+var allowedHosts = map[string]string{
+	"Ingress":            "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: supernova.apps.example}]}}",
+	"Ingress below":      "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.team.apps.example'}]}}",
+	"HTTPRoute":          "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, '*.team.apps.example']}}",
+	"Gateway":            "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: shop.apps.example}, {name: b, protocol: UDP}]}}",
+	"IngressRoute":       "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) && PathPrefix(`/a`)'}]}}",
+	"IngressRouteTCP":    "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`db.apps.example`)'}]}}",
+	"Service":            "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
+	"Service of a team":  "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.apps.example}}, spec: {ports: [{port: 80}]}}",
+	"Service of no name": "{kind: Service, apiVersion: v1, metadata: {annotations: {a: b}}, spec: {ports: [{port: 80}]}}",
+}
+
+// pageHosts checks that only namespaces of the platform publish host names in the zone of the pages.
+func pageHosts(t *testing.T, c client.Client) {
+	t.Helper()
+	g := NewWithT(t)
+	for kind, group := range routeKinds {
+		g.Expect(c.Create(t.Context(), definition(kind, group))).To(Succeed())
+	}
+	var pages []*unstructured.Unstructured
+	for _, set := range Names() {
+		for _, o := range written(t, set, named(t)["vsphere-hybrid-3"]) {
+			if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetName() == "nova-page-hosts" {
+				g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
+			}
+			if o.GetKind() == "Ingress" {
+				pages = append(pages, o)
+			}
+		}
+	}
+	g.Expect(len(pages)).To(BeNumerically(">", 5))
+	try := func(spec, namespace string) error {
+		o := &unstructured.Unstructured{}
+		g.Expect(yaml.Unmarshal([]byte(spec), &o.Object)).To(Succeed())
+		o.SetNamespace(namespace)
+		o.SetName("a")
+		return c.Create(t.Context(), o, client.DryRunAll)
+	}
+	// A new policy is not enforced immediately, and new kinds are not served immediately.
+	g.Eventually(func() error { return try(refusedHosts["Gateway of a page"], "team") }, "60s").Should(MatchError(ContainSubstring(zone)))
+	for name, spec := range refusedHosts {
+		g.Eventually(func() error { return try(spec, "team") }, "60s").Should(MatchError(And(ContainSubstring("nova-page-hosts"), ContainSubstring(zone))), name)
+		g.Expect(try(spec, "nova-monitoring")).To(Succeed(), "%s by the platform", name)
+	}
+	for name, spec := range allowedHosts {
+		g.Expect(try(spec, "team")).To(Succeed(), name)
+	}
+	for _, page := range pages {
+		take(t, c, page)
+		page = page.DeepCopy()
+		page.SetNamespace("team")
+		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(page), client.DryRunAll, client.ForceOwnership, client.FieldOwner("test"))
+		g.Expect(err).To(MatchError(ContainSubstring("nova-page-hosts")), page.GetName())
+	}
+}
+
+// definition returns a definition of a kind without a schema.
+func definition(kind, group string) *apiextensionsv1.CustomResourceDefinition {
+	plural := strings.ToLower(kind) + "s"
+	o := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: group, Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)},
+			},
+		}},
+	}}
+	o.Name = plural + "." + group
+	if strings.HasSuffix(group, ".k8s.io") {
+		o.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for a test"}
+	}
+	return o
+}
+
+// Every page, and the cookie of its login, are in the zone, and nothing else of the platform is.
+func TestPagesAreInTheirZone(t *testing.T) {
+	s := named(t)["vsphere-hybrid-3"]
+	for module, objects := range publishing(t, s) {
+		for _, o := range objects {
+			rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
+			for _, rule := range rules {
+				if host, _, _ := unstructured.NestedString(rule.(map[string]any), "host"); !strings.HasSuffix(host, "."+zone) {
+					t.Errorf("module %s publishes %q outside of %s", module, host, zone)
+				}
+			}
+		}
+	}
+	for _, m := range render(t, "platform", s).Modules {
+		if m.Name != "login" && m.Name != "console" {
+			continue
+		}
+		if !slices.Contains(m.After, "page-hosts") {
+			t.Errorf("%s is installed before its host names are protected: after %v", m.Name, m.After)
+		}
+		if m.Name == "login" {
+			release, ok := m.Object.(*helmv2.HelmRelease)
+			values := map[string]any{}
+			if !ok || json.Unmarshal(release.Spec.Values.Raw, &values) != nil {
+				t.Fatalf("the login has no values: %v", m.Object)
+			}
+			checkLogin(t, values)
+		}
+	}
+}
+
+// checkLogin checks the domains in the values of the login.
+func checkLogin(t *testing.T, values map[string]any) {
+	t.Helper()
+	for key, want := range map[string]string{
+		"cookie-domain": "." + zone, "whitelist-domain": "." + zone, "redirect-url": "https://nova-oauth." + zone + "/oauth2/callback",
+	} {
+		if got, _, _ := unstructured.NestedString(values, "extraArgs", key); got != want {
+			t.Errorf("%s of the login is %q, not %q", key, got, want)
+		}
+	}
+}
