@@ -11,7 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
 )
 
 const (
@@ -28,13 +32,17 @@ type gitea struct {
 	passwords map[string]string
 	org       bool
 	mirrors   map[string]string
-	readers   []string
-	migrated  int
+	// sources are the passwords that mirrors read their source with.
+	sources  map[string]string
+	readers  []string
+	migrated int
+	// hung delays each response until the request is canceled.
+	hung bool
 }
 
 func newGitea(t *testing.T) (*gitea, string) {
 	t.Helper()
-	g := &gitea{passwords: map[string]string{}, mirrors: map[string]string{}}
+	g := &gitea{passwords: map[string]string{}, mirrors: map[string]string{}, sources: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/users/{name}", func(w http.ResponseWriter, r *http.Request) {
 		_, ok := g.passwords[r.PathValue("name")]
@@ -44,6 +52,11 @@ func newGitea(t *testing.T) (*gitea, string) {
 	mux.HandleFunc("GET /api/v1/repos/nova/release", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, g.mirrors["nova/release"] != "", http.StatusOK)
 	})
+	mux.HandleFunc("DELETE /api/v1/repos/nova/release", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, g.mirrors["nova/release"] != "", http.StatusNoContent)
+		delete(g.mirrors, "nova/release")
+		g.readers = nil
+	})
 	mux.HandleFunc("POST /api/v1/admin/users", g.createUser)
 	mux.HandleFunc("PATCH /api/v1/admin/users/{name}", g.editUser)
 	mux.HandleFunc("POST /api/v1/orgs", g.createOrg)
@@ -52,6 +65,12 @@ func newGitea(t *testing.T) (*gitea, string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if g.hung {
+			g.mu.Unlock()
+			<-r.Context().Done()
+			g.mu.Lock()
+			return
+		}
 		if user, password, _ := r.BasicAuth(); user != "root" || password != adminPassword {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -145,12 +164,12 @@ func (g *gitea) migrate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := in.RepoOwner + "/" + in.RepoName
-	if !g.org || !in.Mirror || !in.Private || in.AuthPassword != "source" || g.mirrors[name] != "" {
+	if !g.org || !in.Mirror || !in.Private || in.AuthPassword == "" || g.mirrors[name] != "" {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		return
 	}
 	g.migrated++
-	g.mirrors[name] = in.CloneAddr
+	g.mirrors[name], g.sources[name] = in.CloneAddr, in.AuthPassword
 	w.WriteHeader(http.StatusCreated)
 }
 
@@ -176,21 +195,29 @@ func (g *gitea) state() string {
 	return fmt.Sprintf("%q %v %v", g.passwords["flux"], g.mirrors, readers)
 }
 
+// mirror returns the command of the container, with further arguments and environment.
+func mirror(t *testing.T, address string, arguments []string, environment ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join("gitea-mirror", "mirror.sh")}, arguments...)...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "STATE=" + t.TempDir(), "GITEA_ADDRESS=" + address,
+		"ADMIN_USERNAME=root", "ADMIN_PASSWORD=" + adminPassword, "FLUX_USERNAME=flux", "FLUX_PASSWORD=" + fluxPassword,
+		"SOURCE_URL=" + sourceURL, "SOURCE_USERNAME=release", "SOURCE_PASSWORD=source",
+	}, environment...)
+	// A request that is under way when the script is stopped keeps its output open.
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
 // runMirror runs the script once, as its container does, and returns its output.
 func runMirror(t *testing.T, address, password, reader string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join("gitea-mirror", "mirror.sh"), "once")
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "STATE=" + t.TempDir(), "GITEA_ADDRESS=" + address,
-		"ADMIN_USERNAME=root", "ADMIN_PASSWORD=" + password, "FLUX_USERNAME=flux", "FLUX_PASSWORD=" + reader,
-		"SOURCE_URL=" + sourceURL, "SOURCE_USERNAME=release", "SOURCE_PASSWORD=source",
-	}
-	out, err := cmd.CombinedOutput()
+	out, err := mirror(t, address, []string{"once"}, "ADMIN_PASSWORD="+password, "FLUX_PASSWORD="+reader).CombinedOutput()
 	return string(out), err
 }
 
-// The mirror fills an empty Gitea, changes nothing in a full one, and fills it
-// again after it has lost everything.
+// The mirror fills an empty Gitea, copies the repository again into a full one at
+// each start, and fills Gitea again after it has lost everything.
 func TestMirrorFillsGitea(t *testing.T) {
 	g, address := newGitea(t)
 	want := fmt.Sprintf("%q map[nova/release:%s] [flux]", fluxPassword, sourceURL)
@@ -207,8 +234,70 @@ func TestMirrorFillsGitea(t *testing.T) {
 			t.Errorf("%s Gitea contains %s, not %s", what, got, want)
 		}
 	}
-	if g.migrated != 2 {
-		t.Errorf("the repository was copied %d times, not 2", g.migrated)
+	if g.migrated != 3 {
+		t.Errorf("the repository was copied %d times, not once at each start", g.migrated)
+	}
+}
+
+// A changed address or password of the release repository restarts the script, which uses it: Gitea
+// cannot change those of a mirror.
+func TestMirrorUsesAChangedSource(t *testing.T) {
+	g, address := newGitea(t)
+	const moved = "https://moved.example/nova/release.git"
+	for _, source := range [][2]string{{sourceURL, "source"}, {moved, "source"}, {moved, "renewed"}} {
+		if out, err := mirror(t, address, []string{"once"}, "SOURCE_URL="+source[0], "SOURCE_PASSWORD="+source[1]).CombinedOutput(); err != nil {
+			t.Fatalf("filling Gitea: %v: %s", err, out)
+		}
+		if got := [2]string{g.mirrors["nova/release"], g.sources["nova/release"]}; got != source {
+			t.Errorf("the mirror reads %v, not %v", got, source)
+		}
+		if !slices.Contains(g.readers, "flux") {
+			t.Error("the account of Flux cannot read the mirror")
+		}
+	}
+}
+
+// While it runs, the script copies the repository again only if it is missing, and it stops at once when
+// its container is stopped, also during a request.
+func TestMirrorRunsUntilItIsStopped(t *testing.T) {
+	for name, during := range map[string]bool{"between two checks": false, "during a request": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := NewWithT(t)
+			g, address := newGitea(t)
+			interval := "1"
+			if !during {
+				interval = "600"
+			}
+			cmd := mirror(t, address, nil, "INTERVAL="+interval)
+			test.Expect(cmd.Start()).To(Succeed())
+			readers := func(n int) func() int {
+				return func() int {
+					g.mu.Lock()
+					defer g.mu.Unlock()
+					return len(g.readers) - n
+				}
+			}
+			if during {
+				// Each check gives the account of Flux the permission to read.
+				test.Eventually(readers(3), "60s").Should(BeNumerically(">=", 0))
+				g.mu.Lock()
+				g.hung = true
+				g.mu.Unlock()
+			} else {
+				test.Eventually(readers(1), "60s").Should(BeZero())
+			}
+			test.Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+			done := make(chan error, 1)
+			go func() { done <- cmd.Wait() }()
+			var err error
+			test.Eventually(done, "20s").Should(Receive(&err))
+			if err != nil {
+				test.Expect(err).To(MatchError(exec.ErrWaitDelay), "the script ends without an error")
+			}
+			test.Expect(cmd.ProcessState.ExitCode()).To(BeZero())
+			test.Expect(g.migrated).To(Equal(1))
+		})
 	}
 }
 

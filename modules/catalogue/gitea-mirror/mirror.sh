@@ -1,12 +1,21 @@
 #!/bin/sh
 # mirror.sh fills Gitea with a mirror of the release repository, and creates the
 # account that may read it. Gitea stores nothing: after each of its starts all of
-# this is missing. With the argument "once" it tries once.
+# this is missing. It copies the repository again at each of its own starts, because
+# Gitea cannot change the address or the password of a mirror, and a change of its
+# Secret restarts this pod. With the argument "once" it tries once.
 set -eu
 
 work="$(mktemp -d)"
 filled="$work/filled"
 [ -z "$STATE" ] || filled="$STATE/filled"
+copied="$work/copied"
+rm -f "$filled"
+
+# As the first process of a container, a shell ignores signals that it does not
+# handle, and it handles them only while it waits.
+child=''
+trap '[ -z "$child" ] || kill "$child" 2>/dev/null || :; exit 0' TERM INT
 
 # text prints a string of JSON, and of curl's configuration.
 text() { printf '"%s"' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')"; }
@@ -50,6 +59,16 @@ missing() {
   esac
 }
 
+# delete PATH deletes an object, if it exists.
+delete() {
+  got="$(call DELETE "$1" '')" || return 1
+  case "$got" in
+  204 | 404) return 0 ;;
+  esac
+  echo "DELETE $1: Gitea returned the status $got" >&2
+  return 1
+}
+
 fill() {
   user="$(text "$FLUX_USERNAME")"
   password="$(text "$FLUX_PASSWORD")"
@@ -58,18 +77,24 @@ fill() {
   # The password may have changed.
   want 200 PATCH "/admin/users/$FLUX_USERNAME" "{\"login_name\":$user,\"source_id\":0,\"password\":$password,\"must_change_password\":false}" || return 1
   missing /orgs/nova POST /orgs '{"username":"nova","visibility":"private"}' || return 1
+  [ -e "$copied" ] || delete /repos/nova/release || return 1
   missing /repos/nova/release POST /repos/migrate \
     "{\"service\":\"git\",\"clone_addr\":$(text "$SOURCE_URL"),\"auth_username\":$(text "$SOURCE_USERNAME"),\"auth_password\":$(text "$SOURCE_PASSWORD"),\"repo_owner\":\"nova\",\"repo_name\":\"release\",\"mirror\":true,\"mirror_interval\":\"10m0s\",\"private\":true}" || return 1
+  touch "$copied"
   want 204 PUT "/repos/nova/release/collaborators/$FLUX_USERNAME" '{"permission":"read"}'
 }
 
 while :; do
-  if fill; then
+  fill &
+  child=$!
+  if wait "$child"; then
     touch "$filled"
     [ "$#" -eq 0 ] || exit 0
   else
     rm -f "$filled"
     [ "$#" -eq 0 ] || exit 1
   fi
-  sleep 30
+  sleep "${INTERVAL:-30}" &
+  child=$!
+  wait "$child"
 done
