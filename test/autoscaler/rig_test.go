@@ -20,18 +20,20 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
-	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/infrastructure"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/autoscaler"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
+	pve "github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -49,9 +51,32 @@ type platform struct {
 
 func platforms() []platform {
 	return []platform{
-		{name: bed.VSphere, kinds: "NovaVSphere", provider: "nova-vsphere", start: startVCenter, setup: setupVSphere},
-		{name: bed.ZVirt, kinds: "NovaZVirt", provider: "nova-zvirt", start: startEngine, setup: setupZVirt},
+		of(&vsphere.Provider, startVCenter),
+		of(&zvirt.Provider, startEngine),
+		of(&proxmox.Provider, startProxmox),
 	}
+}
+
+// of returns the platform of a provider.
+func of[C infrastructure.Cluster, M client.Object, T template.Object](p *provider.Provider[C, M, T],
+	start func(ctx context.Context) (variables, credentials map[string]string)) platform {
+	return platform{name: p.Name, kinds: p.Kind, provider: p.Manager(), start: start,
+		setup: func(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+			connection := p.Connect(mgr.GetClient(), provider.Options{})
+			if err := mgr.Add(connection); err != nil {
+				return err
+			}
+			if err := (&cluster.Reconciler[C]{
+				Inspector: connection, New: p.NewCluster, NewMachineList: p.NewMachineList, NewIdentity: p.NewIdentity,
+				Identity: func(c C) (string, string) {
+					ref := c.Identity()
+					return ref.Kind, ref.Name
+				},
+			}).SetupWithManager(ctx, mgr, options); err != nil {
+				return err
+			}
+			return (&template.Reconciler[T]{Sizer: connection, New: p.NewTemplate, InfraCluster: p.NewCluster()}).SetupWithManager(ctx, mgr, options)
+		}}
 }
 
 func startVCenter(ctx context.Context) (variables, credentials map[string]string) {
@@ -83,52 +108,19 @@ func startEngine(ctx context.Context) (variables, credentials map[string]string)
 	}, map[string]string{"username": ovirtsim.DefaultUsername, "password": ovirtsim.DefaultPassword}
 }
 
-func setupVSphere(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{})
-	if err := mgr.Add(connector); err != nil {
-		return err
-	}
-	if err := (&cluster.Reconciler[*vspherev1.NovaVSphereCluster]{
-		Inspector:      connector,
-		New:            func() *vspherev1.NovaVSphereCluster { return &vspherev1.NovaVSphereCluster{} },
-		NewMachineList: func() client.ObjectList { return &vspherev1.NovaVSphereMachineList{} },
-		Identity: func(c *vspherev1.NovaVSphereCluster) (string, string) {
-			ref := c.Identity()
-			return ref.Kind, ref.Name
-		},
-		NewIdentity: func() credentials.Identity { return &vspherev1.NovaVSphereIdentity{} },
-	}).SetupWithManager(ctx, mgr, options); err != nil {
-		return err
-	}
-	return (&template.Reconciler[*vspherev1.NovaVSphereMachineTemplate]{
-		Sizer:        connector,
-		New:          func() *vspherev1.NovaVSphereMachineTemplate { return &vspherev1.NovaVSphereMachineTemplate{} },
-		InfraCluster: &vspherev1.NovaVSphereCluster{},
-	}).SetupWithManager(ctx, mgr, options)
-}
-
-func setupZVirt(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	connector := zvirt.NewConnector(mgr.GetClient(), zvirt.Options{})
-	if err := mgr.Add(connector); err != nil {
-		return err
-	}
-	if err := (&cluster.Reconciler[*zvirtv1.NovaZVirtCluster]{
-		Inspector:      connector,
-		New:            func() *zvirtv1.NovaZVirtCluster { return &zvirtv1.NovaZVirtCluster{} },
-		NewMachineList: func() client.ObjectList { return &zvirtv1.NovaZVirtMachineList{} },
-		Identity: func(c *zvirtv1.NovaZVirtCluster) (string, string) {
-			ref := c.Identity()
-			return ref.Kind, ref.Name
-		},
-		NewIdentity: func() credentials.Identity { return &zvirtv1.NovaZVirtIdentity{} },
-	}).SetupWithManager(ctx, mgr, options); err != nil {
-		return err
-	}
-	return (&template.Reconciler[*zvirtv1.NovaZVirtMachineTemplate]{
-		Sizer:        connector,
-		New:          func() *zvirtv1.NovaZVirtMachineTemplate { return &zvirtv1.NovaZVirtMachineTemplate{} },
-		InfraCluster: &zvirtv1.NovaZVirtCluster{},
-	}).SetupWithManager(ctx, mgr, options)
+func startProxmox(ctx context.Context) (variables, credentials map[string]string) {
+	GinkgoHelper()
+	s, err := pvesim.Start(ctx, pvesim.Options{Inventory: pve.Inventory{
+		Storages:  []pve.StorageSpec{{ID: "shared", Type: "nfs", Content: []string{"images", "iso"}, Shared: true, SizeGiB: 10000}},
+		Nodes:     []pve.NodeSpec{{Name: "pve1"}},
+		Templates: []pve.TemplateSpec{{VMID: 9000, Name: "node", Node: "pve1", Storage: "shared", DiskGiB: 20}},
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.Stop)
+	return map[string]string{
+		"PROXMOX_SERVER": strings.TrimPrefix(s.URLs[0], "https://"), "PROXMOX_CA_BUNDLE": strings.ReplaceAll(s.CABundle, "\n", `\n`),
+		"PROXMOX_NETWORK": "vmbr0", "PROXMOX_TEMPLATE": "node",
+	}, map[string]string{"username": pvesim.DefaultToken, "password": pvesim.DefaultTokenSecret}
 }
 
 // rig is a workload cluster of a flavor in its own namespace, and an autoscaler with the

@@ -39,6 +39,9 @@ var zvirtFacts = Facts{
 	TemplatePath:      []string{"template", "spec", "template", "name"},
 	TemplateVariable:  "ZVIRT_TEMPLATE",
 	Storage:           engineDomain,
+	CreateRequest:     "POST /vms",
+	CreateDelay:       "thin",
+	LoginRejected:     "username or password is incorrect",
 }
 
 // zvirt is an oVirt engine whose VMs are hosts.

@@ -21,30 +21,17 @@ const (
 type simulator struct {
 	facts Facts
 	in    func(*Bed) Hypervisor
-	// byName is set for a hypervisor that is only used if it is named: the suites do
-	// not run on it.
-	byName bool
 }
 
 // simulators are all hypervisors that a bed can simulate.
 var simulators = []simulator{
 	{facts: vsphereFacts, in: func(b *Bed) Hypervisor { return vsphere{b} }},
 	{facts: zvirtFacts, in: func(b *Bed) Hypervisor { return zvirt{b} }},
-	{facts: proxmoxFacts, in: func(b *Bed) Hypervisor { return proxmox{b} }, byName: true},
+	{facts: proxmoxFacts, in: func(b *Bed) Hypervisor { return proxmox{b} }},
 }
 
-// Hypervisors are the names of the hypervisors that the suites run on.
+// Hypervisors are the names of all hypervisors that a bed can simulate.
 func Hypervisors() (names []string) {
-	for _, s := range simulators {
-		if !s.byName {
-			names = append(names, s.facts.Name)
-		}
-	}
-	return names
-}
-
-// AllHypervisors are the names of all hypervisors that a bed can simulate.
-func AllHypervisors() (names []string) {
 	for _, s := range simulators {
 		names = append(names, s.facts.Name)
 	}
@@ -58,7 +45,7 @@ func simulatorOf(name string) (simulator, error) {
 			return s, nil
 		}
 	}
-	return simulator{}, fmt.Errorf("no hypervisor %q: there are %v", name, AllHypervisors())
+	return simulator{}, fmt.Errorf("no hypervisor %q: there are %v", name, Hypervisors())
 }
 
 // Facts are the properties of a hypervisor that are the same in every bed.
@@ -81,7 +68,16 @@ type Facts struct {
 	TemplatePath []string
 	// Storage is where disks of VMs lie in a bed.
 	Storage string
+	// CreateRequest is the request that creates a VM, as Requests counts it, and
+	// CreateDelay the name of its duration in Options.Delays.
+	CreateRequest, CreateDelay string
+	// LoginRejected is part of the message about a wrong password.
+	LoginRejected string
 }
+
+// Index is the position of a hypervisor in Hypervisors. Suites compute addresses
+// from it that clusters on other hypervisors do not have.
+func Index(hypervisor string) int { return slices.Index(Hypervisors(), hypervisor) }
 
 // FactsOf returns the facts of a hypervisor.
 func FactsOf(name string) (Facts, error) {

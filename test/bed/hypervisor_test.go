@@ -16,14 +16,14 @@ func TestHypervisorsHaveOneFace(t *testing.T) {
 	// A run that was killed left it behind.
 	g.Expect(Down(t.Context(), name)).To(Succeed())
 	_, err := Start(t.Context(), Options{
-		Name: name, Hypervisors: AllHypervisors(), Providers: []string{}, Bodiless: true, Log: os.Stderr,
+		Name: name, Hypervisors: Hypervisors(), Providers: []string{}, Bodiless: true, Log: os.Stderr,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(Down(context.WithoutCancel(t.Context()), name)).To(Succeed()) })
 	opened, err := Open(t.Context(), name)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	for _, hypervisor := range AllHypervisors() {
+	for _, hypervisor := range Hypervisors() {
 		t.Run(hypervisor, func(t *testing.T) {
 			g := NewWithT(t)
 			ctx := t.Context()

@@ -39,6 +39,9 @@ var proxmoxFacts = Facts{
 	TemplatePath:      []string{"template", "spec", "template", "name"},
 	TemplateVariable:  "PROXMOX_TEMPLATE",
 	Storage:           proxmoxStorage,
+	CreateRequest:     "POST /nodes/{node}/qemu/{vmid}/clone",
+	CreateDelay:       cluster.TimeLinked,
+	LoginRejected:     "authentication failure",
 }
 
 // proxmox is a Proxmox VE cluster whose VMs are hosts.

@@ -74,7 +74,7 @@ func recorded(name string) (record, error) {
 // release gives a name back.
 func release(name string) error {
 	paths := []string{recordPath(name)}
-	for _, hypervisor := range AllHypervisors() {
+	for _, hypervisor := range Hypervisors() {
 		paths = append(paths, controlSocket(name, hypervisor))
 	}
 	for _, path := range paths {

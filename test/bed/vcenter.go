@@ -34,6 +34,9 @@ var vsphereFacts = Facts{
 	TemplatePath:      []string{"template", "spec", "template", "name"},
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,
+	CreateRequest:     "CloneVM_Task",
+	CreateDelay:       "CloneVM_Task",
+	LoginRejected:     "incorrect user name or password",
 }
 
 // vsphere is a vCenter whose VMs are hosts.

@@ -135,11 +135,11 @@ var _ = Describe("A hypervisor of a tenant", Ordered, ContinueOnFailure, func() 
 		_ = out.Close()
 	}
 	const clusters = 8
-	kinds, answers := []string{"NovaVSphere", "NovaZVirt"}, map[string]http.HandlerFunc{"": plain, ", compressed": zipped}
+	answers := map[string]http.HandlerFunc{"": plain, ", compressed": zipped}
 	servers, infras := map[string]*evil{}, map[string]*unstructured.Unstructured{}
 
 	BeforeAll(func(ctx context.Context) {
-		for _, kind := range kinds {
+		for _, kind := range kinds() {
 			for what, answer := range answers {
 				namespace := "red-" + strings.ToLower(kind) + strings.Replace(what, ", ", "-", 1)
 				user := tenantUser(ctx, namespace)
@@ -155,7 +155,7 @@ var _ = Describe("A hypervisor of a tenant", Ordered, ContinueOnFailure, func() 
 		}
 	})
 
-	for _, kind := range kinds {
+	for _, kind := range kinds() {
 		for what := range answers {
 			It("answers 256 MiB to "+kind+what+" [F25]", func(ctx context.Context) {
 				Eventually(func() int { return len(servers[kind+what].Requests()) }).Should(BeNumerically(">=", 1))

@@ -31,29 +31,57 @@ const (
 	otherTemplate  = "another-teams-template"
 )
 
+// kinds are the prefixes of the kinds of all hypervisors.
+func kinds() (prefixes []string) {
+	for _, name := range bed.Hypervisors() {
+		facts, err := bed.FactsOf(name)
+		if err != nil {
+			panic(err) // the tree of specs is being built
+		}
+		prefixes = append(prefixes, facts.Kinds)
+	}
+	return prefixes
+}
+
+// on returns the hypervisor of a kind.
+func on(kind string) bed.Hypervisor {
+	GinkgoHelper()
+	h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
+	Expect(err).NotTo(HaveOccurred())
+	return h
+}
+
+// addressOf returns the fields of a cluster or identity that select the server of a
+// hypervisor.
+func addressOf(ctx context.Context, kind string) map[string]any {
+	GinkgoHelper()
+	h := on(kind)
+	v, err := b.Variables(ctx, bed.Cluster{Hypervisor: h.Facts().Name})
+	Expect(err).NotTo(HaveOccurred())
+	prefix := strings.ToUpper(h.Facts().Name)
+	tls := map[string]any{"caBundle": strings.ReplaceAll(v[prefix+"_CA_BUNDLE"], `\n`, "\n")}
+	if thumbprint := v[prefix+"_TLS_THUMBPRINT"]; thumbprint != "" {
+		tls = map[string]any{"thumbprint": thumbprint}
+	}
+	return map[string]any{"server": v[prefix+"_SERVER"], "tls": tls}
+}
+
 // shareIdentities makes an identity for each hypervisor, with narrow bounds,
 // that the clusters of a namespace may use.
 func shareIdentities(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	center, err := b.VCenter(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	engine, err := b.Variables(ctx, bed.Cluster{Hypervisor: bed.ZVirt})
-	Expect(err).NotTo(HaveOccurred())
-	for kind, spec := range map[string]map[string]any{
+	bounds := map[string]map[string]any{
 		"NovaVSphere": {
-			"server": center.Server, "tls": map[string]any{"thumbprint": center.Thumbprint},
-			"bounds": map[string]any{
-				"folders": []any{"/DC0/vm/" + vcenter.DefaultFolder}, "resourcePools": []any{allowedPool}, "networks": []any{"VM Network"},
-				"datastores": []any{"LocalDS_0"}, "templates": []any{vcenter.DefaultTemplate},
-			},
+			"folders": []any{"/DC0/vm/" + vcenter.DefaultFolder}, "resourcePools": []any{allowedPool}, "networks": []any{"VM Network"},
+			"datastores": []any{"LocalDS_0"}, "templates": []any{vcenter.DefaultTemplate},
 		},
-		"NovaZVirt": {
-			"server": engine["ZVIRT_SERVER"], "tls": map[string]any{"thumbprint": engine["ZVIRT_TLS_THUMBPRINT"]},
-			"bounds": map[string]any{"computeClusters": []any{engine["ZVIRT_CLUSTER"]}},
-		},
-	} {
-		h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
-		Expect(err).NotTo(HaveOccurred())
+		"NovaZVirt":   {"computeClusters": []any{"Default"}},
+		"NovaProxmox": {"pools": []any{"red"}},
+	}
+	for _, kind := range kinds() {
+		h, spec := on(kind), addressOf(ctx, kind)
+		Expect(bounds).To(HaveKey(kind))
+		spec["bounds"] = bounds[kind]
 		credentials, err := h.Credentials()
 		Expect(err).NotTo(HaveOccurred())
 		s := &corev1.Secret{StringData: credentials}
@@ -136,7 +164,7 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 		Eventually(running).WithContext(ctx).WithArguments(bed.Cluster{Name: "red"}).Should(HaveKey("red-honest"))
 	})
 
-	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+	for _, kind := range kinds() {
 		It("is sent to no other server by a "+kind+"Cluster [F2]", func(ctx context.Context) {
 			rejected(user.Create(ctx, infraCluster(kind, namespace, "server", map[string]any{"server": server.Address})))
 			Expect(server.Connections()).To(BeEmpty())
@@ -159,16 +187,14 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 		})
 
 		It("is not used by a "+kind+"Cluster of a namespace that it does not allow [F2]", func(ctx context.Context) {
-			h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
-			Expect(err).NotTo(HaveOccurred())
-			other := namespace + "-" + h.Facts().Name
+			other := namespace + "-" + on(kind).Facts().Name
 			infra := infraCluster(kind, other, "red", nil)
 			clusterOf(ctx, tenantUser(ctx, other), infra)
 			Eventually(conditionsOf(infra)).WithContext(ctx).Should(MatchRegexp(`Ready=False \w+: .*namespace`))
 		})
 	}
 
-	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+	for _, kind := range kinds() {
 		It("is not written by a user of a namespace with a "+kind+"Identity [F2]", func(ctx context.Context) {
 			forbidden := func(err error) {
 				GinkgoHelper()
@@ -263,53 +289,48 @@ func copyTemplate(ctx context.Context) {
 }
 
 var _ = Describe("Wrong passwords of a tenant", Ordered, ContinueOnFailure, func() {
-	// vCenter locks a user after five, and directories of engines do the same.
+	// vCenter locks a user after five, and directories behind engines and Proxmox VE do the same.
 	const namespace, lockedAfter = "red-passwords", 5
-	logins := map[string]func(context.Context) (int, error){
-		"NovaVSphere": func(ctx context.Context) (int, error) { return calls(ctx, "Login") },
-		"NovaZVirt": func(ctx context.Context) (int, error) {
-			counts, err := b.Engine().Requests(ctx)
-			n := 0
-			for request, count := range counts {
-				if strings.HasPrefix(request, "POST /") && strings.HasSuffix(request, "/token") {
-					n += count
-				}
+	logins := func(ctx context.Context, kind string) (n int, err error) {
+		counts, err := on(kind).Requests(ctx)
+		for request, count := range counts {
+			if request == "Login" || strings.HasPrefix(request, "POST /") && (strings.HasSuffix(request, "/token") || strings.HasSuffix(request, "/ticket")) {
+				n += count
 			}
-			return n, err
-		},
+		}
+		return n, err
 	}
 	clusters := map[string][]*unstructured.Unstructured{}
 
 	BeforeAll(func(ctx context.Context) {
 		user := tenantUser(ctx, namespace)
 		withdraw(namespace)
-		Expect(b.Control().ResetRequests(ctx)).To(Succeed())
-		Expect(b.Engine().ResetRequests(ctx)).To(Succeed())
-		for kind := range logins {
-			username, server, thumbprint := sharedAccount(ctx, kind)
+		for _, kind := range kinds() {
+			Expect(on(kind).ResetRequests(ctx)).To(Succeed())
+			credentials, err := on(kind).Credentials()
+			Expect(err).NotTo(HaveOccurred())
 			for i := range 10 {
 				name := strings.ToLower(kind) + "-" + string(rune('a'+i))
 				s := &corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-					StringData: map[string]string{"username": username, "password": "guess-" + string(rune('a'+i))},
+					StringData: map[string]string{"username": credentials["username"], "password": "guess-" + string(rune('a'+i))},
 				}
 				Expect(user.Create(ctx, s)).To(Succeed())
-				infra := infraCluster(kind, namespace, name, map[string]any{
-					"server": server, "tls": map[string]any{"thumbprint": thumbprint},
-					"identityRef": map[string]any{"kind": "Secret", "name": name},
-				})
+				spec := addressOf(ctx, kind)
+				spec["identityRef"] = map[string]any{"kind": "Secret", "name": name}
+				infra := infraCluster(kind, namespace, name, spec)
 				clusterOf(ctx, user, infra)
 				clusters[kind] = append(clusters[kind], infra)
 			}
 		}
 	})
 
-	for kind := range logins {
+	for _, kind := range kinds() {
 		It("do not lock an account that others use with "+kind+" [F9]", func(ctx context.Context) {
 			for _, infra := range clusters[kind] {
 				Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring("CredentialsInvalid"))
 			}
-			Expect(logins[kind](ctx)).To(And(BeNumerically(">", 0), BeNumerically("<", lockedAfter)))
+			Expect(logins(ctx, kind)).To(And(BeNumerically(">", 0), BeNumerically("<", lockedAfter)))
 		})
 	}
 })
@@ -338,24 +359,6 @@ func bucketRestore(namespace, name string, server *evil) *unstructured.Unstructu
 			"trustedCAFrom": map[string]any{"configMap": map[string]any{"name": trusted, "key": "ca.crt"}},
 		},
 	})
-}
-
-// sharedAccount is the user name that the clusters of a kind log in with, and
-// the server.
-func sharedAccount(ctx context.Context, kind string) (username, server, thumbprint string) {
-	GinkgoHelper()
-	if kind == "NovaVSphere" {
-		center, err := b.VCenter(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		return center.Username, center.Server, center.Thumbprint
-	}
-	engine, err := b.Variables(ctx, bed.Cluster{Hypervisor: bed.ZVirt})
-	Expect(err).NotTo(HaveOccurred())
-	h, err := b.Hypervisor(bed.ZVirt)
-	Expect(err).NotTo(HaveOccurred())
-	credentials, err := h.Credentials()
-	Expect(err).NotTo(HaveOccurred())
-	return credentials["username"], engine["ZVIRT_SERVER"], engine["ZVIRT_TLS_THUMBPRINT"]
 }
 
 var _ = Describe("An address that only the management cluster reaches", Ordered, ContinueOnFailure, func() {
@@ -388,7 +391,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 		})).To(Succeed())
 		trust(ctx, user, namespace, internal, cloud)
 		_, port, _ := strings.Cut(internal.Address, ":")
-		for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		for _, kind := range kinds() {
 			for i, spelling := range spellings {
 				clusterOf(ctx, user, infraCluster(kind, namespace, spelled(kind, i), map[string]any{
 					"server": spelling + ":" + port, "tls": map[string]any{"caBundle": string(internal.CA)},
@@ -398,7 +401,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 		}
 	})
 
-	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+	for _, kind := range kinds() {
 		for i, spelling := range spellings {
 			It("is not reached as the server "+spelling+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
 				infra := object(infraV, kind+"Cluster", namespace, spelled(kind, i), nil)
@@ -441,7 +444,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 		}
 	}
 
-	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+	for _, kind := range kinds() {
 		It("is not reached as the server "+metadata+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
 			infra := ownServer(ctx, user, kind, namespace, strings.ToLower(kind)+"-metadata", cloud)
 			Eventually(conditionsOf(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))

@@ -66,7 +66,7 @@ var _ = Describe("A module of a tenant user", Ordered, ContinueOnFailure, func()
 		"YAML":         "{evil: [1, 2]}",
 		"a comment":    "evil.example/x #",
 	} {
-		for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		for _, kind := range kinds() {
 			It("is not changed by "+what+" in the server of a "+kind+"Cluster [F4]", func(ctx context.Context) {
 				rejected(user.Create(ctx, infraCluster(kind, namespace, "injected", map[string]any{
 					"server": text, "identityRef": map[string]any{"kind": "Secret", "name": "own"},

@@ -39,6 +39,10 @@ type network struct {
 	// sent are the requests since the last reset.
 	sent []request
 	loss *loss
+	// storm is set while every few requests fail; met is the number of requests in
+	// storms.
+	storm bool
+	met   int
 }
 
 // request is a request that was sent: its name and its number among the
@@ -60,6 +64,8 @@ type loss struct {
 	// crash is set if the connection is cut at the request. No later request
 	// reaches the simulator.
 	crash bool
+	// status is the status of a response from a server in between, if it is set.
+	status int
 	// reached is closed when the request is lost.
 	reached chan struct{}
 }
@@ -214,6 +220,10 @@ func (n *network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the documented way to cut a connection
 	}
 	target, lost := n.admit(r, body)
+	if lost != nil && lost.status != 0 {
+		w.WriteHeader(lost.status)
+		return
+	}
 	if lost != nil && !lost.after {
 		n.end(lost)
 	}
@@ -258,6 +268,9 @@ func (n *network) admit(r *http.Request, body []byte) (string, *loss) {
 	n.counts[name]++
 	sent := request{name: name, nth: n.counts[name], read: read}
 	n.sent = append(n.sent, sent)
+	if n.storm {
+		return n.target, n.fault()
+	}
 	if n.loss == nil || n.loss.name != name || n.loss.nth != sent.nth {
 		return n.target, nil
 	}

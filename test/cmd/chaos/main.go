@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +44,7 @@ func command() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Uint64Var(&r.seed, "seed", 1, "the seed of the random actions")
 	flags.DurationVar(&r.duration, "duration", 30*time.Minute, "how long to go on")
-	flags.StringVar(&r.hypervisor, "hypervisor", bed.VSphere, "vsphere or zvirt")
+	flags.StringVar(&r.hypervisor, "hypervisor", bed.VSphere, strings.Join(bed.Hypervisors(), " or "))
 	flags.StringVar(&r.artifacts, "artifacts", "_artifacts/chaos", "where logs go if it ends badly")
 	return cmd
 }

@@ -347,7 +347,7 @@ func describeEverything(hypervisor string, address string) {
 }
 
 var _ = Describe("A NovaConfig with all fields", Ordered, func() {
-	for i, hypervisor := range hypervisors() {
-		Describe("on "+hypervisor, Ordered, Label(hypervisor), func() { describeEverything(hypervisor, []string{"10.77.0.10", "10.77.0.60"}[i]) })
+	for _, hypervisor := range hypervisors() {
+		Describe("on "+hypervisor, Ordered, Label(hypervisor), func() { describeEverything(hypervisor, endpoint(hypervisor, 10)) })
 	}
 })

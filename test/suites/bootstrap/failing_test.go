@@ -26,12 +26,8 @@ const reportTimeout = 3 * time.Minute
 
 // sick is a cluster whose first machine fails.
 func sick(hypervisor string) bed.Cluster {
-	endpoint := "10.77.0.61"
-	if hypervisor == bed.ZVirt {
-		endpoint = "10.77.0.62"
-	}
 	name := "sick-" + hypervisor
-	return bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: endpoint}
+	return bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: endpoint(hypervisor, 80)}
 }
 
 // startSick makes the clusters whose first machines fail. They do so while
@@ -88,10 +84,10 @@ var _ = Describe("A machine that fails", func() {
 		})
 	}
 
-	for i, hypervisor := range hypervisors() {
+	for _, hypervisor := range hypervisors() {
 		It("reports on "+hypervisor+" that it was restarted before it became a node", Label(hypervisor), func(ctx context.Context) {
 			name := "cut-" + hypervisor
-			c := bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: []string{"10.77.0.63", "10.77.0.64"}[i]}
+			c := bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: endpoint(hypervisor, 83)}
 			startWith(ctx, c, "echo waiting for an end; sleep infinity")
 			DeferCleanup(func(ctx context.Context) {
 				Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())

@@ -87,7 +87,7 @@ func describeIgnition(hypervisor, address string) {
 }
 
 var _ = everything && Describe("A NovaConfig for Ignition", Ordered, func() {
-	for i, hypervisor := range hypervisors() {
-		Describe("on "+hypervisor, Ordered, Label(hypervisor), func() { describeIgnition(hypervisor, []string{"10.77.0.65", "10.77.0.66"}[i]) })
+	for _, hypervisor := range hypervisors() {
+		Describe("on "+hypervisor, Ordered, Label(hypervisor), func() { describeIgnition(hypervisor, endpoint(hypervisor, 86)) })
 	}
 })

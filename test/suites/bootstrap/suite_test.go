@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,11 @@ func hypervisors() []string {
 		return bed.Hypervisors()
 	}
 	return []string{bed.VSphere}
+}
+
+// endpoint returns an address that no cluster on another hypervisor has.
+func endpoint(hypervisor string, first int) string {
+	return "10.77.0." + strconv.Itoa(first+bed.Index(hypervisor))
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {

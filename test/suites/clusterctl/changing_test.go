@@ -90,7 +90,7 @@ func moves(ctx context.Context, from, to *bed.Empty, c bed.Cluster) {
 // describeChanging moves a control plane of three while it is rolled out, back
 // while one of its machines is being deleted, and again while it is restored.
 func describeChanging() {
-	c := bed.Cluster{Name: "changing", Namespace: "changing", Hypervisor: bed.VSphere, ControlPlanes: 3, Endpoint: "10.77.0.40"}
+	c := bed.Cluster{Name: "changing", Namespace: "changing", Hypervisor: bed.VSphere, ControlPlanes: 3, Endpoint: "10.77.0.60"}
 
 	var store *s3.Server
 

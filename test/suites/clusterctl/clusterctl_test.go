@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,11 +25,15 @@ import (
 
 // tenant is a workload cluster on a hypervisor.
 func tenant(hypervisor string) bed.Cluster {
-	endpoint := map[string]string{bed.VSphere: "10.77.0.20", bed.ZVirt: "10.77.0.30"}[hypervisor]
 	return bed.Cluster{
 		Name: hypervisor, Namespace: "tenant-" + hypervisor, Hypervisor: hypervisor,
-		ControlPlanes: 1, Workers: 2, Endpoint: endpoint,
+		ControlPlanes: 1, Workers: 2, Endpoint: address(hypervisor, 20),
 	}
+}
+
+// address returns an address that no cluster on another hypervisor has.
+func address(hypervisor string, first int) string {
+	return "10.77.0." + strconv.Itoa(first+10*bed.Index(hypervisor))
 }
 
 // images are those of all managers that are available.
@@ -157,8 +163,7 @@ func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	create := map[string]string{bed.VSphere: "CloneVM_Task", bed.ZVirt: "POST /vms"}[c.Hypervisor]
-	return requests[create], nil
+	return requests[h.Facts().CreateRequest], nil
 }
 
 // credentials creates the Secret with the credentials of a hypervisor in the
@@ -178,11 +183,22 @@ func credentials(ctx context.Context, c bed.Cluster) error {
 }
 
 var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
-	tenants := []bed.Cluster{tenant(bed.VSphere), tenant(bed.ZVirt)}
+	hypervisors := []string{bed.VSphere, bed.ZVirt}
+	if everything {
+		hypervisors = bed.Hypervisors()
+	}
+	tenants := make([]bed.Cluster, len(hypervisors))
+	for i, hypervisor := range hypervisors {
+		tenants[i] = tenant(hypervisor)
+	}
 
 	It("installs all providers into two management clusters", func(ctx context.Context) {
 		for _, cluster := range []*bed.Empty{one, two} {
-			clusterctl(ctx, cluster, "init", "--infrastructure", "nova-vsphere:"+first+",nova-zvirt:"+first,
+			var infrastructure []string
+			for _, hypervisor := range bed.Hypervisors() {
+				infrastructure = append(infrastructure, "nova-"+hypervisor+":"+first)
+			}
+			clusterctl(ctx, cluster, "init", "--infrastructure", strings.Join(infrastructure, ","),
 				"--bootstrap", "nova:"+first, "--control-plane", "nova:"+first, "--addon", "nova:"+first)
 		}
 		for _, cluster := range []*bed.Empty{one, two} {

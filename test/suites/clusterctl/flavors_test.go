@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/manifests"
 )
 
-// flavors are those that both hypervisors have, with the variables that only
+// flavors are those that each hypervisor has, with the variables that only
 // they ask for.
 var flavors = map[string]map[string]string{
 	"":                      nil,

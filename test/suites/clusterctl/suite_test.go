@@ -63,9 +63,14 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
+	delays := map[string]time.Duration{}
+	for _, hypervisor := range bed.Hypervisors() {
+		facts, err := bed.FactsOf(hypervisor)
+		Expect(err).NotTo(HaveOccurred())
+		delays[facts.CreateDelay] = cloneTime
+	}
 	b, err = bed.Start(ctx, bed.Options{
-		Name: name, Hypervisors: bed.Hypervisors(), Unmanaged: true, Bodiless: !everything, Log: GinkgoWriter,
-		Delays: map[string]time.Duration{"CloneVM_Task": cloneTime, "thin": cloneTime},
+		Name: name, Hypervisors: bed.Hypervisors(), Unmanaged: true, Bodiless: !everything, Log: GinkgoWriter, Delays: delays,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })

@@ -30,7 +30,7 @@ func classes() []string {
 func classed(hypervisor string) bed.Cluster {
 	c := tenant(hypervisor)
 	c.Name, c.Namespace, c.Workers = "class-"+hypervisor, "class-"+hypervisor, 1
-	c.Endpoint = map[string]string{bed.VSphere: "10.77.0.21", bed.ZVirt: "10.77.0.31"}[hypervisor]
+	c.Endpoint = address(hypervisor, 21)
 	return c
 }
 

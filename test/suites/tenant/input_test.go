@@ -63,22 +63,16 @@ func setPassword(ctx context.Context, c bed.Cluster, password string) {
 	Expect(b.Client.Update(ctx, secret)).To(Succeed())
 }
 
-// refusal is how hypervisors refuse a password.
-var refusal = map[string]string{
-	bed.VSphere: "incorrect user name or password",
-	bed.ZVirt:   "username or password is incorrect",
-}
-
 // nextTemplate is a template that is not there.
 const nextTemplate = "nova-node-next"
 
-var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
+var _ = describeOn(twoOnly(), "Bad input", func(hypervisor string) {
 	It("reports a wrong password and recovers when it is corrected", func(ctx context.Context) {
 		c := cluster(hypervisor, "password", 20)
 		Expect(b.Credentials(ctx, c)).To(Succeed())
 		setPassword(ctx, c, "not-the-password")
 		Expect(b.Create(ctx, c)).To(Succeed())
-		awaitSite(ctx, c, "False", infrav1.CredentialsInvalidReason, refusal[hypervisor])
+		awaitSite(ctx, c, "False", infrav1.CredentialsInvalidReason, on(c).Facts().LoginRejected)
 		awaitEvent(ctx, c.Namespace, infrav1.CredentialsInvalidReason)
 		credentials, err := on(c).Credentials()
 		Expect(err).NotTo(HaveOccurred())

@@ -25,6 +25,12 @@ func scaleWorkers(ctx context.Context, c bed.Cluster, workers int32, timeout tim
 	Expect(b.Client.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
 	meanwhile(c)
 	awaitNodes(ctx, c, int(workers)+c.ControlPlanes, timeout)
+	// Cluster API leaves the Node of a Machine that is deleted before it knows its Node.
+	Eventually(func(g Gomega, ctx context.Context) {
+		list := &clusterv1.MachineList{}
+		g.Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+		g.Expect(list.Items).To(HaveEach(HaveField("Status.NodeRef.Name", Not(BeEmpty()))))
+	}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 }
 
 // killAll kills every manager that a cluster needs where it stands.

@@ -44,7 +44,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "tenant") })
 
-// everything is set if all specs run on all hypervisors, and not only the different ones on zVirt.
+// everything is set if all specs run on all hypervisors, and not only those that
+// firstOnly and twoOnly leave.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
 // describeOn describes something on hypervisors, with their names as labels.
@@ -63,6 +64,15 @@ func firstOnly() []string {
 	return []string{bed.VSphere}
 }
 
+// twoOnly are the hypervisors for specs that the conformance suite of drivers has in
+// similar form.
+func twoOnly() []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere, bed.ZVirt}
+}
+
 // on returns the hypervisor of a cluster.
 func on(c bed.Cluster) bed.Hypervisor {
 	GinkgoHelper()
@@ -75,9 +85,7 @@ func on(c bed.Cluster) bed.Hypervisor {
 // spec finds objects of another one.
 func cluster(hypervisor, name string, address int) bed.Cluster {
 	name += "-" + hypervisor
-	if hypervisor == bed.ZVirt {
-		address += 50
-	}
+	address += 30 * bed.Index(hypervisor)
 	return bed.Cluster{
 		Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1,
 		Endpoint: "10.77.0." + strconv.Itoa(address),
