@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Makes a node image from Debian's cloud image:
 #
-#   hack/node-image.sh DIR vsphere|zvirt VERSION
+#   hack/node-image.sh DIR vsphere|zvirt|proxmox VERSION
 #
-# DIR/debian-13-kube-VERSION.ova is for vSphere, .qcow2 for zVirt and oVirt.
+# DIR/debian-13-kube-VERSION.ova is for vSphere, .qcow2 for the others.
 # VERSION is the version of Kubernetes. It needs virt-customize (libguestfs),
 # qemu-img and the Internet. DEBIAN_IMAGE names another cloud image of Debian 13,
 # a file or a URL.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if (($# != 3)) || [[ ! $2 =~ ^(vsphere|zvirt)$ || ! $3 =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]]; then
-	echo "node-image.sh: name a folder, a hypervisor (vsphere or zvirt) and a version of Kubernetes, such as v1.36.3 (KUBERNETES=)" >&2
+if (($# != 3)) || [[ ! $2 =~ ^(vsphere|zvirt|proxmox)$ || ! $3 =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]]; then
+	echo "node-image.sh: name a folder, a hypervisor (vsphere, zvirt or proxmox) and a version of Kubernetes, such as v1.36.3 (KUBERNETES=)" >&2
 	exit 2
 fi
 for tool in curl virt-customize qemu-img; do
@@ -36,7 +36,7 @@ fi
 qemu-img resize "$work/disk.qcow2" 20G
 virt-customize -a "$work/disk.qcow2" --memsize 2048 --copy-in "$here/image/node.sh:/root" \
 	--run-command "sh /root/node.sh $2 $3 $kubevip && rm /root/node.sh"
-if [[ $2 == zvirt ]]; then
+if [[ $2 != vsphere ]]; then
 	qemu-img convert -c -O qcow2 "$work/disk.qcow2" "$dir/$name.qcow2"
 	echo "$dir/$name.qcow2"
 	exit

@@ -2,7 +2,7 @@
 # Makes a node image of a Debian 13 system. Run it as root in that system, which
 # needs the Internet or a proxy:
 #
-#   node.sh vsphere|zvirt VERSION IMAGE...
+#   node.sh vsphere|zvirt|proxmox VERSION IMAGE...
 #
 # VERSION is the version of Kubernetes, such as v1.36.3. The images of kubeadm
 # and the named images are pulled, so that a machine pulls nothing when it boots.
@@ -15,7 +15,8 @@ export DEBIAN_FRONTEND=noninteractive
 case $hypervisor in
 vsphere) guest=open-vm-tools service=open-vm-tools sources='VMware, None' ;;
 zvirt) guest=qemu-guest-agent service=qemu-guest-agent sources='ConfigDrive, NoCloud, None' ;;
-*) echo "node.sh: name vsphere or zvirt" >&2 && exit 2 ;;
+proxmox) guest=qemu-guest-agent service=qemu-guest-agent sources='NoCloud, None' ;;
+*) echo "node.sh: name vsphere, zvirt or proxmox" >&2 && exit 2 ;;
 esac
 
 # The cloud image is smaller than its disk.

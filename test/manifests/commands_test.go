@@ -172,8 +172,10 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 
 	It("bring a reader of quickstart-zvirt.md to a cluster", func(ctx SpecContext) { followsZVirt(ctx, repository) })
 
+	It("bring a reader of quickstart-proxmox.md to a cluster", func(ctx SpecContext) { followsProxmox(ctx, repository) })
+
 	It("are all run, here or elsewhere", func() {
-		here := map[string]bool{"docs/quickstart-vsphere.md": true, "docs/quickstart-zvirt.md": true}
+		here := map[string]bool{"docs/quickstart-vsphere.md": true, "docs/quickstart-zvirt.md": true, "docs/quickstart-proxmox.md": true}
 		for _, s := range scripts {
 			here["docs/"+s.file] = true
 		}

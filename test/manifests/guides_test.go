@@ -86,7 +86,7 @@ func TestDocumentsLinkToHeadings(t *testing.T) {
 // TestDocumentsInstallTheTestedClusterAPI: clusterctl would install the newest version otherwise.
 func TestDocumentsInstallTheTestedClusterAPI(t *testing.T) {
 	tested := found(t, filepath.Join(tools.Root(), "go.mod"), regexp.MustCompile(`(?m)^\tsigs\.k8s\.io/cluster-api (v\S+)$`))
-	for _, document := range []string{"README.md", "docs/clusterctl.md", "docs/quickstart-vsphere.md", "docs/quickstart-zvirt.md"} {
+	for _, document := range []string{"README.md", "docs/clusterctl.md", "docs/quickstart-vsphere.md", "docs/quickstart-zvirt.md", "docs/quickstart-proxmox.md"} {
 		installed := found(t, filepath.Join(tools.Root(), document), regexp.MustCompile(`clusterctl init .*--core cluster-api:(\S+)`))
 		if !slices.Equal(installed, tested) {
 			t.Errorf("%s installs Cluster API %v, and go.mod has %v", document, installed, tested)

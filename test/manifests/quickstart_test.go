@@ -60,7 +60,7 @@ func typed(block string) (commands, variables []string) {
 
 func TestQuickStartsAreShort(t *testing.T) {
 	g := NewWithT(t)
-	for _, name := range []string{"quickstart-vsphere.md", "quickstart-zvirt.md"} {
+	for _, name := range []string{"quickstart-vsphere.md", "quickstart-zvirt.md", "quickstart-proxmox.md"} {
 		text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", name))
 		g.Expect(err).NotTo(HaveOccurred())
 		var commands, variables []string
