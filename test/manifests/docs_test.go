@@ -63,30 +63,32 @@ func found(t *testing.T, file string, re *regexp.Regexp) []string {
 	return slices.Compact(words)
 }
 
-// TestZVirtGuideNamesEveryField reads the definitions, in which every field
-// stands, also those of shared types.
-func TestZVirtGuideNamesEveryField(t *testing.T) {
-	guide, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "zvirt.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"novazvirtclusters", "novazvirtidentities", "novazvirtmachines"} {
-		file, err := os.ReadFile(filepath.Join(tools.Root(), "config", "nova-zvirt", "crd", "bases", infraGroup+"_"+kind+".yaml"))
+// TestPagesNameEveryField reads the definitions, which also have the fields of shared
+// types.
+func TestPagesNameEveryField(t *testing.T) {
+	for _, guide := range []struct{ provider, page string }{{"zvirt", "zvirt.md"}, {"proxmox", "infrastructure-fields.md"}} {
+		page, err := os.ReadFile(filepath.Join(tools.Root(), "docs", guide.page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(file, &definition); err != nil {
-			t.Fatal(err)
-		}
-		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		fields := fieldsOf(spec)
-		if len(fields) == 0 {
-			t.Errorf("%s have no fields: has their definition changed?", kind)
-		}
-		for _, field := range fields {
-			if !regexp.MustCompile("`[^`]*\\b" + field + "\\b[^`]*`").Match(guide) {
-				t.Errorf("docs/zvirt.md does not name the field %s of %s", field, kind)
+		for _, kind := range []string{"clusters", "identities", "machines"} {
+			kind = "nova" + guide.provider + kind
+			file, err := os.ReadFile(filepath.Join(tools.Root(), "config", "nova-"+guide.provider, "crd", "bases", infraGroup+"_"+kind+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var definition apiextensionsv1.CustomResourceDefinition
+			if err := yaml.Unmarshal(file, &definition); err != nil {
+				t.Fatal(err)
+			}
+			fields := fieldsOf(definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+			if len(fields) == 0 {
+				t.Errorf("%s have no fields: has their definition changed?", kind)
+			}
+			for _, field := range fields {
+				if !regexp.MustCompile("`[^`]*\\b" + field + "\\b[^`]*`").Match(page) {
+					t.Errorf("docs/%s does not name the field %s of %s", guide.page, field, kind)
+				}
 			}
 		}
 	}
