@@ -54,12 +54,12 @@ for manager in nova-bootstrap nova-control-plane nova-addon; do
 	cp metadata.yaml "config/$manager/metadata.yaml"
 done
 
-# role CONTROLLER PROVIDER NAME writes the role of a manager from markers.
+# role PROVIDER NAME PATHS... writes the role of a manager from markers.
 role() {
-	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"
+	"$controller_gen" "rbac:roleName=$2" "${@:3}" output:rbac:dir="config/$1/rbac"
 }
-role controlplane nova-control-plane manager-role
-role modules nova-addon manager
+role nova-control-plane manager-role paths=./controllers/controlplane/...
+role nova-addon manager paths=./controllers/modules/... paths=./controllers/clusterprofile/...
 
 # reference GROUP writes the page of a group's kinds and fields.
 reference() {

@@ -1,5 +1,6 @@
 // Command nova-addon runs the add-on provider: it installs the modules of
-// NovaModuleSets in workload clusters through Flux.
+// NovaModuleSets in workload clusters through Flux, and publishes a
+// ClusterProfile for each Cluster.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/clusterprofile"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
@@ -68,6 +70,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorder(name)
+	profiles := &clusterprofile.Reconciler{Client: mgr.GetClient(), Secrets: secrets, Recorder: recorder, WatchFilterValue: o.WatchFilter, Release: manager.Version()}
+	if err := profiles.SetupWithManager(mgr, o.Controller()); err != nil {
+		return fmt.Errorf("setting up controller of ClusterProfiles: %w", err)
+	}
 	from := strings.FieldsFunc(*managementFrom, func(r rune) bool { return r == ',' || r == ' ' })
 	return modules.SetupWithManager(ctx, mgr,
 		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter, ManagementFrom: from},

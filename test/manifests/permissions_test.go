@@ -89,6 +89,8 @@ var permissions = map[string]map[string]string{
 		"novamodulesets.addons.cluster.x-k8s.io/status":     "patch",
 		"novamodulesets.addons.cluster.x-k8s.io/finalizers": "update",
 		"controllerrevisions.apps":                          "get list watch create delete",
+		"clusterprofiles.multicluster.x-k8s.io":             "create patch",
+		"clusterprofiles.multicluster.x-k8s.io/status":      "patch",
 		"helmreleases.helm.toolkit.fluxcd.io":               "get list watch create patch delete",
 		"kustomizations.kustomize.toolkit.fluxcd.io":        "get list watch create patch delete",
 		"gitrepositories.source.toolkit.fluxcd.io":          "get list watch create patch delete",
