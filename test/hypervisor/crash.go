@@ -125,17 +125,18 @@ func (e *environment[M, C]) nothingLeft(machines []M) (err error) {
 // finish reconciles machines to the end. If the manager crashes, another one
 // continues.
 func (e *environment[M, C]) finish(lost *loss, machines ...M) error {
-	if lost == nil || !lost.crash || lost.isReached() {
-		_, err := e.controlled(e.connector, nil, machines...)
-		return err
+	if lost != nil && lost.crash && !lost.isReached() {
+		_, err := e.controlled(e.connector, lost.reached, machines...)
+		if !lost.isReached() {
+			return err
+		}
 	}
-	_, err := e.controlled(e.connector, lost.reached, machines...)
-	if !lost.isReached() {
-		return err
+	// A request in the background may be lost between the creation and the deletion.
+	if lost != nil && lost.crash && e.network.isDown() {
+		e.connector.Close()
+		e.network.restore()
+		e.connector = e.connect()
 	}
-	e.connector.Close()
-	e.network.restore()
-	e.connector = e.connect()
-	_, err = e.controlled(e.connector, nil, machines...)
+	_, err := e.controlled(e.connector, nil, machines...)
 	return err
 }

@@ -173,6 +173,13 @@ func (n *network) restore() {
 	n.loss, n.down = nil, false
 }
 
+// isDown reports whether no request reaches the simulator.
+func (n *network) isDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.down
+}
+
 // reset forgets the previous requests.
 func (n *network) reset() {
 	n.mu.Lock()

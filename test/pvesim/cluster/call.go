@@ -123,7 +123,7 @@ func (c *Cluster) performer(r Request) (*node, error) {
 		return local, err
 	}
 	n, err := c.node(name)
-	if err == nil && !n.online {
+	if err == nil && (!n.online || local.alone || n.alone) {
 		err = &schema.Error{Status: statusUnreachable, Message: "No route to host"}
 	}
 	return n, err

@@ -50,6 +50,10 @@ type node struct {
 	id     int
 	online bool
 	since  time.Time
+	// alone is set while the node has no connection to the other nodes, and unseen
+	// are the VMs that were created since then.
+	alone  bool
+	unseen map[int]bool
 }
 
 // New returns a cluster that lives until ctx ends.
@@ -180,9 +184,15 @@ func (c *Cluster) quorate() bool {
 	return online*2 > len(c.nodes)
 }
 
+// sees returns whether the node that performs a request has a connection to another.
+func (q *call) sees(n *node) bool { return n.online && (n == q.node || !q.node.alone && !n.alone) }
+
+// quorate returns whether the node that performs a request is in the majority.
+func (q *call) quorate() bool { return q.c.quorate() && (!q.node.alone || len(q.c.nodes) == 1) }
+
 // requireQuorum returns an error if the configuration is read-only.
-func (c *Cluster) requireQuorum() error {
-	if c.quorate() {
+func (q *call) requireQuorum() error {
+	if q.quorate() {
 		return nil
 	}
 	return schema.Failed("cluster not ready - no quorum?")

@@ -22,7 +22,7 @@ func (c *Cluster) requirePool(name string) error {
 // createVM handles POST /nodes/{node}/qemu.
 func createVM(q *call) (any, error) {
 	vmid, pool := q.number("vmid", 0), q.text("pool")
-	if err := q.c.requireQuorum(); err != nil {
+	if err := q.requireQuorum(); err != nil {
 		return nil, err
 	}
 	if err := q.c.requirePool(pool); err != nil {
@@ -166,7 +166,7 @@ func (k *clone) check() error {
 	if err := k.destination(); err != nil {
 		return err
 	}
-	if err := q.c.requireQuorum(); err != nil {
+	if err := q.requireQuorum(); err != nil {
 		return err
 	}
 	v, err := q.vm()

@@ -69,7 +69,7 @@ func (q *call) deletable() (*vm, error) {
 	case v.running:
 		return nil, schema.Failed("VM %d is running - destroy failed", v.vmid)
 	}
-	return v, q.c.requireQuorum()
+	return v, q.requireQuorum()
 }
 
 // basesUnused returns an error for a template with linked clones.

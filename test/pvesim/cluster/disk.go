@@ -315,7 +315,7 @@ func migrateVM(q *call) (any, error) {
 	if target == q.node.Name {
 		return nil, schema.InvalidParameter("target", "target is local node.")
 	}
-	if err := q.c.requireQuorum(); err != nil {
+	if err := q.requireQuorum(); err != nil {
 		return nil, err
 	}
 	to, err := q.c.node(target)

@@ -100,7 +100,7 @@ var haOptions = []string{"state", "comment", "failback", "max_relocate", "max_re
 
 // addHA handles POST /cluster/ha/resources.
 func addHA(q *call) (any, error) {
-	if err := q.c.requireQuorum(); err != nil {
+	if err := q.requireQuorum(); err != nil {
 		return nil, err
 	}
 	id, err := sid(q.text("sid"))
@@ -258,7 +258,7 @@ var ruleOptions = []string{"type", "resources", "affinity", "nodes", "strict", "
 // setRule handles POST /cluster/ha/rules and PUT /cluster/ha/rules/{rule}.
 func setRule(create bool) handler {
 	return func(q *call) (any, error) {
-		if err := q.c.requireQuorum(); err != nil {
+		if err := q.requireQuorum(); err != nil {
 			return nil, err
 		}
 		name := q.text("rule")

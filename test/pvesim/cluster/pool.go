@@ -68,7 +68,7 @@ func createPool(q *call) (any, error) {
 		return nil, schema.Failed("create pool failed: pool '%s' already exists", name)
 	}
 	q.c.pools[name] = &pool{comment: q.text("comment"), vms: map[int]bool{}, storages: map[string]bool{}}
-	return nil, q.c.requireQuorum()
+	return nil, q.requireQuorum()
 }
 
 // updatePool handles PUT /pools and PUT /pools/{poolid}.

@@ -22,7 +22,7 @@ func startRequest(q *call) (any, error) {
 	if err := q.rootOnly("stateuri", "skiplock", "migratedfrom", "migration_type", "migration_network", "targetstorage", "force-cpu", "with-conntrack-state", "nets-host-mtu"); err != nil {
 		return nil, err
 	}
-	if err := q.c.requireQuorum(); err != nil {
+	if err := q.requireQuorum(); err != nil {
 		return nil, err
 	}
 	vmid := q.number("vmid", 0)

@@ -70,7 +70,7 @@ func resources(q *call) (any, error) {
 	}
 	if kind == "" || kind == "vm" {
 		for _, id := range slices.Sorted(maps.Keys(q.c.vms)) {
-			if q.c.access.Has(q.user, fmt.Sprintf("/vms/%d", id), "VM.Audit") {
+			if !q.node.unseen[id] && q.c.access.Has(q.user, fmt.Sprintf("/vms/%d", id), "VM.Audit") {
 				list = append(list, q.vmResource(q.c.vms[id]))
 			}
 		}
@@ -132,12 +132,12 @@ func (c *Cluster) usedMemory(n *node) (used int64) {
 // nodeResource is a node in the list of resources.
 func (q *call) nodeResource(n *node) map[string]any {
 	out := map[string]any{"id": "node/" + n.Name, "node": n.Name, "type": "node", "status": "online", "level": "", "cgroup-mode": 2}
-	if !n.online {
+	if !q.sees(n) {
 		out["status"] = "offline"
 	}
 	if q.c.access.Has(q.user, "/nodes/"+n.Name, "Sys.Audit") {
 		out["maxcpu"], out["maxmem"], out["maxdisk"] = n.Cores, n.MemoryMiB*qemu.MiB, int64(100*qemu.GiB)
-		if n.online {
+		if q.sees(n) {
 			out["uptime"], out["cpu"], out["mem"], out["disk"] = int64(time.Since(n.since).Seconds())+1, 0.01, q.c.usedMemory(n), int64(10*qemu.GiB)
 		}
 	}
@@ -189,13 +189,13 @@ func clusterStatus(q *call) (any, error) {
 	list := []map[string]any{}
 	if len(q.c.nodes) > 1 {
 		list = append(list, map[string]any{
-			"type": "cluster", "id": "cluster", "name": q.c.spec.Name, "nodes": len(q.c.nodes), "version": len(q.c.nodes), "quorate": bit(q.c.quorate()),
+			"type": "cluster", "id": "cluster", "name": q.c.spec.Name, "nodes": len(q.c.nodes), "version": len(q.c.nodes), "quorate": bit(q.quorate()),
 		})
 	}
 	for _, n := range q.c.nodes {
 		list = append(list, map[string]any{
 			"type": "node", "id": "node/" + n.Name, "name": n.Name, "nodeid": n.id, "ip": fmt.Sprintf("192.0.2.%d", n.id),
-			"local": bit(n == q.node), "online": bit(n.online), "level": "",
+			"local": bit(n == q.node), "online": bit(q.sees(n)), "level": "",
 		})
 	}
 	return list, nil
@@ -204,7 +204,7 @@ func clusterStatus(q *call) (any, error) {
 // nextID handles GET /cluster/nextid. It reserves nothing.
 func nextID(q *call) (any, error) {
 	if q.has("vmid") {
-		if q.c.vms[q.number("vmid", 0)] != nil {
+		if id := q.number("vmid", 0); q.c.vms[id] != nil && !q.node.unseen[id] {
 			return nil, schema.InvalidParameter("vmid", "VM %s already exists", q.text("vmid"))
 		}
 		return q.text("vmid"), nil

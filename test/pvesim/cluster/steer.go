@@ -74,6 +74,33 @@ func (c *Cluster) SetLock(id, lock string) error {
 	return nil
 }
 
+// Isolate takes the connection of a node to the other nodes away, as long ago as before
+// some VMs were created: the node does not know them. Without quorum it changes nothing.
+func (c *Cluster) Isolate(name string, unseen ...int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	n.alone, n.unseen = true, map[int]bool{}
+	for _, id := range unseen {
+		n.unseen[id] = true
+	}
+	return nil
+}
+
+// Rejoin ends the isolation of a node.
+func (c *Cluster) Rejoin(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.node(name)
+	if err == nil {
+		n.alone, n.unseen = false, nil
+	}
+	return err
+}
+
 // AddDisk creates a disk in a storage and attaches it to a VM, as a storage
 // driver or a person does. vmid is the VMID in the name of the disk.
 func (c *Cluster) AddDisk(id, option, storage string, vmid int, gib int64) (string, error) {

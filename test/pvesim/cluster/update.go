@@ -226,7 +226,7 @@ func (e *changes) load() (*vm, error) {
 	if err := v.checkLock(); err != nil {
 		return nil, err
 	}
-	if err := e.q.c.requireQuorum(); err != nil {
+	if err := e.q.requireQuorum(); err != nil {
 		return nil, err
 	}
 	memory, balloon := v.config.MemoryMiB(), v.config.Int("balloon")
