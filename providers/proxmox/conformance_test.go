@@ -59,9 +59,9 @@ var denials = map[conformance.Operation]string{
 type adapter struct{}
 
 // Traits are those of an API that cannot revoke a ticket, and in which an image is
-// detached, deleted and unmarked.
+// detached and deleted.
 func (adapter) Traits() conformance.Traits {
-	return conformance.Traits{UserDataRequests: 3, NoLogout: true}
+	return conformance.Traits{UserDataRequests: 2, NoLogout: true}
 }
 
 func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.Simulator {
@@ -108,7 +108,7 @@ func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) con
 			Wait: 2 * time.Second, MinRetry: 10 * time.Millisecond, MaxRetry: 50 * time.Millisecond, MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 50 * time.Millisecond,
 		},
 		Idle: 100 * time.Millisecond, Busy: 10 * time.Millisecond, Agent: 10 * time.Millisecond, AgentMax: 50 * time.Millisecond,
-		Bootstrap: 100 * time.Millisecond, Detail: 100 * time.Millisecond, Stale: time.Second, Appear: 50 * time.Millisecond,
+		Bootstrap: 100 * time.Millisecond, Restarted: time.Second, Detail: 100 * time.Millisecond, Stale: time.Second, Appear: 50 * time.Millisecond,
 	}}
 	if o.Quiet {
 		options.timeouts.Idle, options.timeouts.Detail, options.timeouts.Bootstrap = time.Hour, time.Hour, time.Hour

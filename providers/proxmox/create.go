@@ -1,13 +1,13 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -40,6 +40,17 @@ func (d *driver) Create(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, l 
 
 // clone sends the request that creates the VM.
 func (d *driver) clone(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, s *plan.Settings, seed *plan.Seed) error {
+	if v.Rejected {
+		confirmed, err := d.session.ConfirmUnseen(ctx, v.id)
+		switch {
+		case err != nil:
+			return err
+		case !confirmed:
+			return hypervisor.Waiting(infrav1.VMBusyReason, "checking whether the guest with the ID %d is the VM of this machine", v.Free)
+		}
+		d.session.SetTaken(v.id, v.Free) // the machine is delivered with the next ID
+		return nil
+	}
 	found := d.session.Site()
 	if err := found.CheckConflicts(&seed.Mark, m.Spec.VMName(m), s.Pool, v.Free); err != nil {
 		return err
@@ -51,7 +62,10 @@ func (d *driver) clone(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *
 	if err != nil {
 		return err
 	}
-	if err := d.check(ctx, m, found, s, seed, host.Node); err != nil {
+	if err := d.check(ctx, m, found, s, host.Node); err != nil {
+		return err
+	}
+	if _, _, err := seed.SetStorage(found, s, &d.bounds, host.Node, ""); err != nil {
 		return err
 	}
 	form, err := plan.Clone(m, s, host, v.Free, &seed.Mark, config)
@@ -65,16 +79,16 @@ func (d *driver) clone(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *
 	err = d.session.Act(ctx, v.id, site.Action{
 		Verb: site.Clone, VMID: v.Free, Node: host.Template.Node,
 		Request: pve.Request{Method: http.MethodPost, Path: site.VMPath(host.Template.Node, host.Template.VMID, "clone"), Form: form},
-		Planned: plan.Planned{VMID: v.Free, Node: host.Node, Group: seed.Mark.Group, Memory: plan.Memory(&m.Spec, host.Template)}, Mark: seed.Mark,
+		Planned: plan.Planned{VMID: v.Free, Node: host.Node, Group: seed.Mark.Group, Memory: plan.Memory(&m.Spec, host.Template)}, Mark: seed.Mark, Config: config,
 	})
 	switch {
 	case err == nil || pve.IsAmbiguous(err):
 		return err
-	case strings.Contains(err.Error(), "already exists"):
-		// The list may be older than another guest, or than an earlier request.
+	case pve.IsExisting(err):
+		// The list may be older than the guest, or the user cannot see it.
 		d.session.CreationQueue.Done(key)
 		d.session.SetActive(v.id, true)
-		return hypervisor.Failure(infrav1.VMBusyReason, "a guest with the ID %d was created in the meantime, or the user cannot see it: %w", v.Free, err)
+		return hypervisor.Failure(infrav1.VMBusyReason, "a guest has the ID %d: %w", v.Free, err)
 	}
 	d.session.CreationQueue.Done(key)
 	return err
@@ -104,9 +118,9 @@ func (d *driver) host(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, foun
 }
 
 // check returns an error if an object that the machine references does not exist on its
-// node, and sets the storage of the image with the bootstrap data.
-func (d *driver) check(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, found *plan.Site, s *plan.Settings, seed *plan.Seed, node string) error {
-	if err := s.CheckPool(&d.bounds); err != nil {
+// node.
+func (d *driver) check(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, found *plan.Site, s *plan.Settings, node string) error {
+	if err := s.CheckBounds(&d.bounds, &m.Spec.Hardware); err != nil {
 		return err
 	}
 	names := []string{s.Storage}
@@ -121,27 +135,26 @@ func (d *driver) check(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, fou
 			return err
 		}
 	}
-	if _, _, err := seed.SetStorage(found, s, &d.bounds, node); err != nil {
-		return err
-	}
-	networks, err := d.session.Networks(ctx, node)
+	networks, err := d.session.Networks(ctx, node, s.Networks())
 	if err != nil {
 		return fmt.Errorf("listing networks: %w", err)
 	}
-	return s.CheckNetworks(&d.bounds, node, networks)
+	return s.CheckNetworks(node, networks)
 }
 
 // prepare takes the next step before the first boot.
 func (d *driver) prepare(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, s *plan.Settings, seed *plan.Seed) error {
 	found := d.session.Site()
-	if err := d.check(ctx, m, found, s, seed, v.VM.Node); err != nil {
+	if err := d.check(ctx, m, found, s, v.VM.Node); err != nil {
 		return err
 	}
-	storage, volume, err := seed.SetStorage(found, s, &d.bounds, v.VM.Node)
+	storage, volume, err := seed.SetStorage(found, s, &d.bounds, v.VM.Node, cmp.Or(v.Image.Storage, found.StorageNamed(v.VM.Node, v.Mark.ISO)))
 	if err != nil {
 		return err
 	}
-	config, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID, true)
+	// A request that changes disks must not be executed twice, so it has the digest of
+	// the configuration that it was made for.
+	config, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID, !plan.ChangesDisks(m))
 	if err != nil {
 		return fmt.Errorf("reading VM: %w", err)
 	}
@@ -153,10 +166,10 @@ func (d *driver) prepare(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v
 	}
 	if !v.machine.Uploaded {
 		sum := sha256.Sum256(seed.Image)
-		return act(site.Upload, pve.Request{
+		return d.session.Act(ctx, v.id, site.Action{Verb: site.Upload, VMID: v.VM.VMID, Node: v.VM.Node, Storage: storage, Request: pve.Request{
 			Method: http.MethodPost, Path: []string{"nodes", v.VM.Node, "storage", storage, "upload"},
 			Form: url.Values{"content": {"iso"}, "checksum": {hex.EncodeToString(sum[:])}, "checksum-algorithm": {"sha256"}}, File: seed.Image, FileName: plan.ImageName(v.id),
-		})
+		}})
 	}
 	form, err := plan.Configuration(m, s, &seed.Mark, config, v.VM.TagList(), volume)
 	if err != nil {

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -49,6 +50,9 @@ func (d *driver) Shutdown(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) 
 // and the VM with its own disks. It fails if a disk of another user would be deleted too.
 func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
 	v, err := d.look(m)
+	if err == nil && v.state == hypervisor.Absent && v.VM == nil && v.Image.Storage != "" {
+		return d.deleteImage(ctx, &v) // a user deleted the VM
+	}
 	if err != nil || v.state != hypervisor.Running && v.state != hypervisor.Stopped {
 		return err
 	}
@@ -66,8 +70,8 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	case len(foreign) > 0:
 		return hypervisor.Failure(infrav1.DeleteProtectedReason, "the VM has disks that do not belong to the machine and that would be deleted with it: %s. Reassign them to another VM so that the machine can be deleted", strings.Join(foreign, ", "))
 	}
-	if v.Mark.ISO != "" || !v.Complete {
-		if err := d.deleteImage(ctx, m, &v); err != nil {
+	if v.hasImage() {
+		if err := d.deleteImage(ctx, &v); err != nil {
 			return err
 		}
 	}
@@ -80,26 +84,22 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 }
 
 // deleteImage deletes the image with the bootstrap data.
-func (d *driver) deleteImage(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
+func (d *driver) deleteImage(ctx context.Context, v *view) error {
+	at := v.Image
+	if v.VM != nil {
+		at.Node = v.VM.Node
+	}
 	found := d.session.Site()
-	storage := found.StorageNamed(v.VM.Node, v.Mark.ISO)
-	if storage == "" && v.Mark.ISO != "" {
-		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage %q of the bootstrap data is not on the node %s, or the user cannot see it, so the image cannot be deleted: make the storage available, or delete the image and remove the tag of the VM that names the storage", v.Mark.ISO, v.VM.Node)
+	if at.Storage == "" {
+		at.Storage = found.StorageNamed(at.Node, v.Mark.ISO)
 	}
-	if storage == "" {
-		// The description of a clone has no storage, if a former version made it.
-		s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, plan.ZoneOf(&d.cluster.Spec, &v.Mark))
-		if err != nil {
-			return err
-		}
-		seed := plan.Seed{Mark: v.Mark}
-		if storage, _, err = seed.SetStorage(found, &s, &d.bounds, v.VM.Node); err != nil {
-			return err
-		}
+	if at.Node = found.NodeOf(at.Storage, at.Node); at.Node == "" {
+		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage %q of the bootstrap data is not on an online node, or the user cannot see it, so the image cannot be deleted: make the storage available, or delete the image and remove the tag of the VM that names the storage", cmp.Or(at.Storage, v.Mark.ISO))
 	}
+	d.session.SetImage(v.id, at)
 	var upid string
 	err := d.session.Do(ctx, pve.Request{
-		Method: http.MethodDelete, Path: []string{"nodes", v.VM.Node, "storage", storage, "content", storage + ":iso/" + plan.ImageName(v.id)},
+		Method: http.MethodDelete, Path: []string{"nodes", at.Node, "storage", at.Storage, "content", at.Storage + ":iso/" + plan.ImageName(v.id)},
 		Form: url.Values{"delay": {strconv.Itoa(deleteSeconds)}}, Into: &upid,
 	})
 	switch {
@@ -109,6 +109,7 @@ func (d *driver) deleteImage(ctx context.Context, m *proxmoxv1.NovaProxmoxMachin
 		d.session.SetActive(v.id, true)
 		return hypervisor.Waiting(infrav1.VMBusyReason, "the image with the bootstrap data is being deleted")
 	}
+	d.session.ImageDeleted(v.id)
 	return nil
 }
 
@@ -122,24 +123,30 @@ func (d *driver) Syncers() []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine] {
 	}
 }
 
-// removeUserData removes the image with the bootstrap data from the drive, deletes it, and
-// removes its tag. In this order the VM can start at any time, and the tag remains as long
-// as the image may exist.
+// removeUserData empties the drive with the bootstrap data, and deletes the image after
+// that. In this order the VM can start at any time. The tag that names the storage is
+// removed with the first request: a manager that starts between both requests reads which
+// images exist.
 func (d *driver) removeUserData(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
 	v, err := d.look(m)
-	if err != nil || v.state != hypervisor.Running || !v.Complete || v.Mark.ISO == "" {
+	if err != nil || v.state != hypervisor.Running || !v.Complete || !v.hasImage() {
 		return err
 	}
-	err = d.session.Do(ctx, pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: url.Values{plan.ISODrive: {plan.EmptyDrive}}})
-	if err != nil {
-		return fmt.Errorf("detaching bootstrap data: %w", err)
+	if storage := d.session.Site().StorageNamed(v.VM.Node, v.Mark.ISO); v.Image.Storage == "" && storage != "" {
+		v.Image = site.Image{Node: v.VM.Node, Storage: storage}
+		d.session.SetImage(v.id, v.Image)
 	}
-	if err := d.deleteImage(ctx, m, &v); err != nil {
-		return err
+	if v.Mark.ISO != "" {
+		v.Mark.ISO = ""
+		left, _ := plan.TagsWith(v.VM.TagList(), v.Mark.Tags())
+		if err := d.setTags(ctx, &v, left, url.Values{plan.ISODrive: {plan.EmptyDrive}}); err != nil {
+			return fmt.Errorf("detaching bootstrap data: %w", err)
+		}
+		if v, err = d.look(m); err != nil || v.Mark.ISO != "" {
+			return err // another action runs
+		}
 	}
-	v.Mark.ISO = ""
-	left, _ := plan.TagsWith(v.VM.TagList(), v.Mark.Tags())
-	return d.setTags(ctx, &v, left)
+	return d.deleteImage(ctx, &v)
 }
 
 // syncTags sets the tags of the VM.
@@ -152,13 +159,14 @@ func (d *driver) syncTags(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) 
 	if same {
 		return nil
 	}
-	return d.setTags(ctx, &v, wanted)
+	return d.setTags(ctx, &v, wanted, url.Values{})
 }
 
-// setTags writes the tags of a VM, unless an action on the VM runs.
-func (d *driver) setTags(ctx context.Context, v *view, wanted []string) error {
+// setTags writes the tags of a VM with other options, unless an action on the VM runs.
+func (d *driver) setTags(ctx context.Context, v *view, wanted []string, form url.Values) error {
+	form.Set("tags", strings.Join(wanted, ";"))
 	return d.session.Act(ctx, v.id, site.Action{
 		Verb: site.Tag, VMID: v.VM.VMID, Node: v.VM.Node, Tags: wanted,
-		Request: pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: url.Values{"tags": {strings.Join(wanted, ";")}}},
+		Request: pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: form},
 	})
 }

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -44,6 +45,9 @@ type view struct {
 	state   hypervisor.State
 	message string
 }
+
+// hasImage reports whether the image with the bootstrap data may exist.
+func (v *view) hasImage() bool { return v.Mark.ISO != "" || v.Image.Storage != "" }
 
 func (d *driver) clusterID() string { return d.cluster.Annotations[infrav1.ClusterIDAnnotation] }
 
@@ -120,7 +124,7 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 	out := hypervisor.VM{State: v.state, Message: v.message, LastFailure: v.failure(deleting)}
 	if v.VM != nil {
 		out.ID, out.ProviderID = strconv.Itoa(v.VM.VMID), d.cluster.Spec.GetProviderIDPrefix()+"://"+v.id.String()
-		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.Complete && v.Mark.ISO != ""
+		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.Complete && v.hasImage()
 	}
 	if v.VM == nil && v.state == hypervisor.Absent {
 		return d.confirmAbsent(ctx, m, &v, out)
@@ -179,7 +183,8 @@ func (v *view) failure(deleting bool) error {
 }
 
 // confirmAbsent confirms that a VM does not exist: the list has only the VMs that the
-// user can see.
+// user can see. A machine that is being deleted is Stopped while its image with the
+// bootstrap data exists.
 func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, out hypervisor.VM) (hypervisor.VM, error) {
 	deleting := !m.DeletionTimestamp.IsZero()
 	d.session.SetActive(v.id, false)
@@ -187,27 +192,47 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 	if m.Spec.ProviderID == "" && !deleting {
 		return out, nil
 	}
-	for i, vmid := range v.Unlisted {
-		if v.machine.Deleted || i > 0 && m.Spec.ProviderID == "" {
-			break
-		}
-		exists, err := d.session.Exists(ctx, vmid)
-		switch {
-		case err != nil:
+	if !v.machine.Deleted {
+		if err := d.session.Quorate(ctx); err != nil {
 			return out, err
-		case exists && m.Spec.ProviderID == "":
-			d.session.SetActive(v.id, true)
-			return hypervisor.VM{State: hypervisor.Busy, Message: "Checking a VM that the user cannot see yet"}, nil
-		case exists:
-			return out, hypervisor.Failure(infrav1.HypervisorErrorReason, "a guest with the ID %d exists, and the user cannot see it: it may be the VM of this machine. Add the permission VM.Audit for it", vmid)
+		}
+		if m.Spec.ProviderID != "" {
+			if err := d.confirmUnlisted(ctx, m, v); err != nil {
+				return out, err
+			}
+		} else if unknown, soon := d.session.MayAppear(v.id, m.CreationTimestamp.Time); soon {
+			return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
+		} else if unknown {
+			if confirmed, err := d.session.ConfirmUnseen(ctx, v.id); err != nil || !confirmed {
+				return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, err
+			}
 		}
 	}
-	if !deleting {
+	switch {
+	case !deleting:
 		return hypervisor.VM{State: hypervisor.Absent}, nil
-	}
-	if m.Spec.ProviderID == "" && d.session.MayAppear(v.id, m.CreationTimestamp.Time) {
-		return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
+	case v.Image.Storage != "":
+		return hypervisor.VM{State: hypervisor.Stopped, Message: "The bootstrap data of a VM that was deleted exists"}, nil
 	}
 	d.session.Forget(v.id, hypervisor.KeyOf(m))
 	return hypervisor.VM{State: hypervisor.Absent}, nil
+}
+
+// confirmUnlisted returns an error if the VM of a machine may exist although the user
+// cannot see it. The ID in the status is only a hint: a move of the cluster drops it.
+func (d *driver) confirmUnlisted(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
+	ids := v.Unlisted
+	if id, err := strconv.Atoi(m.Status.VMID); err == nil && slices.Contains(ids, id) {
+		ids = []int{id}
+	}
+	for _, id := range ids {
+		exists, err := d.session.Exists(ctx, id)
+		if err != nil {
+			return err
+		}
+		if exists {
+			return hypervisor.Failure(infrav1.HypervisorErrorReason, "a guest with the ID %d exists, and the user cannot see it: it may be the VM of this machine. Add the permission VM.Audit for it", id)
+		}
+	}
+	return nil
 }

@@ -19,7 +19,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
 )
 
-const clusterName = "tenant"
+const (
+	clusterName = "tenant"
+	clusterID   = "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"
+)
 
 // A manager that starts while a VM has no tags yet reads the description of the VM. If
 // this fails, the VM is not another user's: no second VM is created.
@@ -94,7 +97,7 @@ func objectsOf(s *simulator) client.Client {
 	c := adapter{}.Cluster()
 	c.Namespace, c.Name = metav1.NamespaceDefault, clusterName
 	c.Labels = map[string]string{clusterv1.ClusterNameLabel: clusterName}
-	c.Annotations = map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"}
+	c.Annotations = map[string]string{infrav1.ClusterIDAnnotation: clusterID}
 	c.Spec.Server, c.Spec.TLS.CABundle, c.Spec.IdentityRef.Name = s.Server(), s.CABundle(), clusterName
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(c, &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: clusterName},

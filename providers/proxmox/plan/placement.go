@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
@@ -234,7 +235,7 @@ func (site *Site) load(n *pve.Resource, group string) (peers int, free int64) {
 // content.
 func (site *Site) CheckStorage(b *Bounds, node, name, content string) error {
 	s := site.storageOn(node, name)
-	if s == nil || !slices.Contains(strings.Split(s.Content, ","), content) {
+	if s == nil || !s.Has(content) {
 		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage %q does not exist on the node %s, has no content type %s, or the user cannot see it", name, node, content)
 	}
 	return b.allow("storage", s.Storage, "storages", b.Storages)
@@ -271,8 +272,33 @@ func (site *Site) StorageNamed(node, name string) string {
 	return ""
 }
 
+// NodeOf returns an online node that has a storage, which is the preferred one if it has
+// it. It returns an empty string if there is none.
+func (site *Site) NodeOf(storage, preferred string) string {
+	node := ""
+	for _, s := range site.Storages {
+		switch {
+		case s.Storage != storage || !site.isOnline(s.Node):
+		case s.Node == preferred:
+			return preferred
+		case s.Shared == 1:
+			node = s.Node
+		}
+	}
+	return node
+}
+
+// Networks returns the networks of a machine.
+func (s *Settings) Networks() []string {
+	names := make([]string, 0, len(s.Interfaces))
+	for i := range s.Interfaces {
+		names = append(names, s.Interfaces[i].Network)
+	}
+	return names
+}
+
 // CheckNetworks returns an error unless the networks of a machine exist on its node.
-func (s *Settings) CheckNetworks(b *Bounds, node string, known []string) error {
+func (s *Settings) CheckNetworks(node string, known []string) error {
 	for i := range s.Interfaces {
 		name := s.Interfaces[i].Network
 		if name == "" {
@@ -281,16 +307,46 @@ func (s *Settings) CheckNetworks(b *Bounds, node string, known []string) error {
 		if !slices.Contains(known, name) {
 			return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the network %q does not exist on the node %s, or the user cannot see it", name, node)
 		}
-		if err := b.allow("network", name, "networks", b.Networks); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// CheckPool returns an error if the bounds do not allow the pool.
-func (s *Settings) CheckPool(b *Bounds) error {
+// CheckBounds returns an error if the bounds do not allow the pool, a network or a PCI
+// device of a machine.
+func (s *Settings) CheckBounds(b *Bounds, h *proxmoxv1.NovaProxmoxHardware) error {
+	for i := range s.Interfaces {
+		in := &s.Interfaces[i]
+		if err := b.allowNetwork(in.Network, in.VLAN); err != nil {
+			return err
+		}
+	}
+	for _, d := range h.PCIDevices {
+		if err := b.allow("hardware.pciDevices", d.Mapping, "pciMappings", b.PCIMappings); err != nil {
+			return err
+		}
+	}
 	return b.allow("placement.pool", s.Pool, "pools", b.Pools)
+}
+
+// allowNetwork returns an error unless an entry allows a VLAN of a network. An entry
+// without a VLAN allows all of them.
+func (b *Bounds) allowNetwork(name string, vlan int32) error {
+	for _, entry := range b.Networks {
+		network, vlans, limited := strings.Cut(entry, "/")
+		first, last, isRange := strings.Cut(vlans, "-")
+		from, _ := strconv.ParseInt(first, 10, 32)
+		to := from
+		if isRange {
+			to, _ = strconv.ParseInt(last, 10, 32)
+		}
+		if name == "" || network == name && (!limited || vlan != 0 && int64(vlan) >= from && int64(vlan) <= to) {
+			return nil
+		}
+	}
+	if vlan != 0 {
+		name += "/" + strconv.Itoa(int(vlan))
+	}
+	return b.allow("network", name, "networks", b.Networks)
 }
 
 // CheckConflicts returns an error if another VM of the pool has the name, or if the VM

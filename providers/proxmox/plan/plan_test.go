@@ -274,9 +274,17 @@ func TestSeed(t *testing.T) {
 		ContainSubstring(strings.ToLower(MAC(machineID, &s.Interfaces[0], 0)))))
 	g.Expect(seed.Mark.Addresses).To(ConsistOf(netip.MustParseAddr("10.1.2.3")))
 	site := list()
-	_, volume, err := seed.SetStorage(site, &s, &Bounds{}, "b")
+	_, volume, err := seed.SetStorage(site, &s, &Bounds{}, "b", "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(volume).To(Equal("nfs:iso/nova-"+machineID.String()+".iso"), "a shared storage is preferred")
+	_, volume, err = seed.SetStorage(site, &s, &Bounds{}, "b", "local")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(volume).To(HavePrefix("local:"), "a storage is chosen once")
+	id, ok := ImageOwner(volume)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(id).To(Equal(machineID))
+	_, ok = ImageOwner("local:iso/debian.iso")
+	g.Expect(ok).To(BeFalse())
 
 	for _, bad := range []hypervisor.CreateOptions{
 		{Format: "talos"}, {UserData: make([]byte, MaxUserData+1)}, {Format: ignition, Interfaces: l.Interfaces},
@@ -285,6 +293,48 @@ func TestSeed(t *testing.T) {
 		var e *hypervisor.Error
 		g.Expect(errors.As(err, &e)).To(BeTrue())
 		g.Expect(e.Terminal).To(BeTrue())
+	}
+}
+
+// Bounds limit the VLANs of a network and the PCI devices, with the entry to add.
+func TestBoundsOfMachines(t *testing.T) {
+	for name, c := range map[string]struct {
+		bounds  proxmoxv1.NovaProxmoxBounds
+		network string
+		vlan    int32
+		mapping string
+		err     string
+	}{
+		"no bounds":                {network: "vmbr0", vlan: 7, mapping: "gpu"},
+		"a whole network":          {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0"}}, network: "vmbr0", vlan: 7},
+		"another network":          {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0"}}, network: "vmbr1", err: `network "vmbr1"`},
+		"a VLAN":                   {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr1", "vmbr0/100"}}, network: "vmbr0", vlan: 100},
+		"another VLAN":             {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/100"}}, network: "vmbr0", vlan: 101, err: `network "vmbr0/101" is outside of spec.bounds.networks`},
+		"the VLAN of a network":    {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr1/100"}}, network: "vmbr0", vlan: 100, err: `network "vmbr0/100"`},
+		"no VLAN":                  {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/100"}}, network: "vmbr0", err: `network "vmbr0" is outside`},
+		"the end of a range":       {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/100-199"}}, network: "vmbr0", vlan: 199},
+		"the start of a range":     {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/100-199"}}, network: "vmbr0", vlan: 100},
+		"a VLAN after a range":     {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/100-199"}}, network: "vmbr0", vlan: 200, err: "is outside"},
+		"no VLAN, with a range":    {bounds: proxmoxv1.NovaProxmoxBounds{Networks: []string{"vmbr0/1-4094"}}, network: "vmbr0", err: "is outside"},
+		"a mapping":                {bounds: proxmoxv1.NovaProxmoxBounds{PCIMappings: []string{"gpu"}}, network: "vmbr0", mapping: "gpu"},
+		"another mapping":          {bounds: proxmoxv1.NovaProxmoxBounds{PCIMappings: []string{"nic"}}, network: "vmbr0", mapping: "gpu", err: `hardware.pciDevices "gpu" is outside of spec.bounds.pciMappings`},
+		"a machine without a pool": {bounds: proxmoxv1.NovaProxmoxBounds{Pools: []string{"p"}}, network: "vmbr0", err: "spec.bounds.pools"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &Settings{Interfaces: []proxmoxv1.NovaProxmoxInterface{{Network: c.network, VLAN: c.vlan}}}
+			h := &proxmoxv1.NovaProxmoxHardware{}
+			if c.mapping != "" {
+				h.PCIDevices = []proxmoxv1.NovaProxmoxPCIDevice{{Mapping: c.mapping}}
+			}
+			err := s.CheckBounds(&Bounds{Identity: "team", NovaProxmoxBounds: c.bounds}, h)
+			if c.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(And(ContainSubstring(c.err), ContainSubstring(`NovaProxmoxIdentity "team"`))))
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason))
+		})
 	}
 }
 

@@ -35,6 +35,14 @@ type Seed struct {
 // ImageName is the file name of the image with the bootstrap data.
 func ImageName(id uuid.UUID) string { return "nova-" + id.String() + ".iso" }
 
+// ImageOwner returns the ID of the machine that an image was uploaded for.
+func ImageOwner(volume string) (uuid.UUID, bool) {
+	_, name, _ := strings.Cut(volume, ":iso/nova-")
+	text, ok := strings.CutSuffix(name, ".iso")
+	id, err := uuid.Parse(text)
+	return id, ok && err == nil
+}
+
 // ethernet is an interface in the network configuration of cloud-init, version 2.
 type ethernet struct {
 	Match       map[string]string `json:"match"`
@@ -122,15 +130,17 @@ func (e *ethernet) add(a hypervisor.Address) {
 	}
 }
 
-// SetStorage sets the storage of the image, and returns its volume.
-func (s *Seed) SetStorage(site *Site, settings *Settings, b *Bounds, node string) (storage, volume string, err error) {
-	storage, err = settings.bootstrapStorage(site, b, node)
+// SetStorage sets the storage of the image, and returns its volume. A storage that was
+// chosen before is not chosen again.
+func (s *Seed) SetStorage(site *Site, settings *Settings, b *Bounds, node, chosen string) (storage, volume string, err error) {
+	if storage = chosen; storage != "" {
+		err = site.CheckStorage(b, node, storage, "iso")
+	} else {
+		storage, err = settings.bootstrapStorage(site, b, node)
+	}
 	s.Mark.ISO = strings.ToLower(storage)
 	return storage, storage + ":iso/" + ImageName(s.Mark.ID), err
 }
-
-// maxAddresses limits the addresses of an interface that a guest reports.
-const maxAddresses = 32
 
 // NICs returns the network interfaces of a VM with the addresses that the guest
 // reports. Interfaces that only the guest has, such as the bridges of a container
@@ -143,7 +153,7 @@ func NICs(id uuid.UUID, s *Settings, reported []pve.GuestInterface) []hypervisor
 			if !strings.EqualFold(r.MAC, nic.MAC) {
 				continue
 			}
-			for _, text := range r.Addresses[:min(len(r.Addresses), maxAddresses)] {
+			for _, text := range r.Addresses {
 				if a, ok := kit.ParseNodeAddress(text.Address); ok && !slices.Contains(nic.Addresses, a) {
 					nic.Addresses = append(nic.Addresses, a)
 				}

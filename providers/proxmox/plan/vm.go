@@ -180,6 +180,9 @@ func Configuration(m *proxmoxv1.NovaProxmoxMachine, s *Settings, mark *Mark, c C
 	if err != nil {
 		return nil, err
 	}
+	if ChangesDisks(m) {
+		form.Set("digest", c["digest"])
+	}
 	form.Set("description", Description(m, mark, append(c.Disks(), disks...)))
 	tags, _ := TagsWith(have, append(mark.Tags(), m.Spec.Tags...))
 	form.Set("tags", strings.Join(tags, ";"))
@@ -236,6 +239,20 @@ func hardware(form url.Values, h *proxmoxv1.NovaProxmoxHardware) {
 	}
 }
 
+// ChangesDisks reports whether the configuration of a VM may create or change disks.
+func ChangesDisks(m *proxmoxv1.NovaProxmoxMachine) bool {
+	h := &m.Spec.Hardware
+	return len(m.Spec.Disks.Data) > 0 || diskOptions(&m.Spec.Disks.Boot.NovaProxmoxDiskOptions) != "" || h.Firmware == infrav1.FirmwareEFI || ptr.Deref(h.TrustedPlatformModule, false)
+}
+
+// dataSerial begins the serial numbers of data disks.
+const dataSerial = "nova-"
+
+// hasSerial reports whether a disk has a serial number.
+func (c Config) hasSerial(serial string) bool {
+	return slices.ContainsFunc(c.Disks(), func(name string) bool { return option(c[name], "serial") == serial })
+}
+
 // disks sets the parameters of the disks, and returns the names of new ones.
 func disks(form url.Values, m *proxmoxv1.NovaProxmoxMachine, s *Settings, c Config) ([]string, error) {
 	boot := c.bootDisk()
@@ -271,10 +288,13 @@ func disks(form url.Values, m *proxmoxv1.NovaProxmoxMachine, s *Settings, c Conf
 	slot := 0
 	for i := range m.Spec.Disks.Data {
 		d := &m.Spec.Disks.Data[i]
+		if c.hasSerial(dataSerial + d.Name) {
+			continue // an earlier request created it
+		}
 		for c["scsi"+strconv.Itoa(slot)] != "" {
 			slot++
 		}
-		add("scsi"+strconv.Itoa(slot), fmt.Sprintf("%s:%d,serial=nova-%s%s", cmp.Or(d.Storage, at), d.SizeGiB, d.Name, diskOptions(&d.NovaProxmoxDiskOptions)))
+		add("scsi"+strconv.Itoa(slot), fmt.Sprintf("%s:%d,serial=%s%s", cmp.Or(d.Storage, at), d.SizeGiB, dataSerial+d.Name, diskOptions(&d.NovaProxmoxDiskOptions)))
 		slot++
 	}
 	return added, nil

@@ -79,6 +79,12 @@ func IsMissingVolume(err error) bool {
 		strings.HasPrefix(e.Detail, "unlink") && strings.Contains(e.Detail, "No such file"))
 }
 
+// IsExisting reports whether a guest has the ID of a clone.
+func IsExisting(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && strings.Contains(e.Detail, "already exists")
+}
+
 // IsMissing reports whether the object of a request does not exist.
 func IsMissing(err error) bool {
 	e, ok := errors.AsType[*Error](err)

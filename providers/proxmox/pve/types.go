@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,8 @@ type Resource struct {
 	MaxMem   int64   `json:"maxmem"`
 	MaxDisk  int64   `json:"maxdisk"`
 	Mem      int64   `json:"mem"`
+	// Uptime is the number of seconds since a guest was started.
+	Uptime int64 `json:"uptime"`
 	// Arch is the architecture of a node.
 	Arch string `json:"host-arch"`
 	// Storage, Shared and Content are of storages.
@@ -66,10 +69,15 @@ func (r *Resource) TagList() []string {
 	return strings.FieldsFunc(r.Tags, func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 }
 
+// Has reports whether a storage has a type of content.
+func (r *Resource) Has(content string) bool {
+	return slices.Contains(strings.Split(r.Content, ","), content)
+}
+
 // Same reports whether two entries differ only in measurements.
 func (r *Resource) Same(other *Resource) bool {
 	a, b := *r, *other
-	a.Mem, b.Mem = 0, 0
+	a.Mem, b.Mem, a.Uptime, b.Uptime = 0, 0, 0, 0
 	return a == b
 }
 
@@ -95,6 +103,30 @@ type GuestInterface struct {
 		Address string `json:"ip-address"`
 	} `json:"ip-addresses"`
 }
+
+// A guest may report any number of interfaces: more of them are ignored.
+const (
+	maxInterfaces = 64
+	maxAddresses  = 32
+	maxText       = 64
+)
+
+// Limit removes parts that no guest needs, so that a response uses little memory while it is
+// kept.
+func (g *GuestInterfaces) Limit() {
+	kept := make([]GuestInterface, 0, min(len(g.Result), maxInterfaces))
+	for _, i := range g.Result[:min(len(g.Result), maxInterfaces)] {
+		i.Name, i.MAC = cut(i.Name), cut(i.MAC)
+		i.Addresses = slices.Clone(i.Addresses[:min(len(i.Addresses), maxAddresses)])
+		for n := range i.Addresses {
+			i.Addresses[n].Address = cut(i.Addresses[n].Address)
+		}
+		kept = append(kept, i)
+	}
+	g.Result = kept
+}
+
+func cut(text string) string { return strings.Clone(text[:min(len(text), maxText)]) }
 
 // GuestOS is the response of the guest agent about its operating system.
 type GuestOS struct {

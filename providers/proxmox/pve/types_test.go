@@ -38,6 +38,22 @@ func TestListsOfATenantsServer(t *testing.T) {
 	}
 }
 
+// A guest reports any number of interfaces, addresses and characters.
+func TestInterfacesOfAGuestAreLimited(t *testing.T) {
+	g := NewWithT(t)
+	var one GuestInterface
+	g.Expect(json.Unmarshal([]byte(`{"name":"`+strings.Repeat("n", 1000)+`","ip-addresses":[`+strings.Repeat(`{"ip-address":"10.0.0.1"},`, 99)+`{}]}`), &one)).To(Succeed())
+	found := GuestInterfaces{}
+	for range 1000 {
+		found.Result = append(found.Result, one)
+	}
+	found.Limit()
+	g.Expect(found.Result).To(HaveLen(64))
+	g.Expect(found.Result[0].Addresses).To(HaveLen(32))
+	g.Expect(found.Result[0].Name).To(HaveLen(64))
+	g.Expect(cap(found.Result)).To(Equal(64))
+}
+
 func TestMissingVolumes(t *testing.T) {
 	g := NewWithT(t)
 	for detail, want := range map[string]bool{

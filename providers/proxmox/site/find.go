@@ -3,11 +3,13 @@ package site
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -27,9 +29,14 @@ type Found struct {
 	// Unclear is set while it is not known whether a guest with one of the IDs is the
 	// VM.
 	Unclear bool
-	// Unlisted are the IDs that no guest in the list has, and Free is the first of them.
+	// Unlisted are the IDs that no guest in the list has, and Free is the first of them
+	// that is not taken by a guest which the user cannot see.
 	Unlisted []int
 	Free     int
+	// Rejected is set if a clone with the free ID was rejected because a guest has it.
+	Rejected bool
+	// Image is the image with the bootstrap data of the machine.
+	Image Image
 }
 
 // Find returns the VM of a machine: the one with one of its IDs whose tags or
@@ -38,11 +45,14 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
+	f.Image = s.images[id]
 	for _, vmid := range candidates {
 		g := s.guests[vmid]
 		if g == nil {
 			f.Unlisted = append(f.Unlisted, vmid)
-			f.Free = f.Unlisted[0]
+			if f.Free == 0 && !m.taken[vmid] {
+				f.Free, f.Rejected = vmid, vmid == m.rejected
+			}
 			continue
 		}
 		if g.Type != "qemu" {
@@ -66,7 +76,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 				vm.Status = m.status
 			}
 			m.VMID = vmid
-			return Found{VM: &vm, Mark: mark, Complete: tagged}
+			return Found{VM: &vm, Mark: mark, Complete: tagged, Image: f.Image}
 		}
 	}
 	return f
@@ -101,12 +111,91 @@ func (s *Session) Exists(ctx context.Context, vmid int) (bool, error) {
 	return false, Classify(s.server, err)
 }
 
+// Quorate returns an error if the node that responds has no quorum: its list may be
+// older than VMs that exist. The list shows whether most of the nodes are online. If they
+// are not, the cluster may have a vote from elsewhere.
+func (s *Session) Quorate(ctx context.Context) error {
+	s.mu.Lock()
+	online := 0
+	for _, n := range s.nodes {
+		if n.Status == "online" {
+			online++
+		}
+	}
+	most := online*2 > len(s.nodes)
+	s.mu.Unlock()
+	if most {
+		return nil
+	}
+	var found []struct {
+		Type    string `json:"type"`
+		Quorate int    `json:"quorate"`
+	}
+	if err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "status"}, Into: &found}); err != nil {
+		return fmt.Errorf("reading quorum: %w", err)
+	}
+	for _, entry := range found {
+		if entry.Type == "cluster" && entry.Quorate == 0 {
+			return busy("the node that responds has no quorum, and may not know the VM: restore the quorum of the Proxmox VE cluster")
+		}
+	}
+	return nil
+}
+
+// busy returns an error that the next attempt may not have.
+func busy(format string, args ...any) error {
+	e := hypervisor.Failure(infrav1.VMBusyReason, format, args...)
+	e.Transient = true
+	return e
+}
+
+// ConfirmUnseen reports whether the list would have the VM of a machine if it existed. A
+// user with permissions on a pool only sees a VM when its clone is complete, and the API
+// does not show the ID of the VM until then. So no clone of the user may run that this
+// session did not start, and a later list must have been read. The machine is delivered
+// until then.
+func (s *Session) ConfirmUnseen(ctx context.Context, id uuid.UUID) (bool, error) {
+	s.mu.Lock()
+	m := s.machine(id)
+	own, nodes, now := map[string]bool{}, slices.Clone(s.nodes), time.Now()
+	known := s.noClones.After(m.unknownSince)
+	confirmed := known && s.done > max(s.noClonesList, m.written)
+	m.checking = !confirmed
+	for _, other := range s.machines {
+		own[other.upid] = true
+	}
+	s.mu.Unlock()
+	defer s.pollSoon()
+	if known {
+		return confirmed, nil
+	}
+	for _, n := range nodes {
+		var running []pve.Task
+		if n.Status != "online" {
+			continue
+		}
+		err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", n.Node, "tasks"}, Into: &running, Form: url.Values{
+			"source": {"active"}, "typefilter": {"qmclone"}, "userfilter": {s.user},
+		}})
+		if err != nil {
+			return false, fmt.Errorf("listing clones: %w", err)
+		}
+		if slices.ContainsFunc(running, func(t pve.Task) bool { return !own[t.UPID] }) {
+			return false, nil
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noClones, s.noClonesList = now, s.lists
+	return false, nil
+}
+
 // causes are the texts of Proxmox VE for each reason, in lower case.
 var causes = []struct {
 	reason string
 	texts  []string
 }{
-	{infrav1.VMBusyReason, []string{"is locked", "got timeout", "can't lock", "unexpected state change", "not ready"}},
+	{infrav1.VMBusyReason, []string{"is locked", "got timeout", "file change by other user", "file changed by other user", "can't lock", "unexpected state change", "not ready"}},
 	{infrav1.DeleteProtectedReason, []string{"protection mode"}},
 	{infrav1.InsufficientResourcesReason, []string{
 		"no space left", "out of space", "not enough", "cannot allocate memory", "insufficient", "maxcpu", "exceeds", "quota",

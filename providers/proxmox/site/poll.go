@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,8 @@ const (
 	// maxUnlisted is the number of lists of tasks after which a task that is not among
 	// them is read on its own: nodes list only their last tasks.
 	maxUnlisted = 3
+	// maxReport limits the report of a guest in bytes.
+	maxReport = 4096
 )
 
 // serve logs in, reads the list and keeps it up to date until that fails.
@@ -36,6 +39,9 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 		return err
 	}
 	if err := s.list(ctx); err != nil {
+		return err
+	}
+	if err := s.readImages(ctx); err != nil {
 		return err
 	}
 	up()
@@ -66,8 +72,11 @@ func (s *Session) identify(ctx context.Context) error {
 		s.guests, s.marks = map[int]*pve.Resource{}, map[int]plan.Mark{}
 		clear(s.configs)
 		clear(s.networks)
+		clear(s.images)
+		clear(s.contents)
+		s.noClones = time.Time{}
 		for _, m := range s.machines {
-			*m = Machine{key: m.key, unknownSince: time.Now()}
+			*m = Machine{key: m.key, unknownSince: time.Now(), taken: map[int]bool{}}
 		}
 	}
 	s.id, s.version = id, version
@@ -80,7 +89,7 @@ func (s *Session) wait(ctx context.Context) error {
 		s.mu.Lock()
 		interval := s.timeouts.Idle
 		for _, m := range s.machines {
-			if m.active || m.Busy || m.awaited {
+			if m.active || m.Busy || m.awaited || m.checking {
 				interval = min(interval, s.timeouts.Busy)
 			}
 		}
@@ -108,6 +117,9 @@ func (s *Session) update(ctx context.Context) error {
 		return err
 	}
 	if err := s.list(ctx); err != nil {
+		return err
+	}
+	if err := s.readImages(ctx); err != nil {
 		return err
 	}
 	return s.readMarks(ctx)
@@ -186,9 +198,15 @@ func (s *Session) list(ctx context.Context) error {
 	if err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "resources"}, Into: &found}); err != nil {
 		return fmt.Errorf("listing guests: %w", err)
 	}
+	s.store(list, now, found)
+	return nil
+}
+
+// store replaces the list.
+func (s *Session) store(list uint64, now time.Time, found pve.Resources) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listed = now
+	s.listed, s.done = now, list
 	before := s.guests
 	s.guests, s.nodes, s.storages = map[int]*pve.Resource{}, nil, nil
 	for _, r := range found {
@@ -202,8 +220,9 @@ func (s *Session) list(ctx context.Context) error {
 		}
 	}
 	maps.DeleteFunc(s.marks, func(vmid int, _ plan.Mark) bool { return s.guests[vmid] == nil })
+	maps.DeleteFunc(s.configs, func(_ int, c cached[plan.Config]) bool { return time.Since(c.read) >= maxAge })
+	maps.DeleteFunc(s.networks, func(_ string, c cached[[]string]) bool { return time.Since(c.read) >= maxNetworksAge })
 	s.compare(list, before)
-	return nil
 }
 
 // compare delivers the machines whose VM changed since the list before, and the results
@@ -245,7 +264,10 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 		m.status = ""
 	}
 	if now != nil && hasMark(now, id) {
-		m.unknownSince, m.awaited = time.Time{}, false
+		m.unknownSince, m.awaited, m.planned = time.Time{}, false, plan.Planned{}
+	}
+	if old != nil && now != nil && now.Uptime < old.Uptime && m.queried {
+		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
 	}
 	changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
 	if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
@@ -255,7 +277,7 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 	if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
 		m.awaited, changed = false, true
 	}
-	return changed
+	return changed || m.checking
 }
 
 // hasMark reports whether a VM has the mark of the machine with an ID.
@@ -361,6 +383,8 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	if pve.IsDown(err) {
 		return err
 	}
+	found.Limit()
+	report := os.Result.Variant[:min(len(os.Result.Variant), maxReport)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -369,16 +393,16 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 		return nil
 	}
 	m.nextQuery = now.Add(s.timeouts.Detail)
-	if m.bootstrap {
+	if m.bootstrap || now.Before(m.quietFrom) {
 		m.nextQuery = now.Add(s.timeouts.Bootstrap)
 	}
 	changed := !slices.EqualFunc(m.Network, found.Result, func(a, b pve.GuestInterface) bool {
 		return a.Name == b.Name && a.MAC == b.MAC && slices.Equal(a.Addresses, b.Addresses)
 	})
-	if changed || again && m.Report != os.Result.Variant {
+	if changed || again && m.Report != report {
 		m.Network = found.Result
 		if again {
-			m.Report = os.Result.Variant
+			m.Report = strings.Clone(report)
 		}
 		s.wake(m.key)
 	}

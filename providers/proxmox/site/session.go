@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,9 +26,10 @@ type Timeouts struct {
 	// Idle is the interval between two lists, and Busy the interval while a VM changes.
 	Idle, Busy time.Duration
 	// Agent is the first interval between two requests to a guest agent that reports no
-	// address; it doubles up to AgentMax. Detail is the interval after that, and
-	// Bootstrap the one until the node has joined.
-	Agent, AgentMax, Bootstrap, Detail time.Duration
+	// address; it doubles up to AgentMax. Bootstrap is the interval after that until the
+	// node has joined, and for the time Restarted after a restart of the VM. Detail is the
+	// interval for a node that runs: only a DHCP server changes its address then.
+	Agent, AgentMax, Bootstrap, Restarted, Detail time.Duration
 	// Stale is how long the result of a task is preferred to an older status in the
 	// list, and Appear how long a VM may still appear after a request without a response.
 	Stale, Appear time.Duration
@@ -37,7 +39,7 @@ type Timeouts struct {
 // every ten seconds.
 var DefaultTimeouts = Timeouts{
 	Session: sessions.DefaultTimeouts, Idle: 4 * time.Second, Busy: 1500 * time.Millisecond,
-	Agent: 5 * time.Second, AgentMax: time.Minute, Bootstrap: time.Minute, Detail: 10 * time.Minute,
+	Agent: 5 * time.Second, AgentMax: time.Minute, Bootstrap: time.Minute, Restarted: 10 * time.Minute, Detail: 6 * time.Hour,
 	Stale: 30 * time.Second, Appear: time.Minute,
 }
 
@@ -66,6 +68,13 @@ type Machine struct {
 	Verb    Verb
 	Busy    bool
 	Failure error
+	// taken are the IDs that guests have which the user cannot see. rejected is the ID of
+	// a clone that was rejected because a guest has it, which may be the VM.
+	taken    map[int]bool
+	rejected int
+	// checking is set until it is known that no clone runs which may be the VM. The
+	// machine is delivered after each list until then.
+	checking bool
 	// Uploaded, Resized and Deleted are set after these actions.
 	Uploaded, Resized, Deleted bool
 	// Network are the interfaces that the guest reported, and Report its progress.
@@ -86,13 +95,17 @@ type Machine struct {
 	awaited      bool
 	active       bool
 	// nextQuery is the time of the next request to the guest agent, and tries the number of requests
-	// without an address. bootstrap is set until the node has joined.
+	// without an address. bootstrap is set until the node has joined, and quietFrom is when
+	// a guest that restarted is expected to be up.
 	nextQuery time.Time
+	quietFrom time.Time
 	queried   bool
 	bootstrap bool
 	tries     int
 	planned   plan.Planned
 	mark      plan.Mark
+	// template is the configuration of the template until the clone exists.
+	template plan.Config
 }
 
 // Session is a session of one user at one Proxmox VE cluster.
@@ -102,24 +115,35 @@ type Session struct {
 	CreationQueue *sessions.CreationQueue
 
 	server, caBundle string
-	client           *pve.Client
-	timeouts         Timeouts
-	wake             func(...hypervisor.Key)
-	poll             chan struct{}
+	// user is the user of the requests, without the token.
+	user     string
+	client   *pve.Client
+	timeouts Timeouts
+	wake     func(...hypervisor.Key)
+	poll     chan struct{}
 
 	mu          sync.Mutex
 	id, version string
 	started     time.Time
-	lists       uint64
+	lists, done uint64 // the number of lists that were started, and the last one that ended
 	listed      time.Time
 	guests      map[int]*pve.Resource
 	nodes       []*pve.Resource
 	storages    []*pve.Resource
 	machines    map[uuid.UUID]*Machine
+	// noClones is when no clone of another session ran, and noClonesList the number of
+	// lists that were started then.
+	noClones     time.Time
+	noClonesList uint64
 	// marks are the marks in the descriptions of VMs whose tags have none.
 	marks    map[int]plan.Mark
 	configs  map[int]cached[plan.Config]
 	networks map[string]cached[[]string]
+	// images are the images with bootstrap data by the ID of their machine, and
+	// contents are the storages whose images were read, with the time of the next try
+	// if that failed.
+	images   map[uuid.UUID]Image
+	contents map[string]time.Time
 }
 
 // cached is a value that is read again after some time.
@@ -128,15 +152,21 @@ type cached[T any] struct {
 	read  time.Time
 }
 
-// maxAge is how long configurations of templates and networks of nodes are kept.
-const maxAge = time.Minute
+const (
+	// maxAge is how long configurations of templates are kept.
+	maxAge = time.Minute
+	// maxNetworksAge is how long the networks of nodes are kept.
+	maxNetworksAge = 10 * time.Minute
+)
 
 // Open opens a session. It calls wake with the machines that must be reconciled.
 func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
 		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake, poll: make(chan struct{}, 1), started: time.Now(),
 		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
+		images: map[uuid.UUID]Image{}, contents: map[string]time.Time{},
 	}
+	s.user, _, _ = strings.Cut(e.Username, "!")
 	m := sessions.NewMeter("proxmox", s.server)
 	var err error
 	s.client, err = pve.NewClient(e, pve.Meter{Connections: m.Connections, Request: func(method, code string, took time.Duration) {
@@ -194,7 +224,7 @@ func (s *Session) Machine(id uuid.UUID, key hypervisor.Key) Machine {
 func (s *Session) machine(id uuid.UUID) *Machine {
 	m, ok := s.machines[id]
 	if !ok {
-		m = &Machine{unknownSince: s.started}
+		m = &Machine{unknownSince: s.started, taken: map[int]bool{}}
 		s.machines[id] = m
 	}
 	return m
@@ -240,17 +270,31 @@ func (s *Session) Query(id uuid.UUID, vmid int, running, bootstrap bool) {
 	if !running {
 		m.Network, m.Report = nil, ""
 	}
+	if m.bootstrap && !bootstrap && len(m.Network) > 0 {
+		m.nextQuery = time.Now().Add(s.timeouts.Detail)
+	}
 	m.VMID, m.queried, m.bootstrap = vmid, running, bootstrap
 }
 
 // MayAppear reports whether a VM of a machine, which exists since a time, may have been
-// requested and may still appear. The machine is delivered when the result is known.
-func (s *Session) MayAppear(id uuid.UUID, exists time.Time) bool {
+// requested without a known result, and whether it may still appear in the list of a
+// user who sees it. The machine is delivered when it no longer may.
+func (s *Session) MayAppear(id uuid.UUID, exists time.Time) (unknown, soon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	m.awaited = !m.unknownSince.IsZero() && !exists.After(m.unknownSince) && time.Since(m.unknownSince) < s.timeouts.Appear
-	return m.awaited
+	unknown = !m.unknownSince.IsZero() && !exists.After(m.unknownSince)
+	m.awaited = unknown && time.Since(m.unknownSince) < s.timeouts.Appear
+	return unknown, m.awaited
+}
+
+// SetTaken stores that a guest which the user cannot see has an ID.
+func (s *Session) SetTaken(id uuid.UUID, vmid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machine(id)
+	m.taken[vmid], m.rejected = true, 0
+	s.wake(m.key)
 }
 
 // Action is a request that changes a VM.
@@ -261,9 +305,13 @@ type Action struct {
 	Request pve.Request
 	// Tags are the tags of the VM after a request that changes them.
 	Tags []string
-	// Planned is the VM that a clone will be, and Mark its mark.
+	// Storage is the storage of an upload.
+	Storage string
+	// Planned is the VM that a clone will be, Mark its mark, and Config the
+	// configuration of its template.
 	Planned plan.Planned
 	Mark    plan.Mark
+	Config  plan.Config
 }
 
 // Act sends the request of an action, unless another one runs. The task of the request
@@ -277,8 +325,11 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 		return nil
 	}
 	m.Verb, m.VMID, m.node, m.upid, m.unlisted, m.Busy, m.Failure = a.Verb, a.VMID, a.Node, "", 0, true, nil
-	if a.Verb == Clone {
-		m.planned, m.mark, m.Resized, m.Uploaded = a.Planned, a.Mark, false, false
+	switch a.Verb { //nolint:exhaustive // the others have no state of their own
+	case Clone:
+		m.planned, m.mark, m.template, m.Resized, m.Uploaded = a.Planned, a.Mark, a.Config, false, false
+	case Upload:
+		s.images[id] = Image{a.Node, a.Storage}
 	}
 	s.mu.Unlock()
 	var upid string
@@ -296,6 +347,9 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 		}
 	case err != nil:
 		m.Busy, m.planned = false, plan.Planned{}
+		if a.Verb == Clone && pve.IsExisting(err) {
+			m.rejected, m.checking = a.VMID, true
+		}
 	case upid == "":
 		if g := s.guests[a.VMID]; g != nil && a.Verb == Tag {
 			changed := *g
@@ -332,8 +386,9 @@ func (s *Session) finish(m *Machine, result string) {
 	}
 	switch verb {
 	case Clone:
-		delete(s.configs, m.VMID)
-		s.marks[m.VMID] = m.mark
+		// A clone has the options of its template, and the same disks.
+		s.configs[m.VMID] = cached[plan.Config]{m.template, time.Now()}
+		s.marks[m.VMID], m.template = m.mark, nil
 		fallthrough
 	case Stop, Shutdown:
 		m.status, m.until = "stopped", time.Now().Add(s.timeouts.Stale)
@@ -391,12 +446,13 @@ func (s *Session) Config(ctx context.Context, node string, vmid int, keep bool) 
 }
 
 // Networks returns the names of the bridges and virtual networks of a node. They are
-// read again after a short time, and if wanted is not among them.
-func (s *Session) Networks(ctx context.Context, node string) ([]string, error) {
+// read again after some time, and if a wanted one is not among them.
+func (s *Session) Networks(ctx context.Context, node string, wanted []string) ([]string, error) {
 	s.mu.Lock()
 	known, ok := s.networks[node]
 	s.mu.Unlock()
-	if ok && time.Since(known.read) < maxAge {
+	missing := slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(known.value, name) })
+	if ok && !missing && time.Since(known.read) < maxNetworksAge {
 		return known.value, nil
 	}
 	var found []struct {

@@ -54,14 +54,18 @@ type NovaProxmoxBounds struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Storages []string `json:"storages,omitempty"`
 
-	// networks are the bridges and virtual networks that VMs may be connected to. If not
-	// set, any network may be used.
+	// networks are the bridges and virtual networks that VMs may be connected to. An
+	// entry with a VLAN or a range, such as vmbr0/100 or vmbr0/100-199, allows only
+	// interfaces with such a vlan. An entry without one allows the whole network with all
+	// its VLANs: on a bridge that is aware of VLANs, a guest without vlan can tag its own
+	// packets. If not set, any network may be used.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^/]+(/[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})?)?$')",message="an entry is the name of a network, or a name with a VLAN or a range of VLANs, such as vmbr0/100 or vmbr0/100-199"
 	Networks []string `json:"networks,omitempty"`
 
 	// pools are the resource pools of VMs. If set, machines need a pool. If not set, any
@@ -73,6 +77,16 @@ type NovaProxmoxBounds struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	Pools []string `json:"pools,omitempty"`
+
+	// pciMappings are the resource mappings whose PCI devices VMs may use. If not set, any
+	// mapping may be used.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	PCIMappings []string `json:"pciMappings,omitempty"`
 
 	// templates are the names of the templates that may be cloned. If not set, any
 	// template may be cloned.

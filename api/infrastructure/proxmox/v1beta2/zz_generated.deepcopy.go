@@ -48,6 +48,11 @@ func (in *NovaProxmoxBounds) DeepCopyInto(out *NovaProxmoxBounds) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.PCIMappings != nil {
+		in, out := &in.PCIMappings, &out.PCIMappings
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Templates != nil {
 		in, out := &in.Templates, &out.Templates
 		*out = make([]string, len(*in))

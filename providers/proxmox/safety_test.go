@@ -1,0 +1,311 @@
+package proxmox
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/access"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
+)
+
+var createOptions = hypervisor.CreateOptions{UserData: []byte("#cloud-config\n"), Format: "cloud-config"}
+
+// manager reconciles one machine on a simulator.
+type manager struct {
+	*simulator
+
+	objects   client.Client
+	connector conformance.Connector[*proxmoxv1.NovaProxmoxMachine, *proxmoxv1.NovaProxmoxCluster]
+	machine   *proxmoxv1.NovaProxmoxMachine
+	// joined is set once the node has joined.
+	joined bool
+}
+
+// newManager returns the manager of a machine that has no VM.
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	s, _ := adapter{}.Start(t, conformance.SimulatorOptions{}).(*simulator)
+	m := &manager{simulator: s, objects: objectsOf(s), machine: adapter{}.Machine(conformance.Fields{})}
+	m.machine.Namespace, m.machine.Name = metav1.NamespaceDefault, "m"
+	m.machine.Labels = map[string]string{clusterv1.ClusterNameLabel: clusterName}
+	m.restart()
+	t.Cleanup(func() { m.connector.Close() })
+	return m
+}
+
+// restart replaces the process of the manager.
+func (m *manager) restart() {
+	if m.connector != nil {
+		m.connector.Close()
+	}
+	m.connector = adapter{}.Connect(m.objects, conformance.ConnectorOptions{})
+}
+
+// connect returns the driver of the machine.
+func (m *manager) connect(g Gomega) *driver {
+	d, err := m.connector.Connect(m.t.Context(), m.machine)
+	g.Expect(err).NotTo(HaveOccurred())
+	found, ok := d.(*driver)
+	g.Expect(ok).To(BeTrue())
+	return found
+}
+
+// step takes one step of the machine as controllers/machine does, and returns its VM.
+func (m *manager) step(g Gomega) hypervisor.VM {
+	d := m.connect(g)
+	vm, err := d.Observe(m.t.Context(), m.machine)
+	g.Expect(err).NotTo(HaveOccurred())
+	deleting := !m.machine.DeletionTimestamp.IsZero()
+	switch {
+	case vm.State == hypervisor.Busy, vm.State == hypervisor.Absent && (deleting || m.machine.Spec.ProviderID != ""):
+	case deleting:
+		err = d.Delete(m.t.Context(), m.machine)
+	case vm.State == hypervisor.Absent:
+		err = d.Create(m.t.Context(), m.machine, createOptions)
+	case vm.State == hypervisor.Stopped:
+		err = d.Start(m.t.Context(), m.machine)
+	case len(vm.Addresses) == 0:
+		m.Report(vm.ID, "")
+	default:
+		m.machine.Spec.ProviderID = vm.ProviderID
+		err = conformance.Sync(m.t.Context(), hypervisor.Driver[*proxmoxv1.NovaProxmoxMachine](d), m.machine, m.joined)
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	return vm
+}
+
+// until takes steps until the VM of the machine has a state.
+func (m *manager) until(state hypervisor.State) hypervisor.VM {
+	m.t.Helper()
+	var vm hypervisor.VM
+	m.Eventually(func(g Gomega) {
+		vm = m.step(g)
+		g.Expect(vm.State).To(Equal(state))
+	}).Should(Succeed())
+	return vm
+}
+
+// created creates the VM until it is complete. Requests may fail; check is called
+// after each of them.
+func (m *manager) created(check func()) hypervisor.VM {
+	m.t.Helper()
+	var vm hypervisor.VM
+	m.Eventually(func(g Gomega) {
+		d := m.connect(g)
+		var err error
+		vm, err = d.Observe(m.t.Context(), m.machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		if vm.State == hypervisor.Absent {
+			_ = d.Create(m.t.Context(), m.machine, createOptions)
+		}
+		if check != nil {
+			check()
+		}
+		g.Expect(vm.State).To(Equal(hypervisor.Stopped))
+	}).Should(Succeed())
+	return vm
+}
+
+// seesOnePool lets the user see the guests of one pool and the template only.
+func (m *manager) seesOnePool() {
+	m.t.Helper()
+	m.machine.Spec.Placement.Pool = elsewhere
+	var entries []access.Entry
+	for _, path := range []string{"/pool/" + elsewhere, "/storage", "/nodes", "/sdn", "/vms/" + strconv.Itoa(templateID)} {
+		entries = append(entries, access.Entry{Path: path, Role: role})
+	}
+	m.Expect(m.server.SetACL(leastUser, entries)).To(Succeed())
+}
+
+// up takes steps until the machine has a provider ID.
+func (m *manager) up() {
+	m.t.Helper()
+	m.Eventually(func(g Gomega) {
+		m.step(g)
+		g.Expect(m.machine.Spec.ProviderID).NotTo(BeEmpty())
+	}).Should(Succeed())
+}
+
+// delete marks the machine as being deleted.
+func (m *manager) delete() {
+	now := metav1.Now()
+	m.machine.DeletionTimestamp = &now
+}
+
+// candidates are the IDs that the VM of the machine can have.
+func (m *manager) candidates() []int {
+	id, err := kit.MachineUUID(clusterID, hypervisor.KeyOf(m.machine))
+	m.Expect(err).NotTo(HaveOccurred())
+	return plan.Candidates(&adapter{}.Cluster().Spec, id)
+}
+
+// images are the images with bootstrap data in all storages.
+func (m *manager) images() (found []string) {
+	for _, name := range []string{storage, "local"} {
+		volumes, err := m.server.Cluster.Volumes(name)
+		m.Expect(err).NotTo(HaveOccurred())
+		for _, v := range volumes {
+			if strings.HasSuffix(v, ".iso") {
+				found = append(found, v)
+			}
+		}
+	}
+	return found
+}
+
+// A configuration that is sent again creates no second data disk: the first one was
+// executed although its response was lost, or a user removed the tags afterwards.
+func TestRepeatedConfigurationCreatesNoDisk(t *testing.T) {
+	m := newManager(t)
+	m.machine.Spec.Disks.Data = []proxmoxv1.NovaProxmoxDataDisk{{Name: "etcd", SizeGiB: 5}}
+	m.Expect(m.server.SetTiming(cluster.TimeConfig, 300*time.Millisecond)).To(Succeed())
+	m.server.Inject(pvesim.Fault{Method: http.MethodPost, Path: "nodes/*/qemu/*/config", After: true, Drop: true})
+	m.created(nil)
+	once := func() {
+		m.Expect(m.OwnDisks("m")).To(Equal(2))
+		options := m.find(strconv.Itoa(m.candidates()[0])).Options
+		m.Expect(options).NotTo(HaveKey("unused0"))
+		m.Expect(options["description"]).To(ContainSubstring("nova-disks: scsi0 scsi1\n"))
+	}
+	m.Consistently(func() int { return m.OwnDisks("m") }, "700ms", interval).Should(Equal(2))
+	once()
+
+	m.connector.Close()
+	m.must(http.MethodPut, m.path(strconv.Itoa(m.candidates()[0]))+"/config", map[string]any{"tags": ""})
+	m.restart()
+	m.until(hypervisor.Running)
+	once()
+}
+
+// The image with the bootstrap data is attached from the storage that it was uploaded to.
+func TestStorageOfTheImageIsNotChosenAgain(t *testing.T) {
+	m := newManager(t)
+	m.Eventually(func(g Gomega) {
+		m.step(g)
+		g.Expect(m.images()).To(HaveLen(1))
+	}).Should(Succeed())
+	c := &proxmoxv1.NovaProxmoxCluster{}
+	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: clusterName}
+	m.Expect(m.objects.Get(t.Context(), key, c)).To(Succeed())
+	c.Spec.Placement.BootstrapStorage = "local"
+	m.Expect(m.objects.Update(t.Context(), c)).To(Succeed())
+	m.up()
+	m.Expect(m.images()).To(ConsistOf(HavePrefix(storage + ":iso/")))
+	m.joined = true
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
+	m.Expect(m.images()).To(BeEmpty())
+}
+
+// The image with the bootstrap data is deleted with the machine, although an administrator
+// deleted the VM before the node joined.
+func TestImageOfAVMThatAUserDeletes(t *testing.T) {
+	for name, restart := range map[string]bool{"in one process": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(t)
+			m.up()
+			id := strconv.Itoa(m.candidates()[0])
+			m.PowerOffVM(id)
+			m.DestroyVM(id)
+			m.Expect(m.images()).To(HaveLen(1))
+			if restart {
+				m.restart()
+			}
+			m.until(hypervisor.Absent)
+			m.delete()
+			m.until(hypervisor.Absent)
+			m.Expect(m.images()).To(BeEmpty())
+		})
+	}
+}
+
+// A user who sees one pool only cannot see that a guest has an ID. The next ID is used, and
+// the deletion does not wait for the guest.
+func TestUserOfAPoolAndAForeignGuestWithTheID(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	ids := m.candidates()
+	m.task(http.MethodPost, "/nodes/pve1/qemu", map[string]any{"vmid": ids[0], "name": "foreign", "memory": "128"})
+
+	m.Expect(m.created(nil).ID).To(Equal(strconv.Itoa(ids[1])))
+	m.up()
+	m.machine.Status.VMID = strconv.Itoa(ids[1])
+	m.restart()
+	m.delete()
+	m.until(hypervisor.Absent)
+	m.restart()
+	m.until(hypervisor.Absent)
+	m.Expect(m.find(strconv.Itoa(ids[0])).Name).To(Equal("foreign"))
+
+	// A machine that never had a VM.
+	m.machine = m.machine.DeepCopy()
+	m.machine.Spec.ProviderID, m.machine.Status.VMID, m.machine.DeletionTimestamp = "", "", nil
+	m.restart()
+	m.delete()
+	m.until(hypervisor.Absent)
+	m.Expect(m.VMs()).To(HaveLen(1))
+}
+
+// A clone of a user who sees one pool only is not in the list until it is complete. A
+// manager that starts in that time creates no second VM, and does not release the machine.
+func TestCloneThatAUserOfAPoolCannotSeeYet(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	m.Expect(m.server.SetTiming(cluster.TimeFull, 2*time.Second)).To(Succeed())
+	m.step(m)
+	m.Eventually(m.VMs).Should(HaveLen(1))
+	m.restart()
+	m.created(func() { m.Expect(m.VMs()).To(HaveLen(1)) })
+	m.delete()
+	m.until(hypervisor.Absent)
+	m.Expect(m.VMs()).To(BeEmpty())
+
+	m.machine.DeletionTimestamp = nil
+	m.step(m)
+	m.Eventually(m.VMs).Should(HaveLen(1))
+	m.restart()
+	m.delete()
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).State).To(Equal(hypervisor.Absent)) }).Should(Succeed())
+	m.Expect(m.VMs()).To(BeEmpty())
+}
+
+// A node without connection to the others does not know new VMs: they were not deleted.
+func TestNodeWithoutQuorum(t *testing.T) {
+	m := newManager(t)
+	m.up()
+	m.Expect(m.server.Cluster.Isolate("pve1", m.candidates()[0])).To(Succeed())
+	m.restart()
+	observed := func() (hypervisor.State, error) {
+		d, err := m.connector.Connect(t.Context(), m.machine)
+		if err != nil {
+			return "", err
+		}
+		vm, err := d.Observe(t.Context(), m.machine)
+		return vm.State, err
+	}
+	m.Eventually(func() error { _, err := observed(); return err }).Should(MatchError(ContainSubstring("quorum")))
+	m.Consistently(func() hypervisor.State { state, _ := observed(); return state }, "300ms", interval).ShouldNot(Equal(hypervisor.Absent))
+	m.Expect(m.server.Cluster.Rejoin("pve1")).To(Succeed())
+	m.Eventually(observed).Should(Equal(hypervisor.Running))
+}
+
+// The VM of an ambiguous request counts once, on the node where it is.
+func TestPlannedVMAfterALostResponse(t *testing.T) {
+	m := newManager(t)
+	m.server.Inject(pvesim.Fault{Method: http.MethodPost, Path: "nodes/*/qemu/*/config", After: true, Drop: true, Delay: 300 * time.Millisecond})
+	m.created(nil)
+	m.Expect(m.connect(m).session.Site().Planned).To(BeEmpty())
+}

@@ -1,0 +1,90 @@
+package site
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+)
+
+// Image is an image with bootstrap data: a node that has its storage, and the storage.
+type Image struct{ Node, Storage string }
+
+// maxImages limits the images that are known, because a server of a tenant may list any
+// number of them.
+const maxImages = 20_000
+
+// SetImage stores that the image of a machine may exist.
+func (s *Session) SetImage(id uuid.UUID, image Image) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images[id] = image
+}
+
+// ImageDeleted stores that a machine has no image.
+func (s *Session) ImageDeleted(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.images, id)
+	m := s.machine(id)
+	m.Uploaded = false
+	s.wake(m.key)
+}
+
+// readImages reads the images in the storages that were not read yet: an earlier process
+// may have left some. Later images are those that the session uploads.
+func (s *Session) readImages(ctx context.Context) error {
+	s.mu.Lock()
+	due := map[string]*pve.Resource{}
+	for _, r := range s.storages {
+		key := r.Storage
+		if r.Shared == 0 {
+			key += "/" + r.Node
+		}
+		next, read := s.contents[key]
+		if r.Status == "available" && r.Has("iso") && (!read || !next.IsZero() && time.Now().After(next)) {
+			due[key] = r
+		}
+	}
+	s.mu.Unlock()
+	var reads errgroup.Group
+	reads.SetLimit(parallelReads)
+	for key, r := range due {
+		reads.Go(func() error {
+			var found []struct {
+				Volume string `json:"volid"`
+			}
+			err := s.client.Do(ctx, pve.Request{
+				Method: http.MethodGet, Path: []string{"nodes", r.Node, "storage", r.Storage, "content"}, Form: url.Values{"content": {"iso"}}, Into: &found,
+			})
+			if pve.IsDown(err) || ctx.Err() != nil {
+				return err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.contents[key] = time.Time{}
+			if err != nil {
+				s.contents[key] = time.Now().Add(s.timeouts.Bootstrap)
+			}
+			var woken []hypervisor.Key
+			for _, volume := range found {
+				if id, ok := plan.ImageOwner(volume.Volume); ok && len(s.images) < maxImages {
+					s.images[id] = Image{r.Node, r.Storage}
+					if m := s.machines[id]; m != nil {
+						woken = append(woken, m.key)
+					}
+				}
+			}
+			s.wake(woken...)
+			return nil
+		})
+	}
+	return reads.Wait()
+}

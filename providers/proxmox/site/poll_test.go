@@ -1,0 +1,55 @@
+package site
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+)
+
+// No request goes to the agent of a node that runs, until the VM was started again.
+func TestRequestsToAgents(t *testing.T) {
+	g := NewWithT(t)
+	id := uuid.New()
+	s := &Session{
+		timeouts: DefaultTimeouts, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, poll: make(chan struct{}, 1),
+		wake: func(...hypervisor.Key) {},
+	}
+	at := func(uptime int64) pve.Resources {
+		return pve.Resources{{Type: "qemu", VMID: 100, Status: "running", Uptime: uptime}}
+	}
+	due := func() time.Duration { return time.Until(s.machines[id].nextQuery).Round(time.Second) }
+	s.store(1, time.Now(), at(5))
+	s.Query(id, 100, true, true)
+	g.Expect(due()).To(Equal(DefaultTimeouts.Agent))
+	s.machines[id].Network = []pve.GuestInterface{{Name: "eth0"}}
+	s.Query(id, 100, true, false)
+	g.Expect(due()).To(Equal(DefaultTimeouts.Detail), "the node has joined")
+	s.Query(id, 100, true, false)
+	s.store(2, time.Now(), at(20))
+	g.Expect(due()).To(Equal(DefaultTimeouts.Detail))
+	s.store(3, time.Now(), at(2))
+	g.Expect(due()).To(Equal(DefaultTimeouts.Agent), "it was started again")
+	g.Expect(s.machines[id].quietFrom).To(BeTemporally("~", time.Now().Add(DefaultTimeouts.Restarted), time.Second))
+}
+
+// Configurations of guests and networks of nodes are kept for a short time only, also
+// without another request for them.
+func TestOldConfigurationsAreDropped(t *testing.T) {
+	g := NewWithT(t)
+	old := time.Now().Add(-2 * maxNetworksAge)
+	s := &Session{
+		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{7: {}},
+		configs:  map[int]cached[plan.Config]{100: {read: old}, 101: {read: time.Now()}},
+		networks: map[string]cached[[]string]{"a": {read: old}, "b": {read: time.Now()}},
+	}
+	s.store(1, time.Now(), pve.Resources{{Type: "qemu", VMID: 101}})
+	g.Expect(s.configs).To(And(HaveLen(1), HaveKey(101)))
+	g.Expect(s.networks).To(And(HaveLen(1), HaveKey("b")))
+	g.Expect(s.marks).To(BeEmpty())
+}
