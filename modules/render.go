@@ -145,7 +145,7 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	if !fits {
-		out.Unsupported = fmt.Sprintf("Kubernetes %s is not in %s", r.target.Facts.Kubernetes.Version, m.Kubernetes)
+		out.Unsupported = fmt.Sprintf("It supports Kubernetes %s, and the Cluster has %s", m.Kubernetes, r.target.Facts.Kubernetes.Version)
 		return out, nil
 	}
 	if err := r.content.checkSource(m); err != nil {

@@ -31,6 +31,8 @@ type Member struct {
 	// Paused means that the Cluster is paused: nothing is changed until it is
 	// resumed.
 	Paused bool
+	// Waiting means that it gets its first modules after those of another set.
+	Waiting bool
 	// Refused means that the current revision cannot be rendered for it.
 	Refused bool
 	// Granted is the time since when it may change to the current revision. It
@@ -59,7 +61,8 @@ type Rollout struct {
 	// Halted is the reason why no more Clusters are updated. It is empty if the
 	// rollout continues.
 	Halted string
-	// Done means that every Cluster has the current revision.
+	// Done means that every Cluster has the current revision, or waits for another
+	// set.
 	Done bool
 	// Next is when the next Cluster would count as failed. It is zero if none
 	// can.
@@ -79,10 +82,14 @@ func PlanRollout(members []Member, revision string, r addonsv1.Rollout, now time
 	slices.SortFunc(sorted, func(a, b Member) int {
 		return cmp.Or(compareWaves(a.Wave, b.Wave), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
+	waiting := 0
 	for i := range sorted {
 		p.count(&sorted[i])
+		if sorted[i].Revision == "" && sorted[i].Waiting {
+			waiting++
+		}
 	}
-	p.out.Done = p.out.Updated == len(sorted)
+	p.out.Done = p.out.Updated+waiting == len(sorted)
 	if p.out.Done {
 		return p.out
 	}

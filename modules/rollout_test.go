@@ -36,6 +36,11 @@ func paused(m Member) Member {
 	return m
 }
 
+func waiting(m Member) Member {
+	m.Waiting = true
+	return m
+}
+
 func refused(m Member) Member {
 	m.Refused = true
 	return m
@@ -65,6 +70,14 @@ func TestPlanRollout(t *testing.T) {
 			members: []Member{member("a", "1", "1", true), member("b", "9", "", false)},
 			rollout: addonsv1.Rollout{Suspend: ptr.To(true)},
 			granted: []string{"b"}, wave: "1", halted: "Suspended",
+		},
+		"WaitingForAnotherSetIsNoRollout": {
+			members: []Member{member("a", "1", "2", true), waiting(member("b", "1", "", false))},
+			granted: []string{"a", "b"}, done: true,
+		},
+		"WaitingForAnotherSetBesideARollout": {
+			members: []Member{member("a", "1", "1", true), waiting(member("b", "1", "", false))},
+			granted: []string{"a", "b"}, wave: "1",
 		},
 		"FirstWaveFirst": {
 			members: []Member{member("a", "2", "1", true), member("b", "1", "1", true), member("c", "", "1", true)},

@@ -69,14 +69,18 @@ var _ = Describe("A set that depends on another", func() {
 		storage := r.set(ctx, "storage", oneModule("csi", "base"))
 		Eventually(r.condition(ctx, "a", "storage")).Should(Equal(fmt.Sprintf(
 			"False WaitingForSet Waiting for the set base of spec.dependsOn: no set of this name in the namespace %s selects the Cluster", r.namespace)))
+		notRollingOut := fmt.Sprintf("False NotRollingOut 1 of 1 Clusters get their first modules after those of another set: %s/a", r.namespace)
+		Eventually(r.status(ctx, "storage", addonsv1.RollingOutCondition)).Should(Equal(notRollingOut))
 		base := r.set(ctx, "base", oneModule("cni"))
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		Eventually(r.condition(ctx, "a", "storage")).Should(Equal("False WaitingForSet Waiting for the set base of spec.dependsOn, which is not ready on the Cluster"))
+		Eventually(r.status(ctx, "storage", addonsv1.RollingOutCondition)).Should(Equal(notRollingOut))
 		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		r.allReady(ctx, "a", "cni")
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni", "csi"))
 		r.allReady(ctx, "a", "csi")
 		Eventually(r.status(ctx, "storage", addonsv1.ReadyCondition)).Should(Equal("True ModulesReady"))
+		Eventually(r.status(ctx, "storage", addonsv1.RollingOutCondition)).Should(Equal("False NotRollingOut"))
 
 		By("changing its modules while the other set is not ready")
 		change(ctx, base, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Kustomize.Path = "other" })

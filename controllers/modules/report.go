@@ -46,7 +46,7 @@ func (d *rolloutTarget) clusterReport(healthy bool) clusterReport {
 	now := clusterReport{
 		revision: newest, since: since, ready: healthy && len(has) == 1, notReady: len(d.order),
 		reachable: d.scope.unreachable == nil && d.reason != addonsv1.WaitingForControlPlaneReason,
-		paused:    d.scope.paused(), unrenderable: d.unrenderable,
+		paused:    d.scope.paused(), waiting: d.reason == addonsv1.WaitingForSetReason, unrenderable: d.unrenderable,
 	}
 	switch {
 	case slices.Contains(has, current):

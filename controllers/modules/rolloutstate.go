@@ -24,6 +24,8 @@ type clusterReport struct {
 	reachable bool
 	// paused means that the Cluster is not reconciled.
 	paused bool
+	// waiting means that the first modules are written after those of another set.
+	waiting bool
 	// unrenderable is a revision that cannot be rendered for the Cluster. It is not set if the desired
 	// revision can.
 	unrenderable string

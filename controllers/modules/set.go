@@ -189,7 +189,7 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 			r.enqueueCluster(id)
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = reports.revision, reports.since, reports.ready, reports.reachable
-		m.Paused, m.Refused = reports.paused, reports.unrenderable == revision
+		m.Paused, m.Waiting, m.Refused = reports.paused, reports.waiting, reports.unrenderable == revision
 		m.Granted, _ = r.rollouts.isGranted(f.key(), id, revision)
 		f.members = append(f.members, m)
 	}

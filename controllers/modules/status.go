@@ -82,6 +82,9 @@ func (f *setScope) valid() metav1.Condition {
 func (f *setScope) rollingOut() metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotRollingOutReason}
 	if f.invalid != nil || f.withoutReport > 0 || f.plan.Done || len(f.members) == 0 {
+		if f.plan.Done {
+			c.Message = f.waiting()
+		}
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, addonsv1.RollingOutReason
@@ -90,6 +93,9 @@ func (f *setScope) rollingOut() metav1.Condition {
 		c.Message += ", wave " + f.plan.Wave + " is in progress"
 	}
 	c.Message += f.paused()
+	if waiting := f.waiting(); waiting != "" {
+		c.Message += "; " + waiting
+	}
 	switch {
 	case f.plan.Halted == "":
 	case len(f.plan.Failed) > 0:
@@ -141,6 +147,20 @@ func (f *setScope) unready() string {
 		}
 	}
 	return listed(names)
+}
+
+// waiting names the Clusters whose first modules are written after those of another set.
+func (f *setScope) waiting() string {
+	var names []string
+	for i := range f.members {
+		if m := &f.members[i]; m.Waiting && m.Revision == "" {
+			names = append(names, m.Key.String())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d Clusters get their first modules after those of another set: %s", len(names), len(f.members), listed(names))
 }
 
 // paused names the Clusters that were paused before they reached the current revision.

@@ -56,13 +56,15 @@ func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, options cluste
 	if err != nil {
 		return nil, err
 	}
-	return &workloadClusters{clusters: cache, refused: secrets.Refused}, nil
+	return &workloadClusters{clusters: cache, refused: secrets.Refused, failure: secrets.Failure}, nil
 }
 
 type workloadClusters struct {
 	clusters clustercache.ClusterCache
 	// refused returns why a kubeconfig is not used.
 	refused func(cluster client.ObjectKey) error
+	// failure returns why the last request failed.
+	failure func(cluster client.ObjectKey) error
 
 	written reconcile.Memory[client.ObjectKey, written]
 }
@@ -86,13 +88,21 @@ func (t *workloadClusters) Reachable(ctx context.Context, cluster client.ObjectK
 		return err
 	}
 	if _, err := t.clusters.GetUncachedClient(ctx, cluster); err != nil {
-		return errNoResponse
+		return t.unreachable(cluster)
 	}
 	state := t.clusters.GetHealthCheckingState(ctx, cluster)
 	if state.ConsecutiveFailures > 0 && time.Since(state.LastProbeSuccessTime) >= probeFailure {
-		return errNoResponse
+		return t.unreachable(cluster)
 	}
 	return nil
+}
+
+// unreachable returns why a workload cluster is unreachable.
+func (t *workloadClusters) unreachable(cluster client.ObjectKey) error {
+	if err := t.failure(cluster); err != nil {
+		return err
+	}
+	return errNoResponse
 }
 
 // Substitute implements Tenants. It reads written data again every ten minutes, as often as Flux
@@ -104,7 +114,7 @@ func (t *workloadClusters) Substitute(ctx context.Context, cluster client.Object
 	}
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
-		return errNoResponse
+		return t.unreachable(cluster)
 	}
 	if err := substitute(ctx, c, data); err != nil {
 		return fmt.Errorf("writing ConfigMap %s to the workload cluster: %w", modules.SubstituteConfig, err)

@@ -79,6 +79,7 @@ type route struct {
 	// the last event.
 	refused  error
 	reported string
+	failure  failure
 }
 
 // all are the Secrets of this process by number, because http.DefaultTransport
@@ -335,7 +336,8 @@ func send(r *http.Request) (*http.Response, error) {
 	if !ok || len(parts) < 2 {
 		return nil, errUnknown
 	}
-	to, err := secrets.route(r.Context(), client.ObjectKey{Namespace: parts[0], Name: parts[1]})
+	cluster := client.ObjectKey{Namespace: parts[0], Name: parts[1]}
+	to, err := secrets.route(r.Context(), cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +350,9 @@ func send(r *http.Request) (*http.Response, error) {
 			listGroupsOnly(out.Header)
 		}
 	}
-	return to.next.RoundTrip(out)
+	response, err := to.next.RoundTrip(out)
+	secrets.record(cluster, to, response, err)
+	return response, err
 }
 
 // listGroupsOnly asks for a list of API groups without their types. Aggregated

@@ -90,7 +90,8 @@ const (
 	// Action: wait.
 	RollingOutReason = clusterv1.RollingOutReason
 
-	// NotRollingOutReason: no Cluster changes.
+	// NotRollingOutReason: no Cluster changes. The message names the Clusters that get their
+	// first modules after those of another set.
 	//
 	// Action: none.
 	NotRollingOutReason = clusterv1.NotRollingOutReason
@@ -116,7 +117,7 @@ const (
 
 	// NotReadyReason: the modules or Clusters in the message are not ready. `Waiting for x`:
 	// x has to be ready first. `Waiting for Flux`: Flux has not reconciled the object yet.
-	// `Kubernetes … is not in …`: the module does not support the version. Any other text
+	// `It supports Kubernetes …`: the module is left as it is on the Cluster. Any other text
 	// is the message of Flux.
 	//
 	// Action: run `kubectl describe helmrelease` or `kubectl describe kustomization` with
@@ -152,10 +153,12 @@ const (
 	// Action: check the conditions of the Cluster.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
 
-	// ClusterUnreachableReason: the API server of the workload cluster does not respond.
-	// Nothing is written until it responds.
+	// ClusterUnreachableReason: the API server of the workload cluster does not respond, its
+	// certificate is not trusted, or it rejects the credentials in Secret
+	// `<cluster>-kubeconfig`; the message has the reason. Nothing is written until it responds.
 	//
-	// Action: check its control plane machines and the network to them.
+	// Action: check its control plane machines and the network to them, or the kubeconfig. The
+	// manager's log has the details.
 	ClusterUnreachableReason = "ClusterUnreachable"
 
 	// FluxNotInstalledReason: Flux, or one of source-controller, kustomize-controller and
