@@ -180,6 +180,8 @@ var _ = Describe("A set", func() {
 		Entry("oci without release", "release is required with git and oci sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{}),
 		Entry("git with a digest", "release.digest is for oci sources", addonsv1.Source{Git: addonsv1.GitSource{URL: "https://code.example/x.git"}},
 			addonsv1.Release{Digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}),
+		Entry("oci with a floating tag", "the tag latest moves without a change of the set", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{Tag: "latest"}),
+		Entry("git with a floating tag", "the tag latest moves without a change of the set", addonsv1.Source{Git: addonsv1.GitSource{URL: "https://code.example/x.git"}}, addonsv1.Release{Tag: "latest"}),
 		Entry("oci with a branch", "are for git sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{Branch: "main"}),
 		Entry("oci with a commit", "are for git sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{Commit: "0123456"}),
 	)

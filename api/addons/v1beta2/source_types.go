@@ -144,6 +144,7 @@ type Release struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self != 'latest'",message="the tag latest moves without a change of the set, past spec.rollout: set the tag of a version, or a commit or digest"
 	Tag string `json:"tag,omitempty"`
 
 	// semver is a range of versions. The newest tag in it is used, so that upgrades are
