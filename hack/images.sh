@@ -32,7 +32,7 @@ for manager in controller cainjector webhook; do
 	echo "quay.io/jetstack/cert-manager-$manager:$certmanager"
 done
 for manager in source kustomize helm; do
-	echo "ghcr.io/fluxcd/$manager-controller:$(pinned "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
+	echo "ghcr.io/fluxcd/$manager-controller:$(pinned "github.com/fluxcd/$manager-controller" hack/tools/components)"
 done
 # The defaults of fields.
 sed -nE 's/.*Default[A-Za-z]*Image += "(.*)"/\1/p' api/*/v1beta2/*.go

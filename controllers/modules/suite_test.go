@@ -89,7 +89,7 @@ func installFlux(ctx context.Context) {
 
 	var bases []string
 	for _, name := range []string{"source", "kustomize", "helm"} {
-		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		dir, err := tools.ToolDir(ctx, "components", "github.com/fluxcd/"+name+"-controller")
 		Expect(err).NotTo(HaveOccurred())
 		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
 	}

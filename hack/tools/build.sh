@@ -62,9 +62,9 @@ locate() {
 	terraform) module=terraform package=github.com/hashicorp/terraform ;;
 	terraform-provider-vsphere) module=terraform-provider-vsphere package=github.com/hashicorp/terraform-provider-vsphere ;;
 	coredns) module=components package=github.com/coredns/coredns ;;
-	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
-	sops) module=flux-kustomize package=github.com/getsops/sops/v3/cmd/sops ;;
-	age-keygen) module=flux-kustomize package=filippo.io/age/cmd/age-keygen ;;
+	source-controller | kustomize-controller | helm-controller) module=components package=github.com/fluxcd/$1 ;;
+	sops) module=components package=github.com/getsops/sops/v3/cmd/sops ;;
+	age-keygen) module=components package=filippo.io/age/cmd/age-keygen ;;
 	# It needs libblkid, which is C. A static program runs on any host. Flatcar's
 	# does not relabel files for SELinux either.
 	ignition) module=ignition package=github.com/coreos/ignition/v2/internal cgo=1

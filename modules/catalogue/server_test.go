@@ -30,7 +30,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 	g := NewWithT(t)
 	var bases []string
 	for _, name := range []string{"source", "kustomize", "helm"} {
-		dir, err := tools.ToolDir(t.Context(), "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		dir, err := tools.ToolDir(t.Context(), "components", "github.com/fluxcd/"+name+"-controller")
 		g.Expect(err).NotTo(HaveOccurred())
 		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
 	}

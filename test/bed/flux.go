@@ -42,7 +42,7 @@ const fluxStorage = "127.0.0.1:9690"
 // default one fetches other controllers from the Internet.
 func (b *Bed) fluxOverlay(ctx context.Context, name string) (string, error) {
 	short := strings.TrimSuffix(name, "-controller")
-	module, err := tools.ToolDir(ctx, "flux-"+short, "github.com/fluxcd/"+name)
+	module, err := tools.ToolDir(ctx, "components", "github.com/fluxcd/"+name)
 	if err != nil {
 		return "", err
 	}

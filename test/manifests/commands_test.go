@@ -201,7 +201,7 @@ func installDefinitions(ctx context.Context) {
 	GinkgoHelper()
 	var definitions []string
 	for _, name := range []string{"source", "kustomize", "helm"} {
-		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		dir, err := tools.ToolDir(ctx, "components", "github.com/fluxcd/"+name+"-controller")
 		Expect(err).NotTo(HaveOccurred())
 		definitions = append(definitions, filepath.Join(dir, "config", "crd", "bases"))
 	}

@@ -23,7 +23,7 @@ var _ = Describe("a Flux object that nova-addon writes", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		var bases []string
 		for _, name := range []string{"kustomize", "helm"} {
-			dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+			dir, err := tools.ToolDir(ctx, "components", "github.com/fluxcd/"+name+"-controller")
 			Expect(err).NotTo(HaveOccurred())
 			bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
 		}

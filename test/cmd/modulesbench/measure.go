@@ -112,7 +112,7 @@ func measure(ctx context.Context, o options, withDead bool) (_ result, err error
 func start(ctx context.Context) (*env.Env, error) {
 	var bases []string
 	for _, name := range []string{"source", "kustomize", "helm"} {
-		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		dir, err := tools.ToolDir(ctx, "components", "github.com/fluxcd/"+name+"-controller")
 		if err != nil {
 			return nil, err
 		}

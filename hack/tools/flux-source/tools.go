@@ -1,8 +1,0 @@
-//go:build tools
-
-// Package tools names the programs that this module pins; build.sh builds them.
-package tools
-
-import (
-	_ "github.com/fluxcd/source-controller"
-)
