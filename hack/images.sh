@@ -34,6 +34,7 @@ done
 for manager in source kustomize helm; do
 	echo "ghcr.io/fluxcd/$manager-controller:$(pinned "github.com/fluxcd/$manager-controller" hack/tools/components)"
 done
+sed -nE 's/^ +image: (registry\..*)/\1/p' config/monitoring/kube-state-metrics.yaml
 # The defaults of fields.
 sed -nE 's/.*Default[A-Za-z]*Image += "(.*)"/\1/p' api/*/v1beta2/*.go
 sed -nE 's/.*CLUSTER_AUTOSCALER_IMAGE:=(.*)\}.*/\1/p' templates/flavors/autoscaled/autoscaler.yaml

@@ -8,7 +8,7 @@
 #   bin/ARCH/        the managers
 #   images/          their images, as archives that containerd and docker load
 #   Dockerfile       the same for a builder
-#   monitoring/      alerts and the dashboard, and how Prometheus finds the managers
+#   monitoring/      alerts and dashboards, and how Prometheus finds the managers
 #   sbom/            the components of each manager (CycloneDX)
 #   images.txt       all images that a closed network needs
 #   SHA256SUMS       of all of it

@@ -34,7 +34,7 @@ if [[ -n ${REPORT:-} ]]; then
 fi
 
 prepare() {
-	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames"
+	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames promquery kube-state-metrics"
 	# The tests run the commands of the guides, which create certificates.
 	hack/ensure-packages.sh openssl || return
 	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then

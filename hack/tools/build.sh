@@ -85,6 +85,8 @@ locate() {
 	govulncheck) module=security package=golang.org/x/vuln/cmd/govulncheck ;;
 	licenses) module=security package=./licenses ;;
 	promnames) module=components package=./promnames ;;
+	promquery) module=monitoring package=./promquery ;;
+	kube-state-metrics) module=monitoring package=k8s.io/kube-state-metrics/v2 ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2
 		exit 2

@@ -158,7 +158,7 @@ func parsed(t *testing.T, expressions []string) []uses {
 	return all
 }
 
-// expressions are those of the alerts and of the dashboard, by where they are.
+// expressions are those of the alerts and of the dashboards, by where they are.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := panels(t)
@@ -194,7 +194,11 @@ func TestExpressionsUseWhatIsExported(t *testing.T) {
 		for _, s := range u.Selectors {
 			name := s.Metric
 			if !strings.HasPrefix(name, "nova_") {
+				// checkQueries checks those of kube-state-metrics.
 				labels = append(labels, "name", "controller", "result", "code", "cluster_name", "cluster_namespace")
+				if isState(name) {
+					labels = append(labels, u.Groupings...)
+				}
 				continue
 			}
 			d, ok := known[name]

@@ -44,19 +44,25 @@ func constants(t *testing.T, suffix string, dirs ...string) []string {
 	return found
 }
 
-// An alert on a state or a condition that nothing has would never go off.
-func TestExpressionsAskForWordsThatExist(t *testing.T) {
-	g := NewWithT(t)
+// words returns the values of labels by metric and label.
+func words(t *testing.T) map[string][]string {
+	t.Helper()
 	core, err := tools.ModuleDir(t.Context(), "sigs.k8s.io/cluster-api/api")
-	g.Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	core = filepath.Join(core, "core", "v1beta2")
 	api := func(group string) string { return filepath.Join(tools.Root(), "api", group, "v1beta2") }
 	conditions := constants(t, "Condition", core, api("infrastructure"), api("controlplane"), api("addons"))
 	conditions = append(conditions, constants(t, "ConditionType", filepath.Join(tools.Root(), "internal", "fence"))...)
-	known := map[string][]string{
+	reasons := constants(t, "Reason", core, api("infrastructure"))
+	return map[string][]string{
 		"nova_condition condition":                                    conditions,
 		"nova_condition_transition_timestamp_seconds condition":       conditions,
-		"nova_machines state":                                         constants(t, "Reason", core, api("infrastructure")),
+		"capi_machinedeployment_status_condition condition":           constants(t, "Condition", core),
+		"capi_novacluster_status_condition condition":                 constants(t, "Condition", core, api("infrastructure")),
+		"nova_machines state":                                         reasons,
+		"nova_machines_longest_seconds state":                         reasons,
+		"nova_machine_first_boots state":                              reasons,
+		"nova_control_plane_replicas state":                           {"Desired", "Current", "Ready", "Available", "UpToDate"},
 		"nova_control_plane_etcd_members state":                       {"Voting", "Answering", "Learner", "Foreign"},
 		"nova_hypervisor_sessions state":                              {"Connecting", "Up", "Down"},
 		"nova_hypervisor_requests_total result":                       {"success", "fault", "error"},
@@ -64,8 +70,12 @@ func TestExpressionsAskForWordsThatExist(t *testing.T) {
 		"nova_modules_clusters state":                                 {"selected", "updated", "ready", "failed"},
 		"nova_control_plane_certificates_expire_timestamp_seconds of": {"Machines", "Kubeconfig", "ClusterCA"},
 	}
-	known["nova_machines_longest_seconds state"] = known["nova_machines state"]
-	known["nova_machine_first_boots state"] = known["nova_machines state"]
+}
+
+// An alert on a state or a condition that nothing has would never go off.
+func TestExpressionsAskForWordsThatExist(t *testing.T) {
+	g := NewWithT(t)
+	known := words(t)
 	all := expressions(t)
 	where := slices.Sorted(maps.Keys(all))
 	texts := make([]string, 0, len(where))

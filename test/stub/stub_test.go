@@ -99,6 +99,8 @@ func showsFiles(t *testing.T, root string) {
 		"bootstrap/report.sh":                             {"  Stub*) most=99 send=report_stub ;;\n", "\nreport_stub() {"},
 		"config/monitoring/podmonitor.yaml":               {"- nova-stub-system"},
 		"config/monitoring/scrape.yaml":                   {"- nova-stub-system"},
+		"config/monitoring/kube-state-metrics.yaml":       {"- novastubclusters", "- novastubmachines"},
+		"config/monitoring/custom-resource-state.yaml":    {"kind: NovaStubCluster\n", "kind: NovaStubMachine\n"},
 		"templates/flavors/autoscaled/autoscaler.yaml":    {"- novastubmachinetemplates"},
 		"modules/catalogue/access/namespace.yaml":         {"- novastubmachinetemplates"},
 	} {

@@ -19,6 +19,55 @@ type section struct {
 // namespace is the element of a list of the managers' namespaces.
 func namespace(p *provider.Info) string { return "- " + p.Manager() + "-system\n" }
 
+// metrics is the configuration of kube-state-metrics for the kinds of a
+// provider.
+const metrics = `    - groupVersionKind:
+        group: infrastructure.cluster.x-k8s.io
+        version: v1beta2
+        kind: %[1]sCluster
+      metricNamePrefix: capi_novacluster
+      labelsFromPath:
+        namespace: [metadata, namespace]
+        name: [metadata, name]
+        cluster: [metadata, labels, cluster.x-k8s.io/cluster-name]
+      metrics:
+        - name: info
+          help: An infrastructure cluster, with its hypervisor and the version of it.
+          each:
+            type: Info
+            info:
+              labelsFromPath:
+                server: [status, server]
+                version: [status, version]
+        - name: status_condition
+          help: Status of the conditions, 1 is True, 0 is False or Unknown.
+          each:
+            type: Gauge
+            gauge:
+              path: [status, conditions]
+              labelsFromPath:
+                condition: [type]
+              valueFrom: [status]
+    - groupVersionKind:
+        group: infrastructure.cluster.x-k8s.io
+        version: v1beta2
+        kind: %[1]sMachine
+      metricNamePrefix: capi_novamachine
+      labelsFromPath:
+        namespace: [metadata, namespace]
+        name: [metadata, name]
+        cluster: [metadata, labels, cluster.x-k8s.io/cluster-name]
+      metrics:
+        - name: info
+          help: An infrastructure machine, with the host and failure domain of its VM.
+          each:
+            type: Info
+            info:
+              labelsFromPath:
+                host: [status, host]
+                failure_domain: [status, failureDomain]
+`
+
 var sections = []section{
 	{
 		"bootstrap/node.sh", "provider_id() {\n  uuid=$(dmi product_uuid | tr 'A-F' 'a-f')\n  case $(dmi sys_vendor) in\n", "  *)\n    return 0\n",
@@ -48,6 +97,16 @@ var sections = []section{
 	{
 		"config/monitoring/scrape.yaml", "          names:\n", "            - nova-bootstrap-system\n",
 		func(p *provider.Info) string { return indent(12, namespace(p)) },
+	},
+	{
+		"config/monitoring/kube-state-metrics.yaml", "  - apiGroups: [infrastructure.cluster.x-k8s.io]\n    resources:\n", "    verbs: ",
+		func(p *provider.Info) string {
+			return indent(6, "- "+p.Resource("Cluster")+"\n- "+p.Resource("Machine")+"\n")
+		},
+	},
+	{
+		"config/monitoring/custom-resource-state.yaml", "    # name no hypervisor.\n", "    # The kinds of the add-on provider.\n",
+		func(p *provider.Info) string { return fmt.Sprintf(metrics, p.Kind) },
 	},
 	{
 		"templates/flavors/autoscaled/autoscaler.yaml", "  # The capacity of a node in a group without nodes.\n  - apiGroups: [infrastructure.cluster.x-k8s.io]\n    resources:\n", "    verbs: ",
