@@ -40,6 +40,7 @@ var zvirtFacts = Facts{
 	TemplateVariable:  "ZVIRT_TEMPLATE",
 	Storage:           engineDomain,
 	CreateRequest:     "POST /vms",
+	DataRequest:       "POST /vms",
 	CreateDelay:       "thin",
 	LoginRejected:     "username or password is incorrect",
 }

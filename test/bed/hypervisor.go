@@ -69,8 +69,11 @@ type Facts struct {
 	// Storage is where disks of VMs lie in a bed.
 	Storage string
 	// CreateRequest is the request that creates a VM, as Requests counts it, and
-	// CreateDelay the name of its duration in Options.Delays.
-	CreateRequest, CreateDelay string
+	// DataRequest the one that passes its bootstrap data.
+	CreateRequest, DataRequest string
+	// CreateDelay is the name of a duration in Options.Delays: that of a task which must
+	// end before a VM is started.
+	CreateDelay string
 	// LoginRejected is part of the message about a wrong password.
 	LoginRejected string
 }

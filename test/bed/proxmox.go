@@ -40,7 +40,8 @@ var proxmoxFacts = Facts{
 	TemplateVariable:  "PROXMOX_TEMPLATE",
 	Storage:           proxmoxStorage,
 	CreateRequest:     "POST /nodes/{node}/qemu/{vmid}/clone",
-	CreateDelay:       cluster.TimeLinked,
+	DataRequest:       "POST /nodes/{node}/storage/{storage}/upload",
+	CreateDelay:       cluster.TimeConfig,
 	LoginRejected:     "authentication failure",
 }
 

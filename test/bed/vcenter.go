@@ -35,6 +35,7 @@ var vsphereFacts = Facts{
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,
 	CreateRequest:     "CloneVM_Task",
+	DataRequest:       "CloneVM_Task",
 	CreateDelay:       "CloneVM_Task",
 	LoginRejected:     "incorrect user name or password",
 }

@@ -155,6 +155,16 @@ func pretendNodes(ctx context.Context, c bed.Cluster) {
 
 // creations is the number of VM creations that were requested from a hypervisor.
 func creations(ctx context.Context, c bed.Cluster) (int, error) {
+	return requested(ctx, c, func(f bed.Facts) string { return f.CreateRequest })
+}
+
+// passed is the number of VMs whose bootstrap data was passed to a hypervisor.
+func passed(ctx context.Context, c bed.Cluster) (int, error) {
+	return requested(ctx, c, func(f bed.Facts) string { return f.DataRequest })
+}
+
+// requested counts requests to a hypervisor.
+func requested(ctx context.Context, c bed.Cluster, name func(bed.Facts) string) (int, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
 		return 0, err
@@ -163,7 +173,7 @@ func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return requests[h.Facts().CreateRequest], nil
+	return requests[name(h.Facts())], nil
 }
 
 // credentials creates the Secret with the credentials of a hypervisor in the
@@ -235,6 +245,12 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		It("moves a cluster whose VMs are being made on "+c.Hypervisor, func(ctx context.Context) {
 			_, err := command(ctx, "clusterctl", nil, "move", "--kubeconfig", one.Kubeconfig(), "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
 			Expect(err).To(MatchError(ContainSubstring("still provisioning the node")))
+			// The bootstrap data of a machine with a node is removed.
+			Eventually(func(g Gomega, ctx context.Context) {
+				created, err := creations(ctx, c)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(passed(ctx, c)).To(Equal(created))
+			}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
 			pretendNodes(ctx, c)
 			had, err := belongings(ctx, one, c)
 			Expect(err).NotTo(HaveOccurred())
