@@ -181,20 +181,21 @@ const (
 	timeout = time.Hour
 )
 
-// await polls until look returns true.
+// await polls until look returns true. A busy API server fails some requests: an error counts if it is the
+// last one before the timeout.
 func await(ctx context.Context, failed <-chan error, look func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		done, err := look()
-		if done || err != nil {
-			return err
+		if done {
+			return nil
 		}
 		select {
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), err)
 		case <-time.After(pollInterval):
 		}
 	}
