@@ -32,6 +32,14 @@ quickstart-shell: ## Run a shell with kubectl and clusterctl for both clusters o
 quickstart-down: ## Delete the environment of quickstart, also after a crash
 	@hack/novabed.sh down
 
+.PHONY: demo
+demo: ## Run the managers with simulated HYPERVISOR and nodes until Ctrl-C, without root: ARGS=--exit (Linux)
+	@hack/novabed.sh demo --hypervisor $(HYPERVISOR) $(ARGS)
+
+.PHONY: demo-down
+demo-down: ## Delete what a demo left that crashed
+	@hack/novabed.sh down --name demo
+
 .PHONY: recording
 recording: ## Record quickstart for the README: docs/quickstart.cast and .svg (root, Linux)
 	@hack/recording.sh quickstart "make quickstart HYPERVISOR=$(HYPERVISOR)"

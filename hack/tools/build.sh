@@ -69,6 +69,7 @@ locate() {
 	# does not relabel files for SELinux either.
 	ignition) module=ignition package=github.com/coreos/ignition/v2/internal cgo=1
 		flags="-X github.com/coreos/ignition/v2/internal/version.Raw=v2.23.0 -X github.com/coreos/ignition/v2/internal/distro.selinuxRelabel=false -linkmode external -extldflags '-static -Wl,--no-warnings'" ;;
+	kwok) module=kwok package=sigs.k8s.io/kwok/cmd/kwok ;;
 	kube-vip) module=components package=github.com/kube-vip/kube-vip ;;
 	# Programs of the catalogue's modules.
 	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;

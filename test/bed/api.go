@@ -30,7 +30,7 @@ func (b *Bed) StartAPI(ctx context.Context, c Cluster) (*API, error) {
 	e.Bed = &Bed{Name: b.Name, Dir: b.Dir, hypervisors: b.hypervisors, layout: b.layout, log: b.log}
 	var ca *authority
 	err := await(ctx, 2*time.Minute, "waiting for the CA", func(ctx context.Context) (err error) {
-		ca, err = b.authority(ctx, c)
+		ca, err = b.authority(ctx, c, secret.ClusterCA)
 		return err
 	})
 	if err == nil {
@@ -42,10 +42,10 @@ func (b *Bed) StartAPI(ctx context.Context, c Cluster) (*API, error) {
 	return &API{Empty: e}, nil
 }
 
-// authority reads the CA of a workload cluster.
-func (b *Bed) authority(ctx context.Context, c Cluster) (*authority, error) {
+// authority reads a certificate authority of a workload cluster.
+func (b *Bed) authority(ctx context.Context, c Cluster, purpose secret.Purpose) (*authority, error) {
 	s := &corev1.Secret{}
-	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secret.Name(c.Name, secret.ClusterCA)}, s); err != nil {
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secret.Name(c.Name, purpose)}, s); err != nil {
 		return nil, err
 	}
 	certs, err := cert.ParseCertsPEM(s.Data[secret.TLSCrtDataName])
@@ -78,7 +78,7 @@ func (a *API) As(user string, groups ...string) (client.WithWatch, error) {
 // Serving returns a serving certificate of the CA of a workload cluster, as its
 // administrator can make it.
 func (b *Bed) Serving(ctx context.Context, c Cluster, addresses ...net.IP) (tls.Certificate, error) {
-	ca, err := b.authority(ctx, c)
+	ca, err := b.authority(ctx, c, secret.ClusterCA)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -83,6 +83,10 @@ type Options struct {
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
+	// Rootless runs all programs as the user, on addresses of the loopback
+	// interface instead of a network of their own. The bed must be Bodiless and
+	// have no Flux.
+	Rootless bool
 	// Versions are further versions of Kubernetes, OlderVersion and
 	// NewerVersion, that hypervisors have a template with. The first bed with
 	// one builds it, which takes minutes.
@@ -123,6 +127,7 @@ type Bed struct {
 
 	hypervisors []string
 	unmanaged   bool
+	rootless    bool
 	layout      layout
 	log         io.Writer
 	progress    func(step string) func(error)
@@ -141,7 +146,7 @@ type Bed struct {
 // Start starts a bed. If it fails, it stops all that it started; only logs
 // remain, in the folder that the error names.
 func Start(ctx context.Context, options Options) (*Bed, error) {
-	if err := Supported(); err != nil {
+	if err := options.supported(); err != nil {
 		return nil, err
 	}
 	if options.Dir == "" {
@@ -163,14 +168,14 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		}
 	}
 	b := &Bed{
-		unmanaged: options.Unmanaged,
-		Name:      options.Name, Dir: options.Dir,
+		unmanaged: options.Unmanaged, rootless: options.Rootless,
+		Name: options.Name, Dir: options.Dir,
 		hypervisors: options.Hypervisors, layout: layout(options.Dir), log: options.Log, progress: options.Progress,
 	}
 	if _, err := b.simulations(); err != nil {
 		return nil, fmt.Errorf("starting test environment %s: %w", b.Name, err)
 	}
-	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors, Unmanaged: b.unmanaged}); err != nil {
+	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors, Unmanaged: b.unmanaged, Rootless: b.rootless}); err != nil {
 		return nil, err
 	}
 	if err := b.start(ctx, options); err != nil {
@@ -185,7 +190,7 @@ func Open(ctx context.Context, name string) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, hypervisors: r.Hypervisors, unmanaged: r.Unmanaged, layout: layout(r.Dir), log: io.Discard}
+	b := &Bed{Name: name, Dir: r.Dir, hypervisors: r.Hypervisors, unmanaged: r.Unmanaged, rootless: r.Rootless, layout: layout(r.Dir), log: io.Discard}
 	if b.unmanaged {
 		return b, nil
 	}
@@ -334,6 +339,9 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 		// In one call, so that its progress counts all.
 		names = union(names, host.Programs())
 	}
+	if options.Rootless {
+		names = append(names, guestPrograms...)
+	}
 	p.programs, err = tools.Paths(ctx, options.Log, names...)
 	if err != nil {
 		return err
@@ -386,14 +394,14 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.network().Up(ctx) })
+	group.Go(func() error { return b.connectNetwork(ctx) })
 	for _, h := range simulations {
 		group.Go(func() error {
 			return h.write(simulated{runner: p.runner, delays: options.Delays, late: options.Late, versions: options.Versions, ignition: options.Ignition})
 		})
 	}
 	group.Go(func() (err error) {
-		p.ca, err = writeManagementPKI(b.layout)
+		p.ca, err = writeManagementPKI(b.layout, b.managementServer())
 		return err
 	})
 	for i, name := range names {
@@ -412,7 +420,7 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 			if isFlux(name) {
 				p.managers[i], p.objects[i], err = b.takeFlux(name, i, components)
 			} else {
-				p.managers[i], p.objects[i], err = takeManager(name, i, components)
+				p.managers[i], p.objects[i], err = takeManager(name, b.port(i), components)
 				flags := options.election()
 				if _, is := capiManagers()[name]; !is {
 					flags = append(flags, options.Flags...)
@@ -460,18 +468,18 @@ func (b *Bed) componentsDir(ctx context.Context, name string) (string, error) {
 func (b *Bed) launch(ctx context.Context, p *parts) error {
 	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids()}
 	if !b.unmanaged {
-		plan.Processes = managementProcesses(b.layout, p.programs)
+		plan.Processes = managementProcesses(b.layout, p.programs, b.port)
 	}
 	for _, m := range p.managers {
 		var extra []string
 		if capi, is := capiManagers()[m.name]; is {
-			extra = capi.flags(b.layout)
+			extra = capi.flags(b.layout, b.port)
 		}
 		if isFlux(m.name) {
 			plan.Processes = append(plan.Processes, b.fluxProcess(m))
 			continue
 		}
-		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
+		plan.Processes = append(plan.Processes, b.managerProcess(m, p.programs[m.name], extra...))
 	}
 	simulations, err := b.simulations()
 	if err != nil {
@@ -516,7 +524,7 @@ func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 		return fmt.Errorf("opening log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd, err := b.network().Command(context.WithoutCancel(ctx), program, args...)
+	cmd, err := b.command(context.WithoutCancel(ctx), program, args...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", program, err)
 	}
@@ -570,7 +578,7 @@ func (b *Bed) healthy(ctx context.Context) error {
 func (b *Bed) install(ctx context.Context, p *parts) error {
 	var all []*unstructured.Unstructured
 	for i, objects := range p.objects {
-		server := capiManagers()[p.managers[i].name].server()
+		server := capiManagers()[p.managers[i].name].server(b.port)
 		for _, object := range objects {
 			if err := pointWebhooks(object, server, p.ca.bundle()); err != nil {
 				return err
@@ -586,7 +594,7 @@ func (b *Bed) install(ctx context.Context, p *parts) error {
 		if err := m.awaitRoles(ctx, b.Client); err != nil {
 			return err
 		}
-		if err := m.admit(ctx, b.layout, b.Client, p.ca.bundle()); err != nil {
+		if err := b.admit(ctx, m, p.ca.bundle()); err != nil {
 			return err
 		}
 	}
@@ -624,7 +632,7 @@ func Down(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
+	b := &Bed{Name: name, Dir: r.Dir, rootless: r.Rootless, layout: layout(r.Dir), log: io.Discard}
 	if err := b.halt(ctx); err != nil {
 		return fmt.Errorf("deleting test environment %s: %w", name, err)
 	}
@@ -633,7 +641,13 @@ func Down(ctx context.Context, name string) error {
 
 // halt ends all programs and hosts, and leaves the files.
 func (b *Bed) halt(ctx context.Context) error {
-	if err := host.Cleanup(ctx, b.Name, b.log); err != nil {
+	var err error
+	if b.rootless {
+		err = b.endRootless()
+	} else {
+		err = host.Cleanup(ctx, b.Name, b.log)
+	}
+	if err != nil {
 		return err
 	}
 	return release(b.Name)

@@ -82,9 +82,11 @@ func (m capiManager) components(ctx context.Context) (string, error) {
 // server is where the API server calls the manager's webhooks. There is no
 // pod network in the management cluster, so it is given an address where the
 // manifests name a Service.
-func (m capiManager) server() string { return "https://" + loopback(m.webhooks) }
+func (m capiManager) server(port func(int) int) string {
+	return "https://" + loopback(port(m.webhooks))
+}
 
 // flags let the manager serve its webhooks there.
-func (m capiManager) flags(l layout) []string {
-	return []string{"--webhook-port=" + strconv.Itoa(m.webhooks), "--webhook-cert-dir=" + l.path("pki", "webhook")}
+func (m capiManager) flags(l layout, port func(int) int) []string {
+	return []string{"--webhook-port=" + strconv.Itoa(port(m.webhooks)), "--webhook-cert-dir=" + l.path("pki", "webhook")}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/registry"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -58,6 +59,9 @@ type Cluster struct {
 	BaseDomain string
 	// Version is its version of Kubernetes. If not set, it is KubernetesVersion.
 	Version string
+	// LoadBalanced puts a load balancer in the place of kube-vip, and leaves out
+	// the settings of hosts: for a bed without hosts.
+	LoadBalanced bool
 	// Variables replace those that the bed gives to the cluster template.
 	Variables map[string]string
 }
@@ -206,6 +210,9 @@ func Suit(manifest []byte, c Cluster) ([]*unstructured.Unstructured, error) {
 // suitHosts merges the settings that only the hosts of a bed need into the
 // objects that describe nodes.
 func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
+	if c.LoadBalanced {
+		return suitLoadBalancer(objects)
+	}
 	for _, object := range objects {
 		var err error
 		switch object.GetKind() {
@@ -224,6 +231,19 @@ func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 		}
 		if err != nil {
 			return fmt.Errorf("adapting %s %s to the hosts: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// suitLoadBalancer lets a load balancer have the address of the API server.
+func suitLoadBalancer(objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GetKind() != "NovaControlPlane" {
+			continue
+		}
+		if err := unstructured.SetNestedField(object.Object, string(controlplanev1.EndpointProviderExternal), "spec", "endpoint", "provider"); err != nil {
+			return fmt.Errorf("setting the provider of the endpoint: %w", err)
 		}
 	}
 	return nil

@@ -30,8 +30,8 @@ func generated(t *testing.T, c Cluster) []*unstructured.Unstructured {
 	thumbprint := strings.Repeat("AB:", 31) + "AB"
 	variables := map[string]map[string]string{
 		VSphere: vcenterVariables(VCenter{Server: "vcenter.example.org", Thumbprint: thumbprint}),
-		ZVirt:   engineVariables(thumbprint, "-----BEGIN CERTIFICATE-----\n"),
-		Proxmox: proxmoxVariables("-----BEGIN CERTIFICATE-----\n"),
+		ZVirt:   engineVariables("10.77.0.1:8443", thumbprint, "-----BEGIN CERTIFICATE-----\n"),
+		Proxmox: proxmoxVariables("10.77.0.1:8006", "-----BEGIN CERTIFICATE-----\n"),
 	}
 	objects, err := generate(t.Context(), programs["clusterctl"], repository, facts.Provider, variables[c.Hypervisor], c)
 	g.Expect(err).NotTo(HaveOccurred())

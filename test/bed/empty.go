@@ -99,11 +99,11 @@ func (e *Empty) serve(ctx context.Context, ca *authority, names ...string) error
 		return err
 	}
 	e.ca = ca
-	if err := ca.writePKI(e.layout, net.ParseIP(e.Address)); err != nil {
+	if err := ca.writePKI(e.layout, e.managementServer(), net.ParseIP(e.Address)); err != nil {
 		return err
 	}
 	plan := supervisor.Plan{Logs: e.layout.logs(), Pids: e.layout.pids()}
-	for _, process := range managementProcesses(e.layout, paths) {
+	for _, process := range managementProcesses(e.layout, paths, e.port) {
 		if slices.Contains(names, process.Name) {
 			plan.Processes = append(plan.Processes, emptyFlags(process, e.Address))
 		}

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
 // Where things are in the bed's oVirt engine.
 const (
-	engineAddress  = host.Gateway + ":8443"
+	enginePort     = 8443
 	engineCluster  = "Default"
 	engineDomain   = "data1"
 	engineProfile  = "ovirtmgmt/ovirtmgmt"
@@ -72,7 +71,7 @@ func (z zvirt) file() string { return z.layout.path("engine", "settings.json") }
 // file of the project.
 func (z zvirt) write(s simulated) error {
 	config := ovirtsim.Config{
-		Listen:        engineAddress,
+		Listen:        z.address(enginePort),
 		CertDir:       filepath.Dir(z.file()),
 		Username:      ovirtsim.DefaultUsername,
 		Password:      rand.Text(),
@@ -119,12 +118,12 @@ func (z zvirt) variables(context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engineVariables(shown.Thumbprint(), string(shown.CA)), nil
+	return engineVariables(z.address(enginePort), shown.Thumbprint(), string(shown.CA)), nil
 }
 
-func engineVariables(thumbprint, ca string) map[string]string {
+func engineVariables(server, thumbprint, ca string) map[string]string {
 	return map[string]string{
-		"ZVIRT_SERVER": engineAddress,
+		"ZVIRT_SERVER": server,
 		// No template has it: it is for identities, which also trust a thumbprint.
 		"ZVIRT_TLS_THUMBPRINT": thumbprint,
 		"ZVIRT_CA_BUNDLE":      strings.ReplaceAll(ca, "\n", `\n`),

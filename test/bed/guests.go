@@ -19,7 +19,7 @@ func (b *Bed) Exec(ctx context.Context, vm string, args ...string) (string, erro
 // at host.Gateway.
 func (b *Bed) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var listener net.Listener
-	err := inNamespace(b.network().Netns(), func() (err error) {
+	err := b.Inside(func() (err error) {
 		var config net.ListenConfig
 		listener, err = config.Listen(ctx, network, address)
 		return err

@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -142,6 +143,10 @@ type simulation interface {
 	serves(ctx context.Context) error
 	// variables are the variables of the cluster template.
 	variables(ctx context.Context) (map[string]string, error)
+	// guests are the VMs that run, for a bed without hosts.
+	guests(ctx context.Context) ([]guest, error)
+	// report lets the guest of a VM report its address.
+	report(ctx context.Context, g guest, address netip.Addr) error
 }
 
 // simulated contains the settings of a simulated hypervisor.
@@ -195,5 +200,5 @@ func (b *Bed) simulations() ([]Hypervisor, error) {
 // controlSocket is where a hypervisor is steered. It lies beside the record
 // since the path of a socket has to be short.
 func controlSocket(bed, hypervisor string) string {
-	return records + "/" + bed + "." + hypervisor + ".sock"
+	return records() + "/" + bed + "." + hypervisor + ".sock"
 }

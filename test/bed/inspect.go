@@ -25,7 +25,12 @@ func (b *Bed) Program(name string) string { return b.layout.path("bin", name) }
 
 // Inside calls do on a thread in the bed's network namespace, so that do can
 // connect to all servers of the bed.
-func (b *Bed) Inside(do func() error) error { return inNamespace(b.network().Netns(), do) }
+func (b *Bed) Inside(do func() error) error {
+	if b.rootless {
+		return do()
+	}
+	return inNamespace(b.network().Netns(), do)
+}
 
 // Pid returns the process ID of a program, for instance of a manager.
 func (b *Bed) Pid(name string) (int, error) { return supervisor.Pid(b.layout.pids(), name) }

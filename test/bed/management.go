@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
@@ -16,26 +17,32 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// Where the management cluster is reached inside the bed's namespace. It
-// listens on loopback only, so that no host of a tenant can lean on it.
+// The ports of the management cluster inside the bed's namespace. It listens on
+// loopback only, so that no host of a tenant can lean on it.
 const (
-	managementServer = "https://127.0.0.1:6443"
-	etcdServer       = "http://127.0.0.1:2379"
+	managementPort = 6443
+	etcdPort       = 2379
+	etcdPeerPort   = 2380
+	// controllersPort is that of kube-controller-manager.
+	controllersPort = 10257
 )
 
+// managementServer is the URL of the management cluster.
+func (b *Bed) managementServer() string { return "https://" + loopback(b.port(managementPort)) }
+
 // writeManagementPKI writes the certificates, keys and kubeconfigs of the
-// management cluster, which is also reached at these addresses.
-func writeManagementPKI(l layout, addresses ...net.IP) (*authority, error) {
+// management cluster with this URL.
+func writeManagementPKI(l layout, server string) (*authority, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
-	return ca, ca.writePKI(l, addresses...)
+	return ca, ca.writePKI(l, server)
 }
 
 // writePKI writes the certificates, keys and kubeconfigs of a cluster whose
-// certificate authority this is.
-func (a *authority) writePKI(l layout, addresses ...net.IP) error {
+// certificate authority this is, and which is also reached at these addresses.
+func (a *authority) writePKI(l layout, server string, addresses ...net.IP) error {
 	serving, err := a.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
 		append(addresses, net.IPv4(127, 0, 0, 1), net.ParseIP(host.Gateway), net.IPv4(10, 96, 0, 1))...)
 	if err != nil {
@@ -61,7 +68,7 @@ func (a *authority) writePKI(l layout, addresses ...net.IP) error {
 		if err != nil {
 			return err
 		}
-		config := kubeconfig(managementServer, a.bundle(), &api.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key})
+		config := kubeconfig(server, a.bundle(), &api.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key})
 		if err := writeKubeconfig(l.kubeconfig(files[user]), config); err != nil {
 			return err
 		}
@@ -87,14 +94,15 @@ func writeServiceAccountKey(path string) error {
 }
 
 // managementProcesses are the programs of the management cluster.
-func managementProcesses(l layout, programs map[string]string) []supervisor.Process {
+func managementProcesses(l layout, programs map[string]string, port func(int) int) []supervisor.Process {
+	etcdServer := "http://" + loopback(port(etcdPort))
 	return []supervisor.Process{
 		{Name: "etcd", Args: []string{
 			programs["etcd"],
 			"--data-dir=" + l.path("etcd"),
 			"--listen-client-urls=" + etcdServer,
 			"--advertise-client-urls=" + etcdServer,
-			"--listen-peer-urls=http://127.0.0.1:2380",
+			"--listen-peer-urls=http://" + loopback(port(etcdPeerPort)),
 			// The bed is thrown away: a lost write costs nothing, an fsync does.
 			"--unsafe-no-fsync",
 		}},
@@ -103,7 +111,7 @@ func managementProcesses(l layout, programs map[string]string) []supervisor.Proc
 			"--etcd-servers=" + etcdServer,
 			"--bind-address=127.0.0.1",
 			"--advertise-address=" + host.Gateway,
-			"--secure-port=6443",
+			"--secure-port=" + strconv.Itoa(port(managementPort)),
 			"--service-cluster-ip-range=10.96.0.0/16",
 			"--authorization-mode=Node,RBAC",
 			"--client-ca-file=" + l.pki("ca.crt"),
@@ -117,6 +125,7 @@ func managementProcesses(l layout, programs map[string]string) []supervisor.Proc
 			programs["kube-controller-manager"],
 			"--kubeconfig=" + l.kubeconfig("kube-controller-manager"),
 			"--bind-address=127.0.0.1",
+			"--secure-port=" + strconv.Itoa(port(controllersPort)),
 			"--use-service-account-credentials",
 			// Its controllers start one after another, a request each.
 			"--kube-api-qps=500",

@@ -49,7 +49,7 @@ func (b *Bed) Dial(ctx context.Context, network, address string) (net.Conn, erro
 		return nil, fmt.Errorf("dialing in test environment %s: %w", b.Name, err)
 	}
 	var conn net.Conn
-	err := inNamespace(b.network().Netns(), func() (err error) {
+	err := b.Inside(func() (err error) {
 		var dialer net.Dialer
 		conn, err = dialer.DialContext(ctx, network, address)
 		return err

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
-	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
@@ -26,8 +25,16 @@ const (
 	proxmoxTemplateID = 9000
 )
 
-// proxmoxAddresses are the addresses of the nodes.
-var proxmoxAddresses = []string{host.Gateway + ":8006", host.Gateway + ":8007", host.Gateway + ":8008"}
+// proxmoxPorts are the ports of the nodes.
+var proxmoxPorts = []int{8006, 8007, 8008}
+
+// addresses are the addresses of the nodes.
+func (p proxmox) addresses() (all []string) {
+	for _, port := range proxmoxPorts {
+		all = append(all, p.address(port))
+	}
+	return all
+}
 
 var proxmoxFacts = Facts{
 	Name:              Proxmox,
@@ -72,7 +79,7 @@ func (p proxmox) file() string { return p.layout.path("proxmox", "settings.json"
 // file of the project is valid.
 func (p proxmox) write(s simulated) error {
 	config := pvesim.Config{
-		Listen: proxmoxAddresses, CertDir: filepath.Dir(p.file()), Username: pvesim.DefaultUsername, Password: rand.Text(), TokenSecret: rand.Text(),
+		Listen: p.addresses(), CertDir: filepath.Dir(p.file()), Username: pvesim.DefaultUsername, Password: rand.Text(), TokenSecret: rand.Text(),
 		ControlSocket: controlSocket(p.Name, Proxmox), Timings: texts(timings(s.delays, pvesim.DefaultTimings())), Inventory: proxmoxInventory(s),
 	}
 	return writeSettings(p.file(), settings[pvesim.Config]{Server: config, Runner: settingsOf(s.runner)})
@@ -88,7 +95,7 @@ func proxmoxInventory(s simulated) cluster.Inventory {
 			{ID: proxmoxStorage, Type: "nfs", Content: []string{"images", "iso"}, Shared: true, SizeGiB: proxmoxStorageGiB},
 		},
 	}
-	for i := range proxmoxAddresses {
+	for i := range proxmoxPorts {
 		inventory.Nodes = append(inventory.Nodes, cluster.NodeSpec{Name: fmt.Sprintf("pve%d", i+1), Cores: 1024, MemoryMiB: 4 << 20, Bridges: []string{proxmoxNetwork}})
 	}
 	add := func(t cluster.TemplateSpec) {
@@ -120,12 +127,12 @@ func (p proxmox) variables(context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proxmoxVariables(string(shown.CA)), nil
+	return proxmoxVariables(p.address(proxmoxPorts[0]), string(shown.CA)), nil
 }
 
-func proxmoxVariables(ca string) map[string]string {
+func proxmoxVariables(server, ca string) map[string]string {
 	return map[string]string{
-		"PROXMOX_SERVER":    proxmoxAddresses[0],
+		"PROXMOX_SERVER":    server,
 		"PROXMOX_CA_BUNDLE": strings.ReplaceAll(ca, "\n", `\n`),
 		"PROXMOX_NETWORK":   proxmoxNetwork,
 		"PROXMOX_TEMPLATE":  proxmoxTemplate,

@@ -10,13 +10,18 @@ import (
 	"regexp"
 )
 
-// records is where beds are found by name. It is a tmpfs on every
+// records is where beds are found by name. For root it is a tmpfs on every
 // distribution: a record lasts as long as the namespaces and processes that
 // it stands for.
-const records = "/run/nova-beds"
+func records() string {
+	if os.Geteuid() != 0 {
+		return filepath.Join(Cache(), "run")
+	}
+	return "/run/nova-beds"
+}
 
 // ErrExists is returned by Start for the name of a bed that was not ended.
-var ErrExists = errors.New("exists already: stop it first (make quickstart-down, or novabed down --name)")
+var ErrExists = errors.New("exists already: stop it first (make quickstart-down, make demo-down, or novabed down --name)")
 
 // record contains the data of a bed for Down and Open.
 type record struct {
@@ -25,19 +30,20 @@ type record struct {
 	Hypervisors []string `json:"hypervisors"`
 	// Unmanaged means that there is no management cluster to connect to.
 	Unmanaged bool `json:"unmanaged,omitempty"`
+	Rootless  bool `json:"rootless,omitempty"`
 }
 
 // validName keeps names short: they become part of names of interfaces.
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
 
-func recordPath(name string) string { return filepath.Join(records, name+".json") }
+func recordPath(name string) string { return filepath.Join(records(), name+".json") }
 
 // claim takes a name for a bed. It fails when there is such a bed already.
 func claim(r record) error {
 	if !validName.MatchString(r.Name) {
 		return fmt.Errorf("name %q of the test environment must be at most 15 lower-case letters, digits and dashes", r.Name)
 	}
-	if err := os.MkdirAll(records, 0o755); err != nil {
+	if err := os.MkdirAll(records(), 0o755); err != nil {
 		return fmt.Errorf("claiming test environment %s: %w", r.Name, err)
 	}
 	data, err := json.Marshal(r)

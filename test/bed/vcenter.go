@@ -17,7 +17,7 @@ import (
 
 // Where things are in the bed's vCenter.
 const (
-	vcenterAddress      = host.Gateway + ":443"
+	vcenterPort         = 443
 	vcenterDatacenter   = "DC0"
 	vcenterResourcePool = "/DC0/host/DC0_C0/Resources"
 	vcenterDatastore    = "LocalDS_0"
@@ -77,8 +77,12 @@ func (b *Bed) VCenter(ctx context.Context) (VCenter, error) {
 	if err != nil {
 		return VCenter{}, err
 	}
+	server := host.Gateway
+	if b.rootless {
+		server = b.address(vcenterPort)
+	}
 	return VCenter{
-		Server:     host.Gateway,
+		Server:     server,
 		Thumbprint: info.Thumbprint,
 		Username:   settings.Server.Username,
 		Password:   settings.Server.Password,
@@ -93,7 +97,7 @@ func (v vsphere) file() string { return v.layout.path("vcenter", "settings.json"
 // file of the project.
 func (v vsphere) write(s simulated) error {
 	config := vcenter.Config{
-		Listen:        vcenterAddress,
+		Listen:        v.address(vcenterPort),
 		CertDir:       v.layout.path("vcenter"),
 		Username:      vcenter.DefaultUsername,
 		Password:      rand.Text(),

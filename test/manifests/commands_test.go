@@ -86,7 +86,7 @@ cp client.crt etcd-ca.crt`},
 // begin, with who runs them. Their programs have to understand them all the
 // same.
 var elsewhere = map[string]map[string]string{
-	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make test": "CI", "make release": "test/suites/clusterctl, without a registry"},
+	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make demo": "test/suites/demo", "make test": "CI", "make release": "test/suites/clusterctl, without a registry"},
 	"e2e/README.md":  {"make e2e": "CI"},
 	"docs/alerts.md": {"kubectl create namespace monitoring": "test/monitoring, with the operator's definitions"},
 	"docs/autoscaler.md": {
@@ -98,6 +98,7 @@ var elsewhere = map[string]map[string]string{
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
+	"docs/demo.md":         {"make demo": "test/suites/demo", "kubectl get clusters": "test/suites/demo"},
 	"docs/day2.md":         {"for manager in": "people: it is for a management cluster that has no managers yet"},
 	"docs/etcd.md":         {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd", "kubectl -n tenants patch novaetcdrestore": "test/suites/etcd"},
 	"docs/gitops.md": {

@@ -18,9 +18,6 @@ func downCommand() *cobra.Command {
 		Short: "Delete a test environment and all its processes, also after a crash",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := bed.Supported(); err != nil {
-				return err
-			}
 			if err := bed.Down(cmd.Context(), name); err != nil {
 				return err
 			}
