@@ -3,6 +3,7 @@ package modules
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	"github.com/fluxcd/pkg/apis/meta"
@@ -58,7 +59,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, ref addonsv1.SourceReference,
 		out.Spec.DriftDetection.Ignore = append(out.Spec.DriftDetection.Ignore, helmv2.IgnoreRule{Paths: rule.Paths, Target: selector(rule.Target)})
 	}
 	setChart(m.Chart, ref, out)
-	setFailureStrategy(m.OnFailure, out)
+	setFailureStrategy(m.OnFailure, r.retryInterval(), out)
 	for _, name := range native {
 		out.Spec.DependsOn = append(out.Spec.DependsOn, helmv2.DependencyReference{Name: name})
 	}
@@ -101,13 +102,13 @@ func setChart(chart *addonsv1.Chart, ref addonsv1.SourceReference, out *helmv2.H
 // setFailureStrategy sets the strategy after a failed attempt. Without a strategy Flux
 // uninstalls the release between attempts, which would remove the network with
 // the CNI.
-func setFailureStrategy(policy addonsv1.FailurePolicy, out *helmv2.HelmRelease) {
+func setFailureStrategy(policy addonsv1.FailurePolicy, retry time.Duration, out *helmv2.HelmRelease) {
 	if policy == addonsv1.FailureRemediate {
 		out.Spec.Install.Remediation = &helmv2.InstallRemediation{Retries: -1}
 		out.Spec.Upgrade.Remediation = &helmv2.UpgradeRemediation{Retries: remediations}
 		return
 	}
-	again := &metav1.Duration{Duration: retryInterval}
+	again := &metav1.Duration{Duration: retry}
 	out.Spec.Install.Strategy = &helmv2.InstallStrategy{Name: string(helmv2.ActionStrategyRetryOnFailure), RetryInterval: again}
 	out.Spec.Upgrade.Strategy = &helmv2.UpgradeStrategy{Name: string(helmv2.ActionStrategyRetryOnFailure), RetryInterval: again}
 }

@@ -17,7 +17,8 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// retryInterval is the interval between attempts after a failure.
+// retryInterval is the interval between attempts after a failure, unless the
+// interval of the set is shorter.
 const retryInterval = time.Minute
 
 // kustomization renders a Kustomize path.
@@ -32,7 +33,7 @@ func (r *renderer) kustomization(m *addonsv1.Module, ref addonsv1.SourceReferenc
 	out := &kustomizev1.Kustomization{
 		ObjectMeta: r.meta(m),
 		Spec: kustomizev1.KustomizationSpec{
-			Interval: metav1.Duration{Duration: r.interval()}, RetryInterval: &metav1.Duration{Duration: retryInterval},
+			Interval: metav1.Duration{Duration: r.interval()}, RetryInterval: &metav1.Duration{Duration: r.retryInterval()},
 			Timeout: &timeout, Path: "./" + strings.TrimPrefix(strings.TrimPrefix(m.Kustomize.Path, "./"), "/"),
 			SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
 			Prune:     prune, Force: ptr.Deref(m.Kustomize.Force, false), Suspend: ptr.Deref(m.Suspend, false),

@@ -24,6 +24,10 @@ func (r *renderer) interval() time.Duration {
 	return spec.Interval()
 }
 
+// retryInterval is the interval between attempts after a failure. A failure does
+// not delay a module longer than the interval of a set that works.
+func (r *renderer) retryInterval() time.Duration { return min(retryInterval, r.interval()) }
+
 // kubeConfig refers to the kubeconfig of the workload cluster by Cluster API's
 // contract.
 func (r *renderer) kubeConfig(m *addonsv1.Module) *meta.KubeConfigReference {

@@ -136,6 +136,40 @@ func TestRenderInheritsDependenciesOfDisabledModules(t *testing.T) {
 	}
 }
 
+// A set that is checked often does not wait a minute after a failure, as at the first start of a
+// workload cluster, whose API server is not reliable yet.
+func TestFailedModulesAreRetriedWithinTheInterval(t *testing.T) {
+	for seconds, want := range map[int32]time.Duration{0: time.Minute, 10: 10 * time.Second, 3600: time.Minute} {
+		got, err := Render(Content{
+			IntervalSeconds: seconds,
+			Sources: []addonsv1.Source{
+				{Name: "charts", Helm: addonsv1.HelmSource{URL: "https://charts.example"}}, {Name: "git", Git: addonsv1.GitSource{URL: "https://git.example/a"}},
+			},
+			Modules: []addonsv1.Module{
+				{Name: "web", Chart: &addonsv1.Chart{Name: "web"}},
+				{Name: "path", Source: "git", Kustomize: &addonsv1.Kustomize{Path: "path"}},
+			},
+		}, target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range got.Modules {
+			switch object := m.Object.(type) {
+			case *helmv2.HelmRelease:
+				if install, upgrade := object.Spec.Install.Strategy.RetryInterval, object.Spec.Upgrade.Strategy.RetryInterval; install.Duration != want || upgrade.Duration != want {
+					t.Errorf("with an interval of %d s a chart is retried after %s and %s, want %s", seconds, install, upgrade, want)
+				}
+			case *kustomizev1.Kustomization:
+				if object.Spec.RetryInterval.Duration != want {
+					t.Errorf("with an interval of %d s a path is retried after %s, want %s", seconds, object.Spec.RetryInterval, want)
+				}
+			default:
+				t.Errorf("%s has no object", m.Name)
+			}
+		}
+	}
+}
+
 // Lists that are not set are lists for templates and expressions.
 func TestFactsHaveLists(t *testing.T) {
 	got, err := rendered(addonsv1.Module{
