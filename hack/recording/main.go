@@ -66,8 +66,8 @@ type frame struct {
 	erased int
 }
 
-// shape is the text without numbers, such as durations.
-func (f frame) shape() string { return digits.ReplaceAllString(erase.ReplaceAllString(f.text, ""), "") }
+// shape is the text without numbers and durations such as 5m12s, and without the spinner.
+func (f frame) shape() string { return moving.ReplaceAllString(erase.ReplaceAllString(f.text, ""), "") }
 
 // erase is the output of pterm before it draws an area again.
 var erase = regexp.MustCompile(`\x1b\[1G(?:\x1b\[2K\x1b\[1A)+\x1b\[2K\x1b\[1G`)
@@ -116,7 +116,9 @@ func read(in io.Reader) (map[string]any, []frame, error) {
 	return header, frames, nil
 }
 
-var digits = regexp.MustCompile(`[0-9.]+`)
+// moving are the parts of the text that change with the time only. The space before a duration
+// shrinks as it grows.
+var moving = regexp.MustCompile(` *[0-9][0-9.hms]*|[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]`)
 
 // thin drops redraws that change digits only. A frame can be dropped if it has
 // as many lines as the frame before it, because the next frame erases them.

@@ -67,3 +67,22 @@ func TestRecording(t *testing.T) {
 		t.Errorf("the times are %v, want %v", times, want)
 	}
 }
+
+// TestRecordingDropsTheSpinner requires that a redraw which turns only the spinner and the time of a
+// running line is dropped: there are five of them a second.
+func TestRecordingDropsTheSpinner(t *testing.T) {
+	var frames []frame
+	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	for i := range 40 {
+		at := 56 + float64(i)/5
+		took := fmt.Sprintf("%ds", int(at))
+		if at >= 60 {
+			took = fmt.Sprintf("1m%ds", int(at)-60)
+		}
+		text := redraw(1, fmt.Sprintf("%c [1/2] Building  %6s  tools: building 7/18\r\n", spinner[i%len(spinner)], took))
+		frames = append(frames, frame{at: at, text: text, erased: 1})
+	}
+	if got := len(thin(frames)); got > 3 {
+		t.Errorf("%d of %d frames are kept, want one in %d s and the last one", got, len(frames), longest)
+	}
+}
