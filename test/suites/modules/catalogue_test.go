@@ -33,8 +33,8 @@ func selected() []addons.Addon {
 var _ = Describe("The catalogue", Ordered, func() {
 	c := bed.Cluster{Name: "names", Namespace: "names", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.43", BaseDomain: baseDomain}
 	var (
-		s     *addonsv1.NovaModuleSet
-		image string
+		s, platform *addonsv1.NovaModuleSet
+		image       string
 	)
 
 	It("is delivered by Flux, with the values of its sets", func(ctx context.Context) {
@@ -104,10 +104,14 @@ var _ = Describe("The catalogue", Ordered, func() {
 		Expect(t.Delete(ctx, load)).To(Succeed())
 	})
 
-	It("leaves nothing of its modules when the set is deleted", func(ctx context.Context) {
+	It("moves modules to another set without a removal", func(ctx context.Context) { platform = move(ctx, c, s) })
+
+	It("leaves nothing of its modules when the sets are deleted", func(ctx context.Context) {
 		t := tenant(ctx, Default, c)
-		Expect(b.Client.Delete(ctx, s)).To(Succeed())
-		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).Should(Satisfy(apierrors.IsNotFound))
+		for _, set := range []*addonsv1.NovaModuleSet{platform, s} {
+			Expect(b.Client.Delete(ctx, set)).To(Succeed())
+			Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(set), set) }, deliverTimeout).Should(Satisfy(apierrors.IsNotFound))
+		}
 		Expect(written(ctx, c)()).To(BeZero())
 		Expect(t.Get(ctx, client.ObjectKey{Name: storageClass}, &storagev1.StorageClass{})).To(Satisfy(apierrors.IsNotFound))
 		Expect(apiService(ctx, t)).To(Satisfy(apierrors.IsNotFound))
