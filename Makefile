@@ -21,7 +21,7 @@ GO_CHECK = . hack/ensure-go.sh
 ##@ Try it
 
 .PHONY: quickstart
-quickstart: ## Create a workload cluster on HYPERVISOR, vsphere or zvirt: ARGS="--output json" (root, Linux)
+quickstart: ## Create a workload cluster on HYPERVISOR, vsphere, zvirt or proxmox: ARGS="--output json" (root, Linux)
 	@hack/novabed.sh quickstart --hypervisor $(HYPERVISOR) $(ARGS)
 
 .PHONY: quickstart-shell

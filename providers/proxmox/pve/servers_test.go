@@ -1,10 +1,13 @@
 package pve
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -179,6 +182,37 @@ func TestCertificateIsReplaced(t *testing.T) {
 	g.Expect(version(t, pinned)).To(MatchError(endpoints.ErrUntrusted))
 	g.Eventually(func() error { return version(t, signed) }, 20*time.Second).Should(Succeed(), "the next server has a certificate of the CA")
 	g.Expect(other.Requests()).To(BeEmpty())
+}
+
+// served returns the endpoint of a server that is none of Proxmox VE.
+func served(t *testing.T, handler http.HandlerFunc) Endpoint {
+	t.Helper()
+	s := httptest.NewTLSServer(handler)
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return Endpoint{
+		Servers: []string{s.Listener.Addr().String()}, Username: pvesim.DefaultToken, Password: pvesim.DefaultTokenSecret,
+		Trust: endpoints.Trust{CABundle: string(ca)},
+	}
+}
+
+func TestRedirectIsRejected(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, nil)
+	err := version(t, open(t, served(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, s.URLs[0]+r.URL.Path, http.StatusTemporaryRedirect)
+	})))
+	g.Expect(IsStatus(err, http.StatusTemporaryRedirect)).To(BeTrue(), "%v", err)
+	g.Expect(s.Requests()).To(BeEmpty(), "the token is sent to no other server")
+}
+
+func TestResponseIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	err := version(t, open(t, served(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(bytes.Repeat([]byte(" "), maxResponse))
+		_, _ = io.WriteString(w, `{"data": {}}`)
+	})))
+	g.Expect(IsDown(err)).To(BeTrue(), "%v", err)
 }
 
 // forwarder is an address at which another server can respond.
