@@ -48,10 +48,11 @@ func buildPrograms(ctx context.Context, dir string, packages ...string) (map[str
 	return programs, nil
 }
 
-// link links a file, or copies it where the two are on different file systems.
+// link links a file, or copies it if the two are on different file systems, or
+// if the file belongs to another user, who shares the cache.
 func link(from, to string) error {
 	err := os.Link(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
+	if !errors.Is(err, syscall.EXDEV) && !errors.Is(err, syscall.EPERM) {
 		return err
 	}
 	data, err := os.ReadFile(from)
