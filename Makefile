@@ -59,8 +59,16 @@ components: ## Write the components for clusterctl to bin/components
 	@hack/components.sh bin/components
 
 .PHONY: release
-release: ## Make a release in out/: VERSION, or the tag of this commit
+release: ## Make a release in out/: VERSION, or the tag of this commit; REGISTRY, URL, KEY
 	@hack/release.sh out "$(or $(VERSION),$(shell git describe --tags --exact-match 2>/dev/null))"
+
+.PHONY: publish
+publish: ## Push the images in out/ to REGISTRY, and the files for clusterctl to URL: CA=FILE of the servers
+	@hack/publish.sh out
+
+.PHONY: bundle
+bundle: ## Make one file from the release in out/, for a closed network: VERSION, CERT_MANAGER=FILE, CHARTS=FOLDER
+	@hack/bundle.sh out "$(VERSION)" "out/nova-$(VERSION).tar.zst"
 
 .PHONY: node-image
 node-image: ## Make a node image in out/: HYPERVISOR, KUBERNETES (virt-customize, qemu-img)

@@ -8,6 +8,8 @@
 #     --bootstrap nova --control-plane nova --addon nova
 #
 # REGISTRY is where the managers' images are, if not where the project has them.
+# DIGESTS is a file with the digests of the images: one manager and its digest
+# per line. If not set, images are named by their version only.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,6 +47,13 @@ templates() {
 	done
 }
 
+# image MANAGER prints the name of its image.
+image() {
+	local digest
+	digest=$([[ -z ${DIGESTS:-} ]] || awk -v "name=$1" '$1 == name {print "@" $2}' "$DIGESTS")
+	printf '%s/%s:%s%s' "${REGISTRY:-$registry}" "$1" "$version" "$digest"
+}
+
 # provider FOLDER LABEL NAME TYPE FILE
 provider() {
 	local release=$dir/$2/$version minor=${version#v}
@@ -55,10 +64,10 @@ provider() {
 	fi
 	mkdir -p "$release"
 	"$kubectl" kustomize "config/$1/default" |
-		sed -E "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" >"$release/$5"
+		sed -E "s|image: $registry/$1:[^ ]+|image: $(image "$1")|" >"$release/$5"
 	# The same restricted to one namespace, for "clusterctl generate yaml".
 	"$kubectl" kustomize "config/$1/namespaced" |
-		sed -E -e "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" \
+		sed -E -e "s|image: $registry/$1:[^ ]+|image: $(image "$1")|" \
 			-e "s|$1-system|\${MANAGER_NAMESPACE}|" >"$release/namespaced-components.yaml"
 	cp "config/$1/metadata.yaml" "$release/metadata.yaml"
 	if [[ -d templates/$1 ]]; then

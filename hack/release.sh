@@ -5,16 +5,21 @@
 #
 #   repository/      the repository of clusterctl, with earlier releases in it
 #   clusterctl.yaml  its configuration; NOVA_REPOSITORY is the path of repository/
+#   clusterctl-url.yaml
+#                    the same for the repository at URL
+#   operator.yaml    the providers for Cluster API Operator, which reads them from
+#                    the registry
 #   bin/ARCH/        the managers
-#   images/          their images, as archives that containerd and docker load
-#   Dockerfile       the same for a builder
+#   images/          their images, with SBOMs, provenance and signatures (OCI layout)
 #   monitoring/      alerts and dashboards, and how Prometheus finds the managers
 #   sbom/            the components of each manager (CycloneDX)
 #   images.txt       all images that a closed network needs
+#   CHANGELOG.md     the changes of all versions
 #   SHA256SUMS       of all of it
 #
-# The build is reproducible. ARCH lists architectures (amd64), REGISTRY is the
-# registry of the managers' images.
+# The build is reproducible. ARCH lists architectures (amd64 arm64), REGISTRY is
+# the registry of the managers' images, URL the address of the repository, and
+# KEY a file with the private key that signs images and SHA256SUMS.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -27,7 +32,8 @@ mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 version=$2
 registry=${REGISTRY:-ghcr.io/nova-platform}
-read -ra archs <<<"${ARCH:-amd64}"
+key=${KEY:+$(realpath "$KEY")}
+read -ra archs <<<"${ARCH:-amd64 arm64}"
 cd "$here/.."
 managers=(cmd/*)
 managers=("${managers[@]#cmd/}")
@@ -36,31 +42,65 @@ GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN
 module=$(go list -m)
 # The time of the commit is the time of the build.
+revision=$(git -c safe.directory='*' rev-parse HEAD)
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
-tools=$("$here/tools/build.sh" image cyclonedx-gomod)
-{ read -r image; read -r sbom; } <<<"$tools"
 
-rm -rf "$dir"/{bin,images,sbom,gitops,monitoring}
-mkdir -p "$dir"/{images,sbom,repository,monitoring}
-REGISTRY=$registry "$here/components.sh" "$dir/repository" "$version"
-sed "s|$dir/repository|\${NOVA_REPOSITORY:=\${PWD}/out/repository}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
-rm "$dir/repository/clusterctl.yaml"
-cp "$here/release/Dockerfile" "$dir/"
-"$here/gitops.sh" "$dir/gitops" "$version"
-cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"
+# operator reads the configuration of clusterctl, and prints the same providers
+# for Cluster API Operator.
+operator() {
+	local key value kind name file namespace
+	while read -r key value; do
+		case $key in
+		type:) kind=$value ;;
+		url:)
+			file=${value/latest/$version}
+			name=$(basename "${value%/latest/*}")
+			namespace=$(grep -om1 'nova-[a-z-]*-system' "$file")
+			printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$namespace"
+			printf -- '---\napiVersion: operator.cluster.x-k8s.io/v1alpha2\nkind: %s\nmetadata:\n  name: %s\n  namespace: %s\nspec:\n  version: %s\n  fetchConfig:\n    oci: %s/%s:%s\n' \
+				"$kind" "${name#"${name%%nova*}"}" "$namespace" "$version" "$registry" "$name" "$version"
+			;;
+		esac
+	done
+}
+
+tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod)
+{ read -r release; read -r sbom; } <<<"$tools"
+
+rm -rf "$dir"/{bin,images,sbom,gitops,monitoring,clusterctl-url.yaml}
+mkdir -p "$dir"/{sbom,repository,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -X $module/internal/manager.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
 	for manager in "${managers[@]}"; do
-		"$image" -binary "$dir/bin/$arch/$manager" -name "$registry/$manager:$version" -arch "$arch" \
-			-version "$version" -epoch "$epoch" -output "$dir/images/$manager-$arch.tar"
 		# The SBOM contains no user, time or machine of the build, so that it is
 		# reproducible.
 		"$sbom" bin -json -noserial -version "$version" -output - "$dir/bin/$arch/$manager" 2>/dev/null |
 			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
 	done
 done
+facts=(-dir "$dir" -version "$version" -registry "$registry" -revision "$revision" -epoch "$epoch" ${key:+-key "$key"})
+"$release" images "${facts[@]}"
+REGISTRY=$registry DIGESTS=$dir/digests "$here/components.sh" "$dir/repository" "$version"
+sed "s|$dir/repository|\${NOVA_REPOSITORY:=\${PWD}/out/repository}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
+if [[ -n ${URL:-} ]]; then
+	# A GitLab does not list versions for clusterctl, so the configuration names
+	# this one.
+	sed -E "s|$dir/repository/([^/]+)/latest/|${URL%/}/\1/$version/|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl-url.yaml"
+fi
+operator <"$dir/repository/clusterctl.yaml" >"$dir/operator.yaml"
+rm "$dir/repository/clusterctl.yaml"
+"$release" manifests "${facts[@]}"
+"$here/gitops.sh" "$dir/gitops" "$version"
+cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"
+cp CHANGELOG.md "$dir/"
 REGISTRY=$registry "$here/images.sh" "$version" "${managers[@]}" >"$dir/images.txt"
+rm -f "$dir"/SHA256SUMS*
 (cd "$dir" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+if [[ -n $key ]]; then
+	"$release" sign -key "$key" "$dir/SHA256SUMS"
+else
+	echo 'release: not signed, because KEY names no private key' >&2
+fi
 printf 'release: %s in %s\n' "$version" "$dir"

@@ -16,7 +16,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/ensure-go.sh"
 cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts e2e
-host_packages='/test/(bed|host|hostile|suites)(/|$)'
+host_packages='/test/(bed|host|hostile|registry|suites)(/|$)'
 hosts_timeout=40m
 at_once=${NOVA_AT_ONCE:-2}
 hosts_at_once=$at_once
@@ -34,7 +34,7 @@ if [[ -n ${REPORT:-} ]]; then
 fi
 
 prepare() {
-	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames promquery kube-state-metrics"
+	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames promquery kube-state-metrics nova-release"
 	# The tests run the commands of the guides, which create certificates.
 	hack/ensure-packages.sh openssl || return
 	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
@@ -44,7 +44,7 @@ prepare() {
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip govc"
-		tools+=" local-path-provisioner metrics-server"
+		tools+=" registry cosign local-path-provisioner metrics-server"
 		# Clusters are upgraded from the previous minor version, and to the next
 		# one.
 		if [[ ${NOVA_SUITES:-} == full ]]; then

@@ -78,7 +78,9 @@ locate() {
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
 	crd-ref-docs) module=reference package=github.com/elastic/crd-ref-docs ;;
 	cyclonedx-gomod) module=release package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ;;
-	image) module=release package=./image ;;
+	nova-release) module=release package=./novarelease ;;
+	cosign) module=cosign package=./cosign ;;
+	registry) module=registry package=./registry ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	# It only tests rules here; the discovery of targets in clouds would take
 	# minutes to build.

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificates does the work of cert-manager, of which an Empty has only the
-// CRDs: it issues the Certificates with the bed's CA, and sets this CA in
-// webhooks.
+// certificates does the work of cert-manager, of which a cluster has only the
+// CRDs: it issues the Certificates with one CA, and sets this CA in webhooks.
 type certificates struct {
-	cluster *Empty
+	client client.Client
+	ca     *authority
 	// injected are the objects that know the authority, by UID and generation.
 	injected map[string]bool
 }
@@ -31,10 +31,20 @@ var hooked = []schema.GroupVersionKind{
 	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 }
 
+// IssueCertificates returns a function that does the work of cert-manager in a
+// cluster each time that it is called.
+func IssueCertificates(c client.Client) (func(context.Context) error, error) {
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	return (&certificates{client: c, ca: ca}).sync, nil
+}
+
 func (c *certificates) sync(ctx context.Context) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "CertificateList"})
-	err := c.cluster.Client.List(ctx, list)
+	err := c.client.List(ctx, list)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || len(list.Items) == 0 {
 		return nil
 	}
@@ -57,15 +67,15 @@ func (c *certificates) issue(ctx context.Context, certificate *unstructured.Unst
 	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
 	secret := &corev1.Secret{Type: corev1.SecretTypeTLS}
 	secret.Namespace, secret.Name = certificate.GetNamespace(), name
-	if err := c.cluster.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
 		return err
 	}
-	issued, err := c.cluster.ca.server(certificate.GetName(), names)
+	issued, err := c.ca.server(certificate.GetName(), names)
 	if err != nil {
 		return err
 	}
-	secret.Data = map[string][]byte{"tls.crt": issued.cert, "tls.key": issued.key, "ca.crt": c.cluster.ca.bundle()}
-	if err := c.cluster.Client.Create(ctx, secret); err != nil {
+	secret.Data = map[string][]byte{"tls.crt": issued.cert, "tls.key": issued.key, "ca.crt": c.ca.bundle()}
+	if err := c.client.Create(ctx, secret); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", name, err)
 	}
 	return nil
@@ -75,7 +85,7 @@ func (c *certificates) issue(ctx context.Context, certificate *unstructured.Unst
 // and large, so only their metadata is read.
 func (c *certificates) inject(ctx context.Context, kind schema.GroupVersionKind) error {
 	list := metadataList(kind)
-	if err := c.cluster.Client.List(ctx, list); err != nil {
+	if err := c.client.List(ctx, list); err != nil {
 		return fmt.Errorf("listing %ss: %w", kind.Kind, err)
 	}
 	for i := range list.Items {
@@ -86,13 +96,13 @@ func (c *certificates) inject(ctx context.Context, kind schema.GroupVersionKind)
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
-		if err := c.cluster.Client.Get(ctx, client.ObjectKeyFromObject(item), object); err != nil {
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(item), object); err != nil {
 			return fmt.Errorf("reading %s: %w", item.Name, err)
 		}
-		if err := trust(object, c.cluster.ca.bundle()); err != nil {
+		if err := trust(object, c.ca.bundle()); err != nil {
 			return err
 		}
-		if err := c.cluster.Client.Update(ctx, object); err != nil {
+		if err := c.client.Update(ctx, object); err != nil {
 			return fmt.Errorf("writing %s: %w", item.Name, err)
 		}
 		if c.injected == nil {

@@ -60,7 +60,7 @@ type pod struct {
 
 // run runs pods until the context ends, and then ends them.
 func (k *kubelet) run(ctx context.Context) {
-	certificates := &certificates{cluster: k.cluster}
+	certificates := &certificates{client: k.cluster.Client, ca: k.cluster.ca}
 	for pause(ctx, kubeletPeriod) == nil {
 		// A failure is retried, and the log contains it.
 		if err := errors.Join(k.sync(ctx), certificates.sync(ctx)); err != nil && ctx.Err() == nil {

@@ -86,7 +86,7 @@ cp client.crt etcd-ca.crt`},
 // begin, with who runs them. Their programs have to understand them all the
 // same.
 var elsewhere = map[string]map[string]string{
-	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make demo": "test/suites/demo", "make test": "CI", "make release": "test/suites/clusterctl, without a registry"},
+	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make demo": "test/suites/demo", "make test": "CI", "make release": "test/registry and test/manifests, in parts"},
 	"e2e/README.md":  {"make e2e": "CI"},
 	"docs/alerts.md": {"kubectl create namespace monitoring": "test/monitoring, with the operator's definitions"},
 	"docs/autoscaler.md": {
@@ -94,8 +94,12 @@ var elsewhere = map[string]map[string]string{
 		"kubectl logs":                           "people: cluster-autoscaler is no Go module",
 	},
 	"docs/clusterctl.md": {
-		"make release": "test/suites/clusterctl", "clusterctl init": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
+		"make release": "test/registry and test/manifests, in parts", "docker login": "test/registry, with a login of its own", "cosign verify": "test/registry, with cosign's library",
+		"kubectl apply -f out/operator.yaml": "people, in a management cluster with Cluster API Operator", "clusterctl init": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
+	},
+	"docs/closed-network.md": {
+		"make release": "test/registry, over a release of its own", "cosign verify-blob": "test/registry, without clusterctl init",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
 	"docs/demo.md":         {"make demo": "test/suites/demo", "kubectl get clusters": "test/suites/demo"},

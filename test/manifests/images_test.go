@@ -36,30 +36,40 @@ var _ = It("a release's list for closed networks names all images that run unask
 })
 
 var _ = It("an image has the manager's binary and nothing else, and the same binary gives the same bytes", func(ctx SpecContext) {
-	paths, err := tools.Paths(ctx, GinkgoWriter, "image")
+	paths, err := tools.Paths(ctx, GinkgoWriter, "nova-release")
 	Expect(err).NotTo(HaveOccurred())
-	dir := GinkgoT().TempDir()
-	binary := filepath.Join(dir, "nova-vsphere")
-	Expect(os.WriteFile(binary, []byte("a binary"), 0o600)).To(Succeed())
-	archive := func(name string) []byte {
-		output := filepath.Join(dir, name)
-		out, err := exec.CommandContext(ctx, paths["image"], "-binary", binary, "-name", "registry.example/nova-vsphere:v0.1.7",
-			"-version", "v0.1.7", "-epoch", "1700000000", "-output", output).CombinedOutput()
+	layout := func() (string, map[string][]byte) {
+		dir := GinkgoT().TempDir()
+		for _, name := range []string{"bin/amd64/nova-vsphere", "sbom/nova-vsphere-amd64.cdx.json"} {
+			Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)).To(Succeed())
+			Expect(os.WriteFile(filepath.Join(dir, name), []byte("a binary"), 0o600)).To(Succeed())
+		}
+		out, err := exec.CommandContext(ctx, paths["nova-release"], "images", "-dir", dir, "-version", "v0.1.7",
+			"-registry", "registry.example", "-revision", "abc", "-epoch", "1700000000").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
-		data, err := os.ReadFile(output)
+		digests, err := os.ReadFile(filepath.Join(dir, "digests"))
 		Expect(err).NotTo(HaveOccurred())
-		return data
+		blobs, err := filepath.Glob(filepath.Join(dir, "images", "blobs", "sha256", "*"))
+		Expect(err).NotTo(HaveOccurred())
+		found := map[string][]byte{}
+		for _, blob := range append(blobs, filepath.Join(dir, "images", "index.json")) {
+			found[filepath.Base(blob)], err = os.ReadFile(blob)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		return string(digests), found
 	}
-	first := archive("first.tar")
-	Expect(bytes.Equal(archive("second.tar"), first)).To(BeTrue(), "the same bytes")
+	digests, first := layout()
+	again, second := layout()
+	Expect(again).To(Equal(digests))
+	Expect(second).To(Equal(first), "the same bytes")
+	Expect(digests).To(MatchRegexp(`^nova-vsphere sha256:[0-9a-f]{64}\n$`))
 	layers := 0
-	for name, content := range unpack(bytes.NewReader(first)) {
-		if !strings.HasSuffix(name, ".tar.gz") {
+	for _, content := range first {
+		layer, err := gzip.NewReader(bytes.NewReader(content))
+		if err != nil {
 			continue
 		}
 		layers++
-		layer, err := gzip.NewReader(bytes.NewReader(content))
-		Expect(err).NotTo(HaveOccurred())
 		Expect(unpack(layer)).To(Equal(map[string][]byte{"manager": []byte("a binary")}))
 	}
 	Expect(layers).To(Equal(1))
