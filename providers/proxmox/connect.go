@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -111,13 +110,7 @@ func (c *Connector) open(ctx context.Context, cluster *proxmoxv1.NovaProxmoxClus
 	}
 	e := pve.Endpoint{Servers: append([]string{login.Server}, more...), Username: login.Username, Password: login.Password, Trust: endpoints.Trust(login.TLS)}
 	user := sessions.User{Server: login.Server, Name: e.Username, Identity: login.Identity != nil}
-	e.Guard = func(ctx context.Context, login func() error) error {
-		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return pve.IsStatus(err, http.StatusUnauthorized) })
-		if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-			return hypervisor.Failure(infrav1.CredentialsInvalidReason, "Proxmox VE %s: %w", user.Server, err)
-		}
-		return err
-	}
+	e.Guard = c.logins.Guard(user, e.Password, "Proxmox VE "+user.Server, func(err error) bool { return pve.IsStatus(err, http.StatusUnauthorized) })
 	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(user.Identity))
 	s, err := c.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
 		return site.Open(e, c.options.timeouts, q, c.Machines.Add, func() { c.RequeueClusters(id) })
@@ -163,18 +156,8 @@ func (c *Connector) Inspect(ctx context.Context, cluster *proxmoxv1.NovaProxmoxC
 // Size reports the capacity of a node created from t, from t itself or the template in
 // Proxmox VE.
 func (c *Connector) Size(ctx context.Context, t *proxmoxv1.NovaProxmoxMachineTemplate) (hypervisor.Size, error) {
-	if t.Labels[clusterv1.ClusterNameLabel] == "" {
-		return hypervisor.Size{}, hypervisor.Waiting(infrav1.WaitingForClusterReason, "no cluster uses the template yet")
-	}
-	cluster, err := c.findCluster(ctx, t)
+	cluster, s, bounds, err := kit.OpenForTemplate(ctx, t, c.findCluster, c.open)
 	if err != nil {
-		return hypervisor.Size{}, err
-	}
-	s, bounds, err := c.open(ctx, cluster)
-	if err != nil {
-		return hypervisor.Size{}, err
-	}
-	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
 		return hypervisor.Size{}, err
 	}
 	return plan.Size(&cluster.Spec, &t.Spec.Template.Spec, s.Site(), &bounds)

@@ -71,6 +71,8 @@ func (v *view) stateOf(deleting bool) (hypervisor.State, string, error) {
 	switch {
 	case v.machine.Busy && (v.machine.Verb != site.Shutdown || !deleting):
 		return hypervisor.Busy, string(v.machine.Verb), nil
+	case v.Outdated:
+		return hypervisor.Busy, "Waiting for the next list of guests", nil
 	case v.Unclear && v.VM == nil:
 		return hypervisor.Busy, "Reading the description of a VM that may belong to this machine", nil
 	case v.VM == nil:

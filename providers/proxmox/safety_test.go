@@ -16,6 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
 	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/access"
@@ -308,4 +309,43 @@ func TestPlannedVMAfterALostResponse(t *testing.T) {
 	m.server.Inject(pvesim.Fault{Method: http.MethodPost, Path: "nodes/*/qemu/*/config", After: true, Drop: true, Delay: 300 * time.Millisecond})
 	m.created(nil)
 	m.Expect(m.connect(m).session.Site().Planned).To(BeEmpty())
+}
+
+// The requests for one machine are limited. The lists serve all machines.
+func TestRequestsForAMachine(t *testing.T) {
+	m := newManager(t)
+	m.connector.Close()
+	timeouts := site.DefaultTimeouts
+	timeouts.Idle, timeouts.Busy, timeouts.Agent, timeouts.AgentMax = 100*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+	m.connector = NewConnector(m.objects, Options{timeouts: timeouts})
+	m.machine.Spec.Disks.Boot.SizeGiB = 0
+	m.joined = true
+	first := true
+	requests := func() (own []string) {
+		for name, n := range m.server.Requests() {
+			agent := strings.Contains(name, "/agent/") && first
+			shared := strings.HasPrefix(name, "GET /cluster/") || strings.HasPrefix(name, "GET /version") || strings.Contains(name, "/access/") ||
+				strings.Contains(name, "/certificates/") || name == "GET /nodes/{node}/storage/{storage}/content" || name == "GET /nodes/{node}/network"
+			for range n {
+				if !shared && !agent {
+					own = append(own, name)
+				}
+			}
+		}
+		return own
+	}
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeTrue()) }).Should(Succeed())
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
+	m.Expect(requests()).To(ConsistOf(
+		"GET /nodes/{node}/qemu/{vmid}/config", // of the template, which is kept
+		"POST /nodes/{node}/qemu/{vmid}/clone", "POST /nodes/{node}/storage/{storage}/upload", "POST /nodes/{node}/qemu/{vmid}/config",
+		"POST /nodes/{node}/qemu/{vmid}/status/start", "PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"))
+
+	first = false
+	m.server.ResetRequests()
+	m.Consistently(requests, "500ms", interval).Should(BeEmpty())
+
+	m.delete()
+	m.until(hypervisor.Absent)
+	m.Expect(requests()).To(ConsistOf("POST /nodes/{node}/qemu/{vmid}/status/stop", "GET /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/qemu/{vmid}"))
 }

@@ -2,7 +2,6 @@ package zvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -138,13 +137,7 @@ func (c *Connector) open(ctx context.Context, cluster *zvirtv1.NovaZVirtCluster)
 	if identity, ok := login.Identity.(*zvirtv1.NovaZVirtIdentity); ok {
 		e.Filter = ptr.Deref(identity.Spec.Filter, false)
 	}
-	e.Guard = func(ctx context.Context, login func() error) error {
-		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
-		if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
-			return hypervisor.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s: %w", e.Server, err)
-		}
-		return err
-	}
+	e.Guard = c.logins.Guard(user, e.Password, "oVirt engine "+e.Server, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
 	id := sessions.ID(e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
 		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter))
 	s, err := c.Open(id, e.Server, hypervisor.KeyOf(cluster), func(t *sessions.CreationQueue) (*engine.Session, error) {

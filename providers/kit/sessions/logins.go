@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // maxRejections is the maximum number of rejected logins of one user in a row.
@@ -95,6 +98,18 @@ func (l *LoginLimiter) Do(ctx context.Context, u User, password string, login fu
 		a.rejected.Allow()
 	}
 	return err
+}
+
+// Guard returns a function that logs u in as Do does. Its error names the endpoint if no
+// login was sent.
+func (l *LoginLimiter) Guard(u User, password, endpoint string, rejected func(error) bool) func(ctx context.Context, login func() error) error {
+	return func(ctx context.Context, login func() error) error {
+		err := l.Do(ctx, u, password, login, rejected)
+		if errors.Is(err, ErrTooManyRejectedLogins) {
+			return hypervisor.Failure(infrav1.CredentialsInvalidReason, "%s: %w", endpoint, err)
+		}
+		return err
+	}
 }
 
 // attempts returns the logins of a user. It drops users without a rejected

@@ -7,18 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 )
 
 const (
@@ -33,8 +32,6 @@ const (
 	// which has about 500 bytes for each.
 	maxResponse = 1 << 20
 	maxList     = 64 << 20
-	// parallel limits the concurrent requests of one user to one server.
-	parallel = 16
 )
 
 // Endpoint is a Proxmox VE cluster with credentials.
@@ -48,16 +45,6 @@ type Endpoint struct {
 	Trust              endpoints.Trust
 	// Guard calls login, or returns an error instead.
 	Guard func(ctx context.Context, login func() error) error
-}
-
-// Meter receives events about the requests of a client.
-type Meter struct {
-	// Request is called with every request: its method and path with {} for names,
-	// and its result: a status code, or error.
-	Request func(method, code string, took time.Duration)
-	// Connections is called with 1 for a connection that was opened and -1 for one
-	// that was closed.
-	Connections func(change int)
 }
 
 // Request is a request to the API.
@@ -75,10 +62,8 @@ type Request struct {
 
 // Client connects to one Proxmox VE cluster as one user.
 type Client struct {
-	endpoint Endpoint
-	http     *http.Client
-	slots    chan struct{}
-	meter    Meter
+	endpoint  Endpoint
+	transport *transport.Client
 	// id is the ID of the Proxmox VE cluster, once it is known.
 	id atomic.Pointer[string]
 	// server is the index of the server in use.
@@ -95,48 +80,24 @@ type ticket struct {
 }
 
 // NewClient returns a client that is not logged in.
-func NewClient(e Endpoint, meter Meter) (*Client, error) {
-	config, err := e.Trust.Config()
+func NewClient(e Endpoint, meter transport.Meter) (*Client, error) {
+	servers := make([]string, 0, len(e.Servers))
+	for _, server := range e.Servers {
+		if _, _, err := net.SplitHostPort(server); err != nil {
+			server = net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
+		}
+		servers = append(servers, server)
+	}
+	e.Servers = servers
+	t, err := transport.New(transport.Options{
+		Trust: e.Trust, Servers: servers, Dial: dialTimeout, Meter: meter, Peer: "the node",
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, ticket: make(chan ticket, 1)}
+	c := &Client{endpoint: e, transport: t, ticket: make(chan ticket, 1)}
 	c.ticket <- ticket{}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: c.dial, TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout,
-			MaxConnsPerHost: parallel, MaxIdleConnsPerHost: parallel, IdleConnTimeout: 2 * time.Minute,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	return c, nil
-}
-
-// counted is a connection that reports when it is closed.
-type counted struct {
-	net.Conn
-
-	open   atomic.Bool
-	closed func()
-}
-
-func (c *counted) Close() error {
-	if c.open.CompareAndSwap(true, false) {
-		c.closed()
-	}
-	return c.Conn.Close()
-}
-
-func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	control := endpoints.ControlFor(&url.URL{Scheme: "https", Host: address})
-	conn, err := (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: control}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	c.meter.Connections(1)
-	out := &counted{Conn: conn, closed: func() { c.meter.Connections(-1) }}
-	out.open.Store(true)
-	return out, nil
 }
 
 // isToken reports whether the credentials are an API token, which needs no login.
@@ -145,12 +106,11 @@ func (c *Client) isToken() bool { return strings.Contains(c.endpoint.Username, "
 // Do sends a request. If the ticket has expired, it logs in again and repeats the
 // request.
 func (c *Client) Do(ctx context.Context, r Request) error {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for other requests: %w", ctx.Err())
+	release, err := c.transport.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for other requests: %w", err)
 	}
+	defer release()
 	if c.isToken() {
 		return c.send(ctx, r, c.tokenHeader())
 	}
@@ -265,7 +225,7 @@ func (c *Client) Login(ctx context.Context) error {
 func (c *Client) Logout() {
 	<-c.ticket
 	c.ticket <- ticket{}
-	c.http.CloseIdleConnections()
+	c.transport.Close()
 }
 
 // send sends a request to the server in use, and to the next ones while servers do
@@ -277,7 +237,7 @@ func (c *Client) send(ctx context.Context, r Request, header http.Header) (err e
 			return err
 		}
 		c.server.CompareAndSwap(at, (at+1)%int32(len(c.endpoint.Servers)))
-		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+		if !transport.IsNotSent(err) {
 			return err // the request may have been executed
 		}
 	}
@@ -286,73 +246,37 @@ func (c *Client) send(ctx context.Context, r Request, header http.Header) (err e
 
 // exchange sends a request to a server and reads the response.
 func (c *Client) exchange(ctx context.Context, r Request, header http.Header, server string) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := newRequest(ctx, r, header, server)
-	if err != nil {
-		return err
+	if header == nil {
+		header = http.Header{}
 	}
-	start := time.Now()
-	res, err := c.http.Do(req)
-	limit := maxResponse
-	if _, list := r.Into.(*Resources); list {
-		limit = maxList
+	target, kind := "https://"+server+apiPath, "application/x-www-form-urlencoded"
+	for _, part := range r.Path {
+		target += "/" + url.PathEscape(part)
 	}
 	var body []byte
-	code := "error"
-	if err == nil {
-		code = strconv.Itoa(res.StatusCode)
-		body, err = io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
-		_ = res.Body.Close()
-		if len(body) > limit {
-			err = fmt.Errorf("the response has more than %d MiB", limit>>20)
-		}
-	}
-	c.meter.Request(r.Method+" "+masked(r.Path), code, time.Since(start))
-	if err != nil {
-		op, _ := errors.AsType[*net.OpError](err)
-		return &UnreachableError{op: op, err: endpoints.Coarse(server, err)}
-	}
-	return decode(res, body, r.Into)
-}
-
-// newRequest returns the HTTP request.
-func newRequest(ctx context.Context, r Request, header http.Header, server string) (*http.Request, error) {
-	if _, _, err := net.SplitHostPort(server); err != nil {
-		server = net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
-	}
-	parts := make([]string, 0, len(r.Path))
-	for _, part := range r.Path {
-		parts = append(parts, "/"+url.PathEscape(part))
-	}
-	target := "https://" + server + apiPath + strings.Join(parts, "")
-	var body io.Reader
-	kind := "application/x-www-form-urlencoded"
 	switch {
 	case r.File != nil:
 		var err error
 		if body, kind, err = multipartBody(r); err != nil {
-			return nil, fmt.Errorf("making upload: %w", err)
+			return fmt.Errorf("making upload: %w", err)
 		}
-	case r.Method == http.MethodGet, r.Method == http.MethodDelete:
-		if len(r.Form) > 0 {
-			target += "?" + r.Form.Encode()
-		}
-	default:
-		body = strings.NewReader(r.Form.Encode())
-	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, target, body)
-	if err != nil {
-		return nil, fmt.Errorf("making request: %w", err)
-	}
-	if header != nil {
-		req.Header = header
+	case r.Method != http.MethodGet && r.Method != http.MethodDelete:
+		body = []byte(r.Form.Encode())
+	case len(r.Form) > 0:
+		target += "?" + r.Form.Encode()
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", kind)
+		header.Set("Content-Type", kind)
 	}
-	req.Header.Set("User-Agent", "cluster-api-provider-nova")
-	return req, nil
+	limits := transport.Limits{Pattern: masked(r.Path), Bytes: maxResponse, Total: timeout, Part: timeout}
+	if _, list := r.Into.(*Resources); list {
+		limits.Bytes = maxList
+	}
+	res, content, err := c.transport.Send(ctx, r.Method, target, header, body, limits)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the server
+	}
+	return decode(res, content, r.Into)
 }
 
 // uploadFields are the parameters of an upload in the only order in which a server
@@ -360,7 +284,7 @@ func newRequest(ctx context.Context, r Request, header http.Header, server strin
 var uploadFields = []string{"content", "checksum-algorithm", "checksum"}
 
 // multipartBody returns the body of an upload.
-func multipartBody(r Request) (io.Reader, string, error) {
+func multipartBody(r Request) ([]byte, string, error) {
 	body := &bytes.Buffer{}
 	w := multipart.NewWriter(body)
 	for _, name := range uploadFields {
@@ -372,7 +296,8 @@ func multipartBody(r Request) (io.Reader, string, error) {
 	if err == nil {
 		_, err = part.Write(r.File)
 	}
-	return body, w.FormDataContentType(), errors.Join(err, w.Close())
+	err = errors.Join(err, w.Close())
+	return body.Bytes(), w.FormDataContentType(), err
 }
 
 // decode reads the data or the error of a response.

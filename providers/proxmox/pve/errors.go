@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 )
 
 // Error is an error response.
@@ -20,23 +21,6 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Detail }
-
-// UnreachableError means that no response arrived. The request may have been
-// executed.
-type UnreachableError struct {
-	op  *net.OpError
-	err error
-}
-
-func (e *UnreachableError) Error() string { return e.err.Error() }
-
-// Unwrap returns the causes.
-func (e *UnreachableError) Unwrap() []error {
-	if e.op != nil {
-		return []error{e.err, e.op}
-	}
-	return []error{e.err}
-}
 
 // maxDetail limits the text of an error.
 const maxDetail = 1024
@@ -60,8 +44,7 @@ func IsStatus(err error, status int) bool {
 
 // IsDown reports whether no server of the API responded.
 func IsDown(err error) bool {
-	_, ok := errors.AsType[*UnreachableError](err)
-	return ok || errors.Is(err, ErrOtherCluster) || IsStatus(err, http.StatusBadGateway) || IsStatus(err, http.StatusServiceUnavailable)
+	return transport.IsUnreachable(err) || errors.Is(err, ErrOtherCluster) || IsStatus(err, http.StatusBadGateway) || IsStatus(err, http.StatusServiceUnavailable)
 }
 
 // IsAmbiguous reports whether a failed request may have been executed: it got no

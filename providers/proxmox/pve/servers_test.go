@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
 )
@@ -48,9 +49,9 @@ func at(s *pvesim.Server) Endpoint {
 // open returns a client.
 func open(t *testing.T, e Endpoint) *Client {
 	t.Helper()
-	c, err := NewClient(e, Meter{Request: func(string, string, time.Duration) {}, Connections: func(int) {}})
+	c, err := NewClient(e, transport.Meter{Request: func(string, string, string, time.Duration) {}, Connections: func(int) {}})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(c.http.CloseIdleConnections)
+	t.Cleanup(c.transport.Close)
 	return c
 }
 
@@ -177,8 +178,8 @@ func TestCertificateIsReplaced(t *testing.T) {
 	g.Expect(version(t, signed)).To(Succeed())
 
 	front.set(strings.TrimPrefix(other.URLs[0], "https://"))
-	pinned.http.CloseIdleConnections()
-	signed.http.CloseIdleConnections()
+	pinned.transport.Close()
+	signed.transport.Close()
 	g.Expect(version(t, pinned)).To(MatchError(endpoints.ErrUntrusted))
 	g.Eventually(func() error { return version(t, signed) }, 20*time.Second).Should(Succeed(), "the next server has a certificate of the CA")
 	g.Expect(other.Requests()).To(BeEmpty())

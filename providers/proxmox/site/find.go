@@ -8,13 +8,13 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
@@ -27,8 +27,8 @@ type Found struct {
 	// Complete is set once the VM is configured.
 	Complete bool
 	// Unclear is set while it is not known whether a guest with one of the IDs is the
-	// VM.
-	Unclear bool
+	// VM, and Outdated while the list is older than the end of a step.
+	Unclear, Outdated bool
 	// Unlisted are the IDs that no guest in the list has, and Free is the first of them
 	// that is not taken by a guest which the user cannot see.
 	Unlisted []int
@@ -45,7 +45,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	f.Image = s.images[id]
+	f.Image, f.Outdated = s.images[id], m.outdated
 	for _, vmid := range candidates {
 		g := s.guests[vmid]
 		if g == nil {
@@ -76,7 +76,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 				vm.Status = m.status
 			}
 			m.VMID = vmid
-			return Found{VM: &vm, Mark: mark, Complete: tagged, Image: f.Image}
+			return Found{VM: &vm, Mark: mark, Complete: tagged, Outdated: m.outdated, Image: f.Image}
 		}
 	}
 	return f
@@ -191,10 +191,7 @@ func (s *Session) ConfirmUnseen(ctx context.Context, id uuid.UUID) (bool, error)
 }
 
 // causes are the texts of Proxmox VE for each reason, in lower case.
-var causes = []struct {
-	reason string
-	texts  []string
-}{
+var causes = []kit.Cause{
 	{infrav1.VMBusyReason, []string{"is locked", "got timeout", "file change by other user", "file changed by other user", "can't lock", "unexpected state change", "not ready"}},
 	{infrav1.DeleteProtectedReason, []string{"protection mode"}},
 	{infrav1.InsufficientResourcesReason, []string{
@@ -206,33 +203,9 @@ var causes = []struct {
 // Classify converts an error of a server to an Error with the text of Proxmox VE. It
 // returns err unchanged if err already wraps an Error.
 func Classify(server string, err error) error {
-	if err == nil {
-		return nil
+	r := kit.Rejection{Endpoint: "Proxmox VE " + server, Down: pve.IsDown(err)}
+	if response, ok := errors.AsType[*pve.Error](err); ok {
+		r.Status, r.Detail = response.Status, response.Detail
 	}
-	if _, ok := errors.AsType[*hypervisor.Error](err); ok {
-		return err
-	}
-	response, ok := errors.AsType[*pve.Error](err)
-	switch {
-	case pve.IsDown(err):
-		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "Proxmox VE %s cannot be reached: %w", server, err)
-	case !ok:
-		return err
-	case response.Status == http.StatusUnauthorized:
-		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "Proxmox VE %s rejected the credentials: %w", server, err)
-	case response.Status == http.StatusForbidden:
-		return hypervisor.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
-	}
-	text := strings.ToLower(response.Detail)
-	for _, cause := range causes {
-		if slices.ContainsFunc(cause.texts, func(t string) bool { return strings.Contains(text, t) }) {
-			e := hypervisor.Failure(cause.reason, "%w", err)
-			e.Transient = cause.reason == infrav1.VMBusyReason
-			return e
-		}
-	}
-	if response.Status == http.StatusBadRequest {
-		return hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
-	}
-	return hypervisor.Failure(infrav1.HypervisorErrorReason, "%w", err)
+	return kit.Classify(err, r, causes)
 }

@@ -270,6 +270,9 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
 	}
 	changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
+	if m.outdated {
+		m.outdated, changed = false, true
+	}
 	if m.Busy && m.upid == unknownTask && (now == nil || now.Lock == "") {
 		s.endUnknown(m, now)
 		changed = true

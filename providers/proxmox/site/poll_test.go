@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
-// No request goes to the agent of a node that runs, until the VM was started again.
+// The agent of a node that runs gets no request, until the VM was started again.
 func TestRequestsToAgents(t *testing.T) {
 	g := NewWithT(t)
 	id := uuid.New()

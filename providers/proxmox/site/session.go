@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
@@ -87,6 +88,8 @@ type Machine struct {
 	// written is the number of lists that were started when the last request ended: only
 	// later lists are valid.
 	written uint64
+	// outdated is set from the end of a clone or a configuration until the list shows it.
+	outdated bool
 	// status is preferred to the list until then.
 	status string
 	until  time.Time
@@ -169,16 +172,8 @@ func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake
 	s.user, _, _ = strings.Cut(e.Username, "!")
 	m := sessions.NewMeter("proxmox", s.server)
 	var err error
-	s.client, err = pve.NewClient(e, pve.Meter{Connections: m.Connections, Request: func(method, code string, took time.Duration) {
-		result := sessions.Success
-		if status, err := strconv.Atoi(code); err != nil || status >= http.StatusBadGateway {
-			result = sessions.Error
-		} else if status != http.StatusOK {
-			result = sessions.Fault // Proxmox VE rejects most requests with 500
-		}
-		m.Request(method, result, code)
-		m.Latency(method, took)
-	}})
+	// Proxmox VE rejects most requests with 500.
+	s.client, err = pve.NewClient(e, transport.MeterOf(m, http.StatusBadGateway))
 	if err != nil {
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
@@ -384,6 +379,7 @@ func (s *Session) finish(m *Machine, result string) {
 		s.wake(m.key)
 		return
 	}
+	m.outdated = verb == Clone || verb == Configure
 	switch verb {
 	case Clone:
 		// A clone has the options of its template, and the same disks.

@@ -3,19 +3,16 @@ package engine
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
 // causes are the texts of the engine for each reason, in lower case. Its status
 // codes are less specific: nearly all errors are a conflict.
-var causes = []struct {
-	reason string
-	texts  []string
-}{
+var causes = []kit.Cause{
 	{infrav1.NameConflictReason, []string{"name is already in use"}},
 	{infrav1.VMBusyReason, []string{
 		"try again", "related operation is currently", "is locked", "are locked", "temporarily", "image locked", "in progress",
@@ -32,43 +29,14 @@ var causes = []struct {
 // Classify converts an error of a server to an Error with the message of the
 // engine. It returns err unchanged if err already wraps an Error.
 func Classify(server string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*hypervisor.Error](err); ok {
-		return err
-	}
-	if errors.Is(err, ovirt.ErrOtherEngine) {
+	if errors.Is(err, ovirt.ErrOtherEngine) && hypervisor.ReasonFor(err, "") == "" {
 		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "the session ended: another engine responds at the address %s", server)
 	}
-	if ovirt.IsDown(err) {
-		return hypervisor.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
+	r := kit.Rejection{Endpoint: "oVirt engine " + server, Down: ovirt.IsDown(err)}
+	if response, ok := errors.AsType[*ovirt.Error](err); ok {
+		r.Status, r.Detail = response.Status, response.Detail
 	}
-	if ovirt.IsStatus(err, http.StatusUnauthorized) {
-		return hypervisor.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s rejected the credentials: %w", server, err)
-	}
-	response, ok := errors.AsType[*ovirt.Error](err)
-	if !ok {
-		return err
-	}
-	if response.Status == http.StatusForbidden {
-		return hypervisor.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
-	}
-	text := strings.ToLower(response.Detail)
-	for _, w := range causes {
-		for _, t := range w.texts {
-			if !strings.Contains(text, t) || response.Status == http.StatusBadRequest && w.reason == infrav1.VMBusyReason {
-				continue
-			}
-			e := hypervisor.Failure(w.reason, "%w", err)
-			e.Transient = w.reason == infrav1.VMBusyReason
-			return e
-		}
-	}
-	if response.Status == http.StatusBadRequest {
-		return hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
-	}
-	return hypervisor.Failure(infrav1.HypervisorErrorReason, "%w", err)
+	return kit.Classify(err, r, causes)
 }
 
 // Unresolved returns the Error for a field that references an object that does

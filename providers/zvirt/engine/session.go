@@ -16,6 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -44,6 +45,9 @@ type Timeouts struct {
 
 // DefaultTimeouts are the timeouts outside of tests.
 var DefaultTimeouts = Timeouts{Session: sessions.DefaultTimeouts, Poll: ovirt.DefaultPollIntervals, PowerOff: 30 * time.Second}
+
+// provider is the label of zVirt in metrics.
+const provider = "zvirt"
 
 // Session is a session of one user at one engine, with a cache of its VMs.
 type Session struct {
@@ -86,7 +90,7 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
 	m := sessions.NewMeter(provider, e.Server)
-	client, err := ovirt.NewClient(e, meter(m))
+	client, err := ovirt.NewClient(e, transport.MeterOf(m, http.StatusInternalServerError))
 	if err != nil {
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}

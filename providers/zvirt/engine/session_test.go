@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -158,7 +159,7 @@ func TestWorkerMeetsAnotherEngine(t *testing.T) {
 // login, for a request without a stale token, reads it too.
 func TestAnotherEngineFailsToDescribeItself(t *testing.T) {
 	a, endpoint := listen(t)
-	client, err := ovirt.NewClient(endpoint, meter(sessions.NewMeter(provider, endpoint.Server)))
+	client, err := ovirt.NewClient(endpoint, transport.MeterOf(sessions.NewMeter(provider, endpoint.Server), http.StatusInternalServerError))
 	if err != nil {
 		t.Fatal(err)
 	}

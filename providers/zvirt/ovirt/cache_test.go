@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -87,7 +88,7 @@ func TestUnknownResultEndsWithLaterList(t *testing.T) {
 	m.Get("a", "a", "")
 	m.Begin("a", "Creating")
 	older := m.startList()
-	m.End("a", &UnreachableError{Err: errors.New("gone")}, nil)
+	m.End("a", &transport.UnreachableError{Err: errors.New("gone")}, nil)
 	all := func(string) bool { return true }
 	m.confirm(older, all)
 	if got := m.Get("a", "a", ""); got.Busy == "" || m.Begin("a", "Creating") {
@@ -136,12 +137,12 @@ func TestAwaitedVM(t *testing.T) {
 	if ask(&Error{Status: http.StatusConflict}); m.MayAppear("b", young) {
 		t.Error("a rejected creation must not be awaited")
 	}
-	if ask(&UnreachableError{Err: errors.New("gone")}); !m.MayAppear("b", young) {
+	if ask(&transport.UnreachableError{Err: errors.New("gone")}); !m.MayAppear("b", young) {
 		t.Error("a creation without a response must be awaited")
 	}
 	m.store(m.startList(), "b", VM{ID: "1", Name: "b"}, details)
 	m.Get("b", "b", "")
-	if ask(&UnreachableError{Err: errors.New("gone")}); m.MayAppear("b", young) {
+	if ask(&transport.UnreachableError{Err: errors.New("gone")}); m.MayAppear("b", young) {
 		t.Error("an observed VM must not be awaited")
 	}
 	m.Remove("1")

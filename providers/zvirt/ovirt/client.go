@@ -8,17 +8,14 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 )
 
 const (
@@ -37,9 +34,8 @@ const (
 	// of VMs: an engine sends about 7 KiB for each.
 	maxAnswer = 8 << 20
 	maxList   = 64 << 20
-	// parallel limits concurrent requests to one engine and user, so that many
-	// machines wait here and do not overload the engine.
-	parallel = 16
+	// dialTimeout limits the time for a connection.
+	dialTimeout = 10 * time.Second
 )
 
 // Endpoint is an engine with its credentials.
@@ -55,35 +51,10 @@ type Endpoint struct {
 	Guard func(ctx context.Context, login func() error) error
 }
 
-// Meter receives events about the requests of a client.
-type Meter struct {
-	// Request is called with every request: its method, its path with {} for
-	// IDs, and its result: a status code, or error.
-	Request func(method, path, code string, took time.Duration)
-	// Connections is called with 1 for a connection that was opened and -1
-	// for one that was closed.
-	Connections func(change int)
-}
-
-// counted is a connection that reports when it is closed.
-type counted struct {
-	net.Conn
-
-	once   sync.Once
-	closed func()
-}
-
-func (c *counted) Close() error {
-	c.once.Do(c.closed)
-	return c.Conn.Close()
-}
-
 // Client connects to one engine as one user.
 type Client struct {
-	endpoint Endpoint
-	http     *http.Client
-	slots    chan struct{}
-	meter    Meter
+	endpoint  Endpoint
+	transport *transport.Client
 	// timeout and longest limit requests; tests change them.
 	timeout, longest time.Duration
 	// login contains the state of the login. The goroutine that takes it may log
@@ -101,39 +72,14 @@ type login struct {
 }
 
 // NewClient returns a client that is not logged in.
-func NewClient(e Endpoint, meter Meter) (*Client, error) {
-	config, err := e.Trust.Config()
+func NewClient(e Endpoint, meter transport.Meter) (*Client, error) {
+	t, err := transport.New(transport.Options{Trust: e.Trust, Servers: []string{e.Server}, Dial: dialTimeout, Meter: meter, Peer: "the engine"})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, timeout: timeout, longest: longest, login: make(chan login, 1)}
+	c := &Client{endpoint: e, transport: t, timeout: timeout, longest: longest, login: make(chan login, 1)}
 	c.login <- login{}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         c.dial,
-			TLSClientConfig:     config,
-			TLSHandshakeTimeout: 10 * time.Second,
-			MaxConnsPerHost:     parallel,
-			MaxIdleConnsPerHost: parallel,
-			IdleConnTimeout:     2 * time.Minute,
-		},
-		// The API never redirects; a proxy in front of it redirects to a login
-		// form.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	return c, nil
-}
-
-// dial opens a connection.
-func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	control := endpoints.ControlFor(&url.URL{Scheme: "https", Host: c.endpoint.Server})
-	conn, err := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second, Control: control}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	c.meter.Connections(1)
-	return &counted{Conn: conn, closed: func() { c.meter.Connections(-1) }}, nil
 }
 
 // Request is one request of the API.
@@ -150,15 +96,13 @@ type Request struct {
 
 // Do sends a request. It replaces an expired token once.
 func (c *Client) Do(ctx context.Context, r Request) error {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return ctx.Err()
+	release, err := c.transport.Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer release()
 	var body []byte
 	if r.Body != nil {
-		var err error
 		if body, err = xml.Marshal(r.Body); err != nil {
 			return fmt.Errorf("encoding request: %w", err)
 		}
@@ -339,7 +283,7 @@ func (c *Client) Logout(ctx context.Context) error {
 	if token == "" {
 		return nil
 	}
-	defer c.http.CloseIdleConnections()
+	defer c.transport.Close()
 	return c.revoke(ctx, token)
 }
 
@@ -402,67 +346,18 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 func (c *Client) exchange(
 	ctx context.Context, method, path, pattern string, header http.Header, body []byte, limit int,
 ) (int, []byte, error) {
-	total := c.timeout
+	l := transport.Limits{Pattern: pattern, Bytes: limit, Total: c.timeout, Part: c.timeout}
 	if limit == maxList {
-		total = c.longest
+		l.Total = c.longest
 	}
-	ctx, cancel := context.WithTimeout(ctx, total)
-	defer cancel()
-	ctx, stall := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(c.timeout, func() { stall(errStalled) })
-	defer timer.Stop()
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+c.endpoint.Server+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, fmt.Errorf("making request: %w", err)
-	}
-	req.Header = header
-	req.Header.Set("User-Agent", "cluster-api-provider-nova")
 	// Causes are detected by the text of messages, which engines translate:
 	// without this header those of zVirt respond in Russian.
-	req.Header.Set("Accept-Language", "en-US")
-	start := time.Now()
-	res, err := c.http.Do(req)
-	var answer []byte
-	if err == nil {
-		answer, err = io.ReadAll(io.LimitReader(&watched{Reader: res.Body, timer: timer, timeout: c.timeout}, int64(limit)+1))
-		_ = res.Body.Close()
-		if len(answer) > limit {
-			err = fmt.Errorf("the engine's answer has more than %d MiB", limit>>20)
-		}
-	}
-	// The end of a response that the engine aborted may arrive while the
-	// connection is being closed.
-	if errors.Is(context.Cause(ctx), errStalled) {
-		err = errStalled
-	}
-	code := "error"
-	if err == nil {
-		code = strconv.Itoa(res.StatusCode)
-	}
-	c.meter.Request(method, pattern, code, time.Since(start))
+	header.Set("Accept-Language", "en-US")
+	res, answer, err := c.transport.Send(ctx, method, "https://"+c.endpoint.Server+path, header, body, l)
 	if err != nil {
-		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: endpoints.Coarse(c.endpoint.Server, err)}
+		return 0, nil, err
 	}
 	return res.StatusCode, answer, nil
-}
-
-// errStalled is the cause of a request whose response stopped for too long.
-var errStalled = fmt.Errorf("no response in time: %w", context.DeadlineExceeded)
-
-// watched resets a timer with every read that returns data.
-type watched struct {
-	io.Reader
-
-	timer   *time.Timer
-	timeout time.Duration
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	if n > 0 {
-		w.timer.Reset(w.timeout)
-	}
-	return n, err
 }
 
 // masked is a part of a path with {} for an ID.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -41,7 +42,7 @@ func openWith(t *testing.T, o ovirtsim.Options, request func(_, _, _ string, _ t
 	c, err := NewClient(Endpoint{
 		Server:   strings.TrimSuffix(strings.TrimPrefix(engine.URL, "https://"), apiPath),
 		Username: ovirtsim.DefaultUsername, Password: ovirtsim.DefaultPassword, Trust: endpoints.Trust{CABundle: engine.CABundle},
-	}, Meter{
+	}, transport.Meter{
 		Request:     request,
 		Connections: func(change int) { connections.Add(int64(change)) },
 	})
@@ -85,7 +86,7 @@ func TestOneLoginForManyRequests(t *testing.T) {
 	if n := engine.Requests()["POST /sso/oauth/token"]; n != 2 {
 		t.Errorf("%d logins instead of one at first and one after the token expired", n)
 	}
-	if made := engine.Connections().Made; made > parallel {
+	if made := engine.Connections().Made; made > transport.Parallel {
 		t.Errorf("%d connections were made", made)
 	}
 }
@@ -225,7 +226,7 @@ func TestRedirectIsRejected(t *testing.T) {
 func clientOf(t *testing.T, engine *httptest.Server) *Client {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: engine.Certificate().Raw})
-	c, err := NewClient(Endpoint{Server: engine.Listener.Addr().String(), Trust: endpoints.Trust{CABundle: string(ca)}}, Meter{
+	c, err := NewClient(Endpoint{Server: engine.Listener.Addr().String(), Trust: endpoints.Trust{CABundle: string(ca)}}, transport.Meter{
 		Request: func(string, string, string, time.Duration) {}, Connections: func(int) {},
 	})
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 )
 
 // Error is an error response of the engine.
@@ -25,18 +27,6 @@ func (e *Error) Error() string { return e.Detail }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// UnreachableError means that the engine did not respond. The request may have
-// been executed.
-type UnreachableError struct {
-	Server string
-	Err    error
-}
-
-func (e *UnreachableError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
 // IsStatus reports whether err is a response of the engine with a status code.
 func IsStatus(err error, status int) bool {
 	e, ok := errors.AsType[*Error](err)
@@ -46,11 +36,8 @@ func IsStatus(err error, status int) bool {
 // IsDown reports whether no engine responded: it is unreachable, or the web
 // server in front of it reports that it is down.
 func IsDown(err error) bool {
-	if _, ok := errors.AsType[*UnreachableError](err); ok {
-		return true
-	}
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.page
+	return transport.IsUnreachable(err) || ok && e.page
 }
 
 // IsAmbiguous reports whether a failed request may have been executed: the

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 )
 
 func TestRefusal(t *testing.T) {
@@ -38,7 +40,7 @@ func TestAmbiguous(t *testing.T) {
 	}{
 		"none":           {nil, false},
 		"no":             {refusal(http.StatusConflict, nil), false},
-		"no answer":      {&UnreachableError{Err: errors.New("gone")}, true},
+		"no answer":      {&transport.UnreachableError{Err: errors.New("gone")}, true},
 		"internal error": {refusal(http.StatusInternalServerError, nil), true},
 		"page":           {refusal(http.StatusBadGateway, nil), true},
 	} {
