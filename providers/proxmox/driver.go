@@ -213,6 +213,8 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 	switch {
 	case !deleting:
 		return hypervisor.VM{State: hypervisor.Absent}, nil
+	case !d.session.ImagesRead(v.id):
+		return hypervisor.VM{State: hypervisor.Busy, Message: "Reading which bootstrap data exists"}, nil
 	case v.Image.Storage != "":
 		return hypervisor.VM{State: hypervisor.Stopped, Message: "The bootstrap data of a VM that was deleted exists"}, nil
 	}

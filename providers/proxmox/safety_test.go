@@ -349,3 +349,15 @@ func TestRequestsForAMachine(t *testing.T) {
 	m.until(hypervisor.Absent)
 	m.Expect(requests()).To(ConsistOf("POST /nodes/{node}/qemu/{vmid}/status/stop", "GET /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/qemu/{vmid}"))
 }
+
+// A storage that does not respond delays neither the session nor its lists.
+func TestStorageThatDoesNotRespond(t *testing.T) {
+	m := newManager(t)
+	m.connector.Close()
+	m.server.Inject(pvesim.Fault{Method: http.MethodGet, Path: "nodes/*/storage/" + storage + "/content", Hang: true, Times: -1})
+	m.restart()
+	m.up()
+	m.joined = true
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
+	m.Expect(m.images()).To(BeEmpty())
+}

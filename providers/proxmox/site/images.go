@@ -38,9 +38,33 @@ func (s *Session) ImageDeleted(id uuid.UUID) {
 	s.wake(m.key)
 }
 
+// ImagesRead reports whether the images of an earlier process are known. The machine is
+// delivered until then.
+func (s *Session) ImagesRead(id uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.machine(id).checking = !s.imagesRead
+	return s.imagesRead
+}
+
+// watchImages reads the images of storages that appear. A storage that does not respond
+// delays nothing else: it is read again later.
+func (s *Session) watchImages(ctx context.Context) error {
+	ticker := time.NewTicker(s.timeouts.Busy)
+	defer ticker.Stop()
+	for {
+		s.readImages(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the end of the session
+		}
+	}
+}
+
 // readImages reads the images in the storages that were not read yet: an earlier process
 // may have left some. Later images are those that the session uploads.
-func (s *Session) readImages(ctx context.Context) error {
+func (s *Session) readImages(ctx context.Context) {
 	s.mu.Lock()
 	due := map[string]*pve.Resource{}
 	for _, r := range s.storages {
@@ -55,7 +79,7 @@ func (s *Session) readImages(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	var reads errgroup.Group
-	reads.SetLimit(parallelReads)
+	reads.SetLimit(parallelReads / 2)
 	for key, r := range due {
 		reads.Go(func() error {
 			var found []struct {
@@ -64,8 +88,8 @@ func (s *Session) readImages(ctx context.Context) error {
 			err := s.client.Do(ctx, pve.Request{
 				Method: http.MethodGet, Path: []string{"nodes", r.Node, "storage", r.Storage, "content"}, Form: url.Values{"content": {"iso"}}, Into: &found,
 			})
-			if pve.IsDown(err) || ctx.Err() != nil {
-				return err
+			if ctx.Err() != nil {
+				return nil
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -86,5 +110,8 @@ func (s *Session) readImages(ctx context.Context) error {
 			return nil
 		})
 	}
-	return reads.Wait()
+	_ = reads.Wait() // none fails
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.imagesRead = s.imagesRead || ctx.Err() == nil
 }

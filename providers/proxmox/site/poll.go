@@ -41,9 +41,6 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	if err := s.list(ctx); err != nil {
 		return err
 	}
-	if err := s.readImages(ctx); err != nil {
-		return err
-	}
 	up()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error {
@@ -57,6 +54,7 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 		}
 	})
 	both.Go(func() error { return s.queryAgents(ctx) })
+	both.Go(func() error { return s.watchImages(ctx) })
 	return both.Wait()
 }
 
@@ -74,6 +72,7 @@ func (s *Session) identify(ctx context.Context) error {
 		clear(s.networks)
 		clear(s.images)
 		clear(s.contents)
+		s.imagesRead = false
 		s.noClones = time.Time{}
 		for _, m := range s.machines {
 			*m = Machine{key: m.key, unknownSince: time.Now(), taken: map[int]bool{}}
@@ -117,9 +116,6 @@ func (s *Session) update(ctx context.Context) error {
 		return err
 	}
 	if err := s.list(ctx); err != nil {
-		return err
-	}
-	if err := s.readImages(ctx); err != nil {
 		return err
 	}
 	return s.readMarks(ctx)

@@ -147,6 +147,8 @@ type Session struct {
 	// if that failed.
 	images   map[uuid.UUID]Image
 	contents map[string]time.Time
+	// imagesRead is set once each storage was read, or failed.
+	imagesRead bool
 }
 
 // cached is a value that is read again after some time.
