@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
@@ -102,7 +103,7 @@ func (z *zvirt) connect(ctx context.Context) bool {
 	z.addf(OK, "certificate", "is trusted")
 	z.client, err = ovirt.NewClient(ovirt.Endpoint{
 		Server: z.target.Server, Username: z.target.Username, Password: z.target.Password, Trust: trust, Filter: z.target.Filter,
-	}, ovirt.Meter{Request: func(string, string, string, time.Duration) {}, Connections: func(int) {}})
+	}, transport.Meter{Request: func(string, string, string, time.Duration) {}, Connections: func(int) {}})
 	if z.failed("connection", err) {
 		return false
 	}
