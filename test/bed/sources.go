@@ -49,14 +49,14 @@ func (b *Bed) GitURL(repository string) string {
 // ChartsURL is where Flux finds the charts that PublishChart made.
 func (b *Bed) ChartsURL() string { return "http://" + sourcesAddress + "/charts" }
 
-// RunSources serves the repositories in dir/git, by Git's own server, and the
-// charts in dir/charts until the context ends.
+// RunSources serves the repositories in dir/git, by Git's own server, the charts
+// in dir/charts, and an OCI registry, until the context ends.
 func RunSources(ctx context.Context, dir string) error {
 	programs, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
 	if err != nil {
 		return fmt.Errorf("finding Git: %w", err)
 	}
-	for _, part := range []string{"git", "charts"} {
+	for _, part := range []string{"git", "charts", "blobs"} {
 		if err := os.MkdirAll(filepath.Join(dir, part), 0o755); err != nil {
 			return fmt.Errorf("making directory of sources: %w", err)
 		}
@@ -67,6 +67,7 @@ func RunSources(ctx context.Context, dir string) error {
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Join(dir, "git"), "GIT_HTTP_EXPORT_ALL=1"},
 	})
 	mux.Handle("/charts/", http.StripPrefix("/charts/", http.FileServer(http.Dir(filepath.Join(dir, "charts")))))
+	mux.Handle("/v2/", newRegistry(dir))
 	server := &http.Server{Addr: sourcesAddress, Handler: mux, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -159,25 +160,34 @@ func git(ctx context.Context, dir string, args ...string) error {
 // PublishChart packs files, by their paths below the chart's folder, as a
 // version of a chart. Chart.yaml is written here.
 func (b *Bed) PublishChart(name, version string, files map[string]string) error {
+	packed, err := packChart(name, version, files)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(b.sourcesDir(), "charts")
+	file := name + "-" + version + ".tgz"
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, file), packed, 0o644)); err != nil {
+		return fmt.Errorf("writing chart %s: %w", name, err)
+	}
+	return indexChart(filepath.Join(dir, "index.yaml"), name, version, file, packed)
+}
+
+// packChart packs files as a version of a chart, with its Chart.yaml.
+func packChart(name, version string, files map[string]string) ([]byte, error) {
 	meta, err := yaml.Marshal(map[string]any{"apiVersion": "v2", "name": name, "version": version, "description": name})
 	if err != nil {
-		return fmt.Errorf("packing chart %s: %w", name, err)
+		return nil, fmt.Errorf("packing chart %s: %w", name, err)
 	}
 	all := map[string]string{"Chart.yaml": string(meta)}
 	maps.Copy(all, files)
 	var packed bytes.Buffer
-	if err := packChart(&packed, name, all); err != nil {
-		return fmt.Errorf("packing chart %s: %w", name, err)
+	if err := packFiles(&packed, name, all); err != nil {
+		return nil, fmt.Errorf("packing chart %s: %w", name, err)
 	}
-	dir := filepath.Join(b.sourcesDir(), "charts")
-	file := name + "-" + version + ".tgz"
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, file), packed.Bytes(), 0o644)); err != nil {
-		return fmt.Errorf("writing chart %s: %w", name, err)
-	}
-	return indexChart(filepath.Join(dir, "index.yaml"), name, version, file, packed.Bytes())
+	return packed.Bytes(), nil
 }
 
-func packChart(to *bytes.Buffer, name string, files map[string]string) error {
+func packFiles(to *bytes.Buffer, name string, files map[string]string) error {
 	zipped := gzip.NewWriter(to)
 	archive := tar.NewWriter(zipped)
 	var paths []string

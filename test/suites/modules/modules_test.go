@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,6 +79,41 @@ var _ = Describe("A set on two workload clusters", Ordered, func() {
 		Eventually(data(ctx, two, greetNS, "greetings"), deliverTimeout).Should(HaveKeyWithValue("release", "v2"))
 		Eventually(status(ctx, s, addonsv1.RollingOutCondition), deliverTimeout).Should(Equal("False NotRollingOut"))
 		Eventually(status(ctx, s, addonsv1.ReadyCondition), deliverTimeout).Should(Equal("True ModulesReady"))
+	})
+
+	It("installs charts of an OCI registry at the pinned version and digest", func(ctx context.Context) {
+		digest := push(ctx, "1.0.0", "first")
+		byVersion, byDigest := ociSets(one.Namespace, digest)
+		Expect(b.Client.Create(ctx, byVersion)).To(Succeed())
+		Expect(b.Client.Create(ctx, byDigest)).To(Succeed())
+		for _, set := range []string{byVersion.Name, byDigest.Name} {
+			Eventually(condition(ctx, one, set), deliverTimeout).Should(Equal("True ModulesReady"))
+		}
+		for _, release := range []string{"pinned", "ranged", "fixed"} {
+			Eventually(data(ctx, one, pushedNS, release), reportTimeout).Should(HaveKeyWithValue("content", "first"))
+		}
+		charts := &sourcev1.HelmChartList{}
+		Expect(b.Client.List(ctx, charts, client.InNamespace(one.Namespace))).To(Succeed())
+		Expect(charts.Items).To(HaveLen(2), "Flux makes one for each release of the Helm repository, and none for those of the registry")
+
+		By("pushing a newer version, and the old version again with another content")
+		push(ctx, "1.0.0", "moved")
+		push(ctx, "1.1.0", "newer")
+		Eventually(data(ctx, one, pushedNS, "ranged"), deliverTimeout).Should(HaveKeyWithValue("content", "newer"))
+		Eventually(movedTag(ctx, one.Namespace, digest), deliverTimeout).Should(BeTrue(), "Flux has read the moved tag")
+		Consistently(func(g Gomega) {
+			for _, release := range []string{"pinned", "fixed"} {
+				g.Expect(data(ctx, one, pushedNS, release)()).To(HaveKeyWithValue("content", "first"))
+			}
+		}, "15s").Should(Succeed())
+
+		for _, set := range []*addonsv1.NovaModuleSet{byVersion, byDigest} {
+			Expect(b.Client.Delete(ctx, set)).To(Succeed())
+			Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(set), set) }, deliverTimeout).ShouldNot(Succeed())
+		}
+		repositories := &sourcev1.OCIRepositoryList{}
+		Expect(b.Client.List(ctx, repositories, client.InNamespace(one.Namespace))).To(Succeed())
+		Expect(repositories.Items).To(BeEmpty())
 	})
 
 	It("takes a module away that is switched off", func(ctx context.Context) {

@@ -10,6 +10,7 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,6 +47,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	for _, add := range []func() error{
 		func() error { return helmv2.AddToScheme(b.Client.Scheme()) },
 		func() error { return kustomizev1.AddToScheme(b.Client.Scheme()) },
+		func() error { return sourcev1.AddToScheme(b.Client.Scheme()) },
 	} {
 		Expect(add()).To(Succeed())
 	}
