@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -82,6 +83,9 @@ func (r *renderer) executeTemplate(text string) (string, error) {
 		return "", err
 	}
 	out, err := t.Execute(map[string]any{"facts": r.facts}, r.budget)
+	if refused, ok := errors.AsType[*boundedtemplate.RefusedError](err); ok {
+		return "", refused
+	}
 	if err != nil {
 		return "", fmt.Errorf("executing template: %s", strings.TrimPrefix(oneLine(err), "template: "))
 	}

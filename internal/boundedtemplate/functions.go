@@ -24,6 +24,7 @@ func (f *functions) all() template.FuncMap {
 		"checksum": f.checksum,
 		"contains": f.contains,
 		"default":  otherwise,
+		"fail":     fail,
 		"include":  f.include,
 		"join":     f.join,
 		"json":     f.json,
@@ -95,6 +96,19 @@ func (f *functions) checksum(text string) (uint32, error) {
 	sum := sha256.Sum256([]byte(text))
 	return binary.BigEndian.Uint32(sum[:])>>1 | 1, f.budget.write(len(text))
 }
+
+// RefusedError is the error of a template that calls fail.
+type RefusedError struct {
+	// Why is the reason that the template names.
+	Why string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Why }
+
+// fail ends the template with an error for its user: a module that cannot work
+// on a Cluster is refused before anything of it is written.
+func fail(why string) (string, error) { return "", &RefusedError{Why: why} }
 
 // otherwise returns value, or other if value is empty.
 func otherwise(other, value any) any {

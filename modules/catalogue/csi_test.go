@@ -3,6 +3,7 @@ package catalogue
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -328,6 +329,26 @@ func TestOneDefaultClass(t *testing.T) {
 		}
 		if !slices.Equal(got, []string{tc.want}) {
 			t.Errorf("%s has the default classes of %v, not of %s", name, got, tc.want)
+		}
+	}
+}
+
+// A CSI driver on a Cluster of another hypervisor is refused with the module's name, before anything of the
+// set is written: for instance in a copy of a set with another condition.
+func TestCSIDriverNeedsItsHypervisor(t *testing.T) {
+	for module, needs := range map[string]string{"vsphere-csi-node": "vSphere", "ovirt-csi-node": "zVirt or oVirt"} {
+		c := content(t, Base)
+		for i := range c.Modules {
+			if c.Modules[i].Name == module {
+				c.Modules[i].When = ""
+			}
+		}
+		facts := named(t)["vsphere-internal-1"].Facts()
+		facts.Hypervisor.Kind = "proxmox"
+		_, err := modules.Render(c, modules.Target{Namespace: "team", Name: "alpha", Set: Base, Origin: "team", Facts: facts})
+		want := fmt.Sprintf("module %q: ", module)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "it needs "+needs+", and the hypervisor of the Cluster is proxmox") {
+			t.Errorf("Render() = %v, want an error of %s", err, module)
 		}
 	}
 }
