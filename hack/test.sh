@@ -51,7 +51,7 @@ prepare() {
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=" ignition terraform terraform-provider-vsphere kwok"
-			hack/ensure-packages.sh haproxy || return
+			hack/ensure-packages.sh haproxy chromium || return
 		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words

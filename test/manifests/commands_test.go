@@ -110,6 +110,9 @@ var elsewhere = map[string]map[string]string{
 		"cp -R tenants": gitops, "kubectl get kustomization": gitops, "for name in flux": gitops, "git rm": gitops,
 		"mkdir -p ../backup": gitops, "kubectl create namespace flux-system": gitops,
 	},
+	"docs/fleet.md": {
+		"kubectl apply -k config/nova-fleet/default": "test/suites/fleet", "kubectl port-forward": "people: no pod runs here; test/suites/fleet requests the page",
+	},
 	"docs/first-day.md": {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
 	"docs/security.md":  {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
 	"docs/proxmox.md":   {"pveum": "people, on a node of Proxmox VE"},
@@ -210,6 +213,9 @@ func installDefinitions(ctx context.Context) {
 		Expect(err).NotTo(HaveOccurred())
 		definitions = append(definitions, filepath.Join(dir, "config", "crd", "bases"))
 	}
+	profiles, err := tools.ToolDir(ctx, "cluster-inventory-api", "sigs.k8s.io/cluster-inventory-api")
+	Expect(err).NotTo(HaveOccurred())
+	definitions = append(definitions, filepath.Join(profiles, "config", "crd", "bases"))
 	core, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
 	Expect(err).NotTo(HaveOccurred())
 	definitions = append(definitions, filepath.Join(core, "cmd", "clusterctl", "config", "crd", "bases"))

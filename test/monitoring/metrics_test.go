@@ -27,6 +27,7 @@ import (
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/modules"
+	_ "github.com/nova-platform/cluster-api-provider-nova/internal/fleet"
 	_ "github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	_ "github.com/nova-platform/cluster-api-provider-nova/internal/workload/access"
 	_ "github.com/nova-platform/cluster-api-provider-nova/providers/registry"
