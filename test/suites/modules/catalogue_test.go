@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
 	"github.com/nova-platform/cluster-api-provider-nova/test/addons"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
@@ -20,6 +21,18 @@ const (
 	baseDomain   = "apps.test"
 	storageClass = "nova-local-path"
 )
+
+// remaining are the objects that stay when the set is deleted: the namespaces that Flux creates for
+// charts, and Nova's own variables.
+var remaining = []string{
+	"ConfigMap nova-csi-drivers/kube-root-ca.crt",
+	"ConfigMap nova-gitops/kube-root-ca.crt",
+	"ConfigMap nova-gitops/" + modules.SubstituteConfig,
+	"Namespace /nova-csi-drivers",
+	"Namespace /nova-gitops",
+	"ServiceAccount nova-csi-drivers/default",
+	"ServiceAccount nova-gitops/default",
+}
 
 // selected returns the modules whose programs are built for this suite. The other modules of the
 // set run programs that the hosts have.
@@ -35,6 +48,7 @@ var _ = Describe("The catalogue", Ordered, func() {
 	var (
 		s, platform *addonsv1.NovaModuleSet
 		image       string
+		before      []string
 	)
 
 	It("is delivered by Flux, with the values of its sets", func(ctx context.Context) {
@@ -44,6 +58,9 @@ var _ = Describe("The catalogue", Ordered, func() {
 		Expect(b.Credentials(ctx, c)).To(Succeed())
 		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 		image = coreDNSImage(ctx, c)
+		Eventually(func() error { return b.CheckCluster(ctx, c) }, bootTimeout).Should(Succeed())
+		before, err = inventory(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(b.PublishCatalogue(ctx, "v1")).To(Succeed())
 		s, err = b.CatalogueSet(ctx, c.Namespace, "v1", selected()...)
 		Expect(err).NotTo(HaveOccurred())
@@ -118,5 +135,6 @@ var _ = Describe("The catalogue", Ordered, func() {
 		for _, a := range selected() {
 			Expect(releases(ctx, t, a.Module)).To(BeEmpty(), "records of Helm")
 		}
+		Eventually(added(ctx, c, before), reportTimeout).Should(ConsistOf(remaining))
 	})
 })
