@@ -1,8 +1,9 @@
 package hypervisor
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/redact"
 )
 
 // Stage is the progress of the first boot that a guest reports.
@@ -58,34 +59,6 @@ func ParseReport(text string) Report {
 		return Report{}
 	}
 	step, log, _ := strings.Cut(text[:min(len(text), maxReport)], reportLog)
-	r.Step, r.Log = clean(step), clean(log)
+	r.Step, r.Log = redact.Line(step), redact.Line(log)
 	return r
-}
-
-// secrets are patterns of credentials that a report must not contain; the first
-// group of each match is kept. The script in the guest removes the same
-// patterns.
-var secrets = []*regexp.Regexp{
-	regexp.MustCompile(`(-----BEGIN [A-Z ]+-----).*?(?:-----END [A-Z ]+-----|$)`),
-	regexp.MustCompile(`(?i)(\b(?:bearer|basic) +)[a-z0-9._~+/=-]{8,}`),
-	regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+`),
-	regexp.MustCompile(`()\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
-	regexp.MustCompile(`(://)[^/@ ]+@`),
-	regexp.MustCompile(`(?i)((?:password|passwd|passphrase|token|secret|credentials?|api-?_?key|certificate-?_?key|client-key-data)[a-z_-]*["']? *[:= ] *)(?:"[^"]*"|'[^']*'|[^ ,;|]{6,})`),
-	regexp.MustCompile(`()[A-Za-z0-9+/]{60,}={0,2}`),
-}
-
-// clean returns the text without credentials, so that it can be shown to all
-// users.
-func clean(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return ' '
-		}
-		return r
-	}, text)
-	for _, secret := range secrets {
-		text = secret.ReplaceAllString(text, "${1}***")
-	}
-	return strings.TrimSpace(text)
 }
