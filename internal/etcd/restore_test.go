@@ -5,55 +5,42 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/restore"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// restored runs the restore script of a machine, and returns the folder of
+// restored restores a snapshot as a machine does, and returns the folder of
 // etcd's data and the output. The etcd programs are real, in an image that is a
 // folder.
 func (c *cluster) restored(t *testing.T, programs map[string]string, snapshot []byte) (data, output string) {
 	t.Helper()
-	dir := t.TempDir()
-	data = filepath.Join(dir, "etcd")
-	write := func(name, content string, mode os.FileMode) {
-		path := filepath.Join(dir, name)
-		c.g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
-		c.g.Expect(os.WriteFile(path, []byte(content), mode)).To(Succeed())
-	}
-	write("snapshot.db", string(snapshot), 0o600)
-	write("run/settings", fmt.Sprintf("DATA_DIR=%s\nSNAPSHOT=s\nSHA256=%x\n", data, sha256.Sum256(snapshot)), 0o600)
-	write("run/curl", fmt.Sprintf("url = \"file://%s\"\nsilent\n", filepath.Join(dir, "snapshot.db")), 0o600)
-	write("bin/kubeadm", "#!/bin/sh\necho registry.k8s.io/etcd:3.7.3-0\n", 0o700)
-	write("bin/ctr", fmt.Sprintf(`#!/bin/sh
-case "$*" in
+	n := agenttest.New(t, map[string]string{
+		"kubeadm": "echo registry.k8s.io/etcd:3.7.3-0",
+		"ctr": fmt.Sprintf(`case "$*" in
 *mount*registry*) for d; do :; done; mkdir -p "$d/usr/local/bin"; ln -s %s %s "$d/usr/local/bin/" ;;
 *unmount*) for d; do :; done; rm -rf "$d" ;;
-esac
-`, programs["etcd"], programs["etcdutl"]), 0o700)
-	script, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "restore.sh"))
-	c.g.Expect(err).NotTo(HaveOccurred())
-	write("restore.sh", strings.ReplaceAll(string(script), "/run/nova/restore", filepath.Join(dir, "run")), 0o600)
-	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(dir, "restore.sh"))
-	// The proxy does not exist: only requests without it succeed.
-	cmd.Env = []string{
-		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "NODE_NAME=cp-a", "NODE_IP=10.77.0.105",
-		"http_proxy=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1",
-	}
-	out, err := cmd.CombinedOutput()
-	c.g.Expect(err).NotTo(HaveOccurred(), string(out))
+esac`, programs["etcd"], programs["etcdutl"]),
+	})
+	server := agenttest.NewServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(snapshot) })
+	err := restore.Run(t.Context(), n.Machine, &nodeconfig.Restore{
+		Snapshot: "s", URL: server.URL, SHA256: fmt.Sprintf("%x", sha256.Sum256(snapshot)), CA: server.CA(), DataDir: "/etcd", ClusterConfiguration: "kind: x\n",
+	}, restore.Node{Name: "cp-a", Address: "10.77.0.105"})
+	c.g.Expect(err).NotTo(HaveOccurred(), n.Log.String())
+	data = n.Dir("etcd")
 	left, err := os.ReadDir(data)
 	c.g.Expect(err).NotTo(HaveOccurred())
 	c.g.Expect(left).To(HaveLen(1), "nothing but the member is left")
-	return data, string(out)
+	return data, n.Log.String()
 }
 
 // A snapshot contains the alarms that were raised when it was taken, for

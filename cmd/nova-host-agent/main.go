@@ -1,0 +1,74 @@
+// Command nova-host-agent makes a machine a node, and serves it afterwards. It
+// runs on each machine as root:
+//
+//	nova-host-agent bootstrap           makes the machine a node, on its first boot
+//	nova-host-agent apply FILE          applies the settings of the system in a configuration
+//	nova-host-agent report-reset        reports a reset during the first boot
+//	nova-host-agent api-balancer PORT   keeps the node's list of API servers up to date
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/balancer"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/boot"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "nova-host-agent: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	m := machine.New(machine.Options{})
+	verb := ""
+	if len(args) > 0 {
+		verb = args[0]
+	}
+	switch {
+	case verb == "bootstrap" && len(args) == 1:
+		// A signal ends the program at once: the next start reports that.
+		if err := boot.Run(context.Background(), m); err != nil {
+			return fmt.Errorf("%w; see %s", err, boot.Log)
+		}
+		return nil
+	case verb == "apply" && len(args) == 2:
+		return apply(m, args[1])
+	case verb == "report-reset" && len(args) == 1:
+		return boot.ReportReset(context.Background(), m)
+	case verb == "api-balancer" && len(args) == 2:
+		port, err := strconv.ParseUint(args[1], 10, 16)
+		if err != nil {
+			return fmt.Errorf("%q is no port", args[1])
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		return balancer.Follow(ctx, m, int(port))
+	}
+	return fmt.Errorf("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT")
+}
+
+// apply applies the settings of the system, to try a configuration on a node
+// image.
+func apply(m *machine.Machine, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening the node's configuration: %w", err)
+	}
+	defer file.Close()
+	config, err := nodeconfig.Read(file)
+	if err != nil {
+		return err
+	}
+	return prepare.Apply(context.Background(), m, &config.Machine)
+}

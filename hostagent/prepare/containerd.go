@@ -1,0 +1,214 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	containerdConfig = "/etc/containerd/config.toml"
+	snippets         = "/etc/containerd/conf.d"
+	mirrors          = "/etc/containerd/certs.d"
+	ownCAs           = "/etc/nova/ca"
+)
+
+var (
+	// registryTable is the table that names the folder with the mirrors.
+	registryTable = regexp.MustCompile(`^\s*\[.*\.registry\]\s*(#.*)*$`)
+	anyTable      = regexp.MustCompile(`^\s*\[`)
+	configPath    = regexp.MustCompile(`^\s*config_path\s*=`)
+	mirrorsPath   = regexp.MustCompile(`^\s*config_path\s*=\s*["']` + regexp.QuoteMeta(mirrors) + `["']\s*$`)
+	newVersion    = regexp.MustCompile(`(?m)^ *version *= *([3-9]|[1-9][0-9])`)
+	anyVersion    = regexp.MustCompile(`(?m)^version *= *(.*)$`)
+	imports       = regexp.MustCompile(`(?m)^ *imports *= *\[`)
+	ownImport     = regexp.MustCompile(`(?m)^ *imports *=.*` + regexp.QuoteMeta(snippets) + `/`)
+)
+
+// containerd configures the proxy, the trusted CAs, the mirrors and the snippets
+// of containerd. Each of them needs a restart of containerd.
+func containerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
+	changed := false
+	for _, s := range []struct {
+		set   bool
+		apply func(context.Context, *machine.Machine) error
+	}{
+		{c.Proxy, func(ctx context.Context, m *machine.Machine) error { return m.Run(ctx, "systemctl", "daemon-reload") }},
+		{c.TrustCAs, trust},
+		{c.Mirrors, setConfigPath},
+		{c.Snippets, importSnippets},
+	} {
+		if !s.set {
+			continue
+		}
+		changed = true
+		if err := s.apply(ctx, m); err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if c.Mirrors && !hasMirrors(ctx, m) {
+		return fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", mirrors)
+	}
+	return m.Run(ctx, "systemctl", "restart", "containerd")
+}
+
+// trustStores are the folders for administrators, with the command that reads
+// them.
+var trustStores = []struct{ folder, update string }{
+	{"/usr/local/share/ca-certificates", "update-ca-certificates"},
+	{"/etc/pki/ca-trust/source/anchors", "update-ca-trust"},
+	{"/etc/pki/trust/anchors", "update-ca-certificates"},
+}
+
+// trust adds the CA certificates to the trust store of the system: in the folder
+// for administrators or, if /usr is read-only, in the store itself.
+func trust(ctx context.Context, m *machine.Machine) error {
+	for _, store := range trustStores {
+		if !m.Has(store.update) || !m.Exists(filepath.Dir(store.folder)) || copyCAs(m, store.folder, ".crt") != nil {
+			continue
+		}
+		if err := m.Run(ctx, store.update); err != nil {
+			return fmt.Errorf("the CA certificates cannot be added to the system's trust store: %w", err)
+		}
+		return nil
+	}
+	const system = "/etc/ssl/certs"
+	update := m.Find("update-ca-certificates")
+	if update == "" || !m.Exists(system) {
+		return errors.New("no trust store was found on this system")
+	}
+	// Debian's command takes the folder as an option. Flatcar's reads the store
+	// itself, and adds the files with this suffix.
+	if script, err := os.ReadFile(update); err == nil && strings.Contains(string(script), "localcertsdir") {
+		return m.Run(ctx, "update-ca-certificates", "--localcertsdir", m.At(ownCAs))
+	}
+	if err := copyCAs(m, system, ".pem"); err != nil {
+		return err
+	}
+	return m.Run(ctx, "update-ca-certificates")
+}
+
+// copyCAs copies the CA certificates to a folder, with this suffix.
+func copyCAs(m *machine.Machine, folder, suffix string) error {
+	entries, err := os.ReadDir(m.At(ownCAs))
+	if err != nil {
+		return fmt.Errorf("reading CA certificates: %w", err)
+	}
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), ".crt") + suffix
+		if err := m.Write(filepath.Join(folder, name), m.Read(filepath.Join(ownCAs, entry.Name())), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeConfig creates a configuration if containerd has none. It has the version
+// that this containerd writes: the version of a snippet must not be higher.
+func makeConfig(ctx context.Context, m *machine.Machine) (string, error) {
+	if m.Exists(containerdConfig) {
+		return m.Read(containerdConfig), nil
+	}
+	version := "2"
+	defaults, err := m.Output(ctx, "containerd", "config", "default")
+	if found := anyVersion.FindStringSubmatch(defaults); err == nil && found != nil {
+		version = strings.TrimSpace(found[1])
+	}
+	return "version = " + version + "\n", nil
+}
+
+// setConfigPath configures containerd to read only the folder with the mirrors:
+// containerd 2 reads a list of two folders, which is its default, as the name of
+// one folder.
+func setConfigPath(ctx context.Context, m *machine.Machine) error {
+	config, err := makeConfig(ctx, m)
+	if err != nil {
+		return err
+	}
+	return m.Write(containerdConfig, withConfigPath(config), 0o644)
+}
+
+// withConfigPath returns containerd's configuration with the mirrors.
+func withConfigPath(config string) string {
+	out := &strings.Builder{}
+	setting := fmt.Sprintf("  config_path = %q\n", mirrors)
+	within, found := false, false
+	for line := range strings.Lines(config) {
+		text := strings.TrimRight(line, "\n")
+		if anyTable.MatchString(text) {
+			within = registryTable.MatchString(text)
+		}
+		if within && configPath.MatchString(text) {
+			continue
+		}
+		out.WriteString(text + "\n")
+		if registryTable.MatchString(text) {
+			found = true
+			out.WriteString(setting)
+		}
+	}
+	if !found {
+		plugin := "io.containerd.grpc.v1.cri"
+		if newVersion.MatchString(config) {
+			plugin = "io.containerd.cri.v1.images"
+		}
+		fmt.Fprintf(out, "\n[plugins.%q.registry]\n%s", plugin, setting)
+	}
+	return out.String()
+}
+
+// importSnippets adds the snippets to the imports of containerd's configuration.
+func importSnippets(ctx context.Context, m *machine.Machine) error {
+	config, err := makeConfig(ctx, m)
+	if err != nil {
+		return err
+	}
+	switch at := imports.FindStringIndex(config); {
+	case ownImport.MatchString(config):
+	case at != nil:
+		config = config[:at[1]] + fmt.Sprintf("%q, ", snippets+"/*.toml") + config[at[1]:]
+	default:
+		config = fmt.Sprintf("imports = [%q]\n", snippets+"/*.toml") + config
+	}
+	return m.Write(containerdConfig, config, 0o644)
+}
+
+// hasMirrors reports whether containerd uses the mirrors. Imported files take
+// precedence, and in an older containerd an imported file replaces all settings
+// of a plugin: then images would be pulled from other registries without an
+// error.
+func hasMirrors(ctx context.Context, m *machine.Machine) bool {
+	// For tables of an older version, only "migrate" of containerd 2.0 prints
+	// them; older releases have no such subcommand.
+	for _, subcommand := range []string{"dump", "migrate"} {
+		config, err := m.Output(ctx, "containerd", "--config", m.At(containerdConfig), "config", subcommand)
+		if err == nil && namesMirrors(config) {
+			return true
+		}
+	}
+	return false
+}
+
+func namesMirrors(config string) bool {
+	within := false
+	for line := range strings.Lines(config) {
+		line = strings.TrimRight(line, "\n")
+		if anyTable.MatchString(line) {
+			within = registryTable.MatchString(line)
+		}
+		if within && mirrorsPath.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,144 @@
+package restore
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	// connectTimeout limits a connection, and stallTimeout a download that gets
+	// no data.
+	connectTimeout = 30 * time.Second
+	stallTimeout   = time.Minute
+	// attempts is the number of downloads, and pause the time between them.
+	attempts = 21
+	pause    = 5 * time.Second
+
+	proxyFile = "/etc/nova/proxy.env"
+)
+
+// download writes the snapshot to a file, and verifies its hash. The URL is a
+// credential, so no error contains it.
+func download(ctx context.Context, m *machine.Machine, r *nodeconfig.Restore, to string) error {
+	client, err := httpClient(m, r.CA)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		hash, err := get(ctx, client, r.URL, m.At(to))
+		switch {
+		case err == nil && hash == r.SHA256:
+			return nil
+		case err == nil:
+			return fmt.Errorf("the SHA-256 of snapshot %s differs from that of the verified snapshot", r.Snapshot)
+		case attempt == attempts || ctx.Err() != nil:
+			return fmt.Errorf("snapshot %s cannot be downloaded: %w", r.Snapshot, err)
+		}
+		m.Logf("Download of snapshot %s failed, attempt %d of %d: %v", r.Snapshot, attempt, attempts, err)
+		if err := m.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// httpClient returns a client that uses the proxy of the machine.
+func httpClient(m *machine.Machine, ca string) (*http.Client, error) {
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSHandshakeTimeout:   connectTimeout,
+		ResponseHeaderTimeout: stallTimeout,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+		DisableKeepAlives:     true,
+	}
+	if ca != "" {
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+			return nil, errors.New("the CA of the snapshot's server contains no certificate")
+		}
+	}
+	proxy := proxyConfig(m.Read(proxyFile)).ProxyFunc()
+	transport.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
+	return &http.Client{Transport: transport}, nil
+}
+
+// proxyConfig reads a file with lines such as HTTP_PROXY='http://proxy:3128'.
+func proxyConfig(text string) *httpproxy.Config {
+	config := &httpproxy.Config{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		value = strings.Trim(value, "'")
+		switch name {
+		case "HTTP_PROXY":
+			config.HTTPProxy = value
+		case "HTTPS_PROXY":
+			config.HTTPSProxy = value
+		case "NO_PROXY":
+			config.NoProxy = value
+		}
+	}
+	return config
+}
+
+// get downloads a file, and returns its hash.
+func get(ctx context.Context, client *http.Client, from, to string) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	if err != nil {
+		return "", errors.New("its URL is malformed")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", withoutURL(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the server responds with %s", response.Status)
+	}
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("writing snapshot: %w", err)
+	}
+	hash := sha256.New()
+	stalled := time.AfterFunc(stallTimeout, func() { cancel(errors.New("the server sends no data")) })
+	defer stalled.Stop()
+	_, err = io.Copy(io.MultiWriter(file, hash, touch(func() { stalled.Reset(stallTimeout) })), response.Body)
+	if err = errors.Join(err, context.Cause(ctx), file.Close()); err != nil {
+		return "", fmt.Errorf("reading snapshot: %w", withoutURL(err))
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// withoutURL removes the URL from an error of Go's client.
+func withoutURL(err error) error {
+	if failed, is := errors.AsType[*url.Error](err); is {
+		return failed.Err
+	}
+	return err
+}
+
+// touch calls a function on each write.
+type touch func()
+
+// Write calls the function.
+func (t touch) Write(p []byte) (int, error) {
+	t()
+	return len(p), nil
+}
