@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const nodeLabels = "node-labels"
@@ -46,7 +47,7 @@ func kubeletArgs(spec *bootstrapv1.NodeConfigSpec) ([]any, error) {
 		}
 		labels = append(labels, ptr.Deref(a.Value, ""))
 	}
-	ours := []arg{{"node-ip", "__NOVA_NODE_IP__"}, {"provider-id", "__NOVA_PROVIDER_ID__"}}
+	ours := []arg{{"node-ip", nodeconfig.NodeIP}, {"provider-id", nodeconfig.ProviderID}}
 	if spec.Swap.SizeMiB > 0 {
 		ours = append(ours, arg{"fail-swap-on", "false"})
 	}

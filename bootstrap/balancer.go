@@ -5,67 +5,55 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"strconv"
-	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
 	balancerDir = novaDir + "/api-balancer"
-	// beforeCommands sorts before firstCommand, in any locale.
-	beforeCommands = "00"
 	// nobodyUID is the unprivileged user that runs the load balancer. It
 	// needs no permissions.
 	nobodyUID = 65534
 )
 
-var (
-	// balancerScript updates the API servers in the load balancer.
-	//
-	//go:embed balancer.sh
-	balancerScript []byte
-	//go:embed nova-api-balancer.service
-	balancerUnit string
-	// balancerRBAC lets nodes read the addresses of the API servers.
-	//
-	//go:embed balancer-rbac.yaml
-	balancerRBAC []byte
-)
+// balancerRBAC lets nodes read the addresses of the API servers.
+//
+//go:embed balancer-rbac.yaml
+var balancerRBAC string
 
-// balancerFiles give a worker its own load balancer for the API servers. On a
-// control plane machine they grant the permissions for it.
-func balancerFiles(in *Input) ([]writeFile, error) {
+// addBalancer gives a worker its own load balancer for the API servers. A
+// control plane machine grants the permissions for it, so that a rollout adds
+// load balancers to a cluster that was created without them.
+func addBalancer(in *Input, config *nodeconfig.Config) error {
 	if in.Platform.APIServerLoadBalancer == nil {
-		return nil, nil
+		return nil
 	}
-	port := strconv.Itoa(int(bindPort(in)))
-	command := path.Join(runDir, "postKubeadmCommands", beforeCommands)
+	port := int(bindPort(in))
 	if in.Mode.controlPlane() {
-		script := admitBalancers
-		// A restored cluster may have workers without a load balancer.
+		config.Join.Manifests = append(config.Join.Manifests, balancerRBAC)
+		// kube-proxy uses the local port: the load balancer on a worker, the API
+		// server itself on a control plane machine. A cluster that was created
+		// without load balancers keeps its kube-proxy, since its workers have
+		// none, and so may the workers of a restored cluster.
 		if in.Mode == Init && in.Restore == nil {
-			script += strings.ReplaceAll(redirectKubeProxy, "__NOVA_PORT__", port)
+			config.Join.KubeProxyPort = port
 		}
-		return []writeFile{
-			newFile(path.Join(runDir, "api-balancer.yaml"), "0600", balancerRBAC),
-			newFile(command, "0600", []byte(script)),
-		}, nil
+		return nil
 	}
 	pod, err := balancerPod(in, port)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return []writeFile{
-		newFile(path.Join(balancerDir, "balancer.sh"), "0755", balancerScript),
+	config.Join.BalancerPort = port
+	config.Machine.Files = append(config.Machine.Files,
 		newFile(path.Join(balancerDir, "haproxy.base"), "0644", []byte(balancerConfig(in.Endpoint, port))),
-		newFile(path.Join(balancerDir, "pod.yaml"), "0600", pod),
-		newFile("/etc/systemd/system/nova-api-balancer.service", "0644", []byte(strings.ReplaceAll(balancerUnit, "__NOVA_PORT__", port))),
-		newFile(command, "0600", []byte("sh "+balancerDir+"/balancer.sh start "+port+"\n")),
-	}, nil
+		newFile(path.Join(balancerDir, "pod.yaml"), "0600", pod))
+	return nil
 }
 
-// balancerConfig returns HAProxy's configuration; the script adds a line for
+// balancerConfig returns HAProxy's configuration; the agent adds a line for
 // each API server. Without API servers the endpoint of the cluster is used: on
 // the first boot, and for a node that was off while all API servers were
 // replaced.
@@ -74,7 +62,7 @@ func balancerFiles(in *Input) ([]writeFile, error) {
 // connections are closed: a kubelet would keep them for 45 s, which together
 // with the detection is longer than a node stays ready. More frequent checks
 // would load API servers: each check is a TLS handshake from each worker.
-func balancerConfig(endpoint Endpoint, port string) string {
+func balancerConfig(endpoint Endpoint, port int) string {
 	resolvers, options := "", ""
 	if _, err := netip.ParseAddr(endpoint.Host); err != nil {
 		resolvers, options = "resolvers node\n  parse-resolv-conf\n", " resolvers node"
@@ -90,7 +78,7 @@ func balancerConfig(endpoint Endpoint, port string) string {
   timeout tunnel 1h
   timeout check 3s
 frontend api
-  bind 127.0.0.1:%s
+  bind 127.0.0.1:%d
   default_backend api
 backend api
   balance leastconn
@@ -117,11 +105,7 @@ done
 wait "$main"
 `
 
-func balancerPod(in *Input, port string) ([]byte, error) {
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("writing API balancer: %w", err)
-	}
+func balancerPod(in *Input, port int) ([]byte, error) {
 	pod, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Pod",
@@ -141,7 +125,7 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 				"env":             []any{map[string]any{"name": "CONFIG", "value": balancerDir + "/haproxy.cfg"}},
 				"resources":       map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}},
 				"livenessProbe": map[string]any{
-					"tcpSocket": map[string]any{"host": "127.0.0.1", "port": number}, "initialDelaySeconds": 10, "failureThreshold": 6,
+					"tcpSocket": map[string]any{"host": "127.0.0.1", "port": port}, "initialDelaySeconds": 10, "failureThreshold": 6,
 				},
 				"securityContext": map[string]any{
 					"runAsUser": nobodyUID, "runAsGroup": nobodyUID, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
@@ -157,32 +141,3 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 	}
 	return pod, nil
 }
-
-// admitBalancers runs on each control plane machine, so that a rollout adds
-// load balancers to a cluster that was created without them.
-const admitBalancers = `set -e
-export KUBECONFIG=/etc/kubernetes/admin.conf
-retry() {
-  left=60
-  until "$@"; do
-    left=$((left - 1))
-    [ "$left" -gt 0 ] || exit 1
-    sleep 5
-  done
-}
-retry kubectl apply -f /run/nova/api-balancer.yaml
-`
-
-// redirectKubeProxy configures kube-proxy to use the local port: the load
-// balancer on a worker, the API server itself on a control plane machine. A
-// cluster that was created without load balancers keeps its kube-proxy, since
-// its workers have none. The command is idempotent.
-const redirectKubeProxy = `redirect_kube_proxy() {
-  proxy=$(kubectl -n kube-system get configmap kube-proxy -o yaml --ignore-not-found) || return 1
-  [ -n "$proxy" ] || return 0
-  printf '%s\n' "$proxy" | sed -e '/^ *tls-server-name: kubernetes$/d' \
-    -e 's|^\( *\)server: https:.*|\1server: https://127.0.0.1:__NOVA_PORT__\n\1tls-server-name: kubernetes|' | kubectl replace -f - || return 1
-  kubectl -n kube-system rollout restart daemonset kube-proxy
-}
-retry redirect_kube_proxy
-`

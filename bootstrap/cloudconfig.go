@@ -1,11 +1,9 @@
 package bootstrap
 
 import (
-	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -17,8 +15,8 @@ const header = "#cloud-config\n"
 // credentials are not stored on the disk.
 const runDir = "/run/nova"
 
-//go:embed node.sh
-var nodeScript []byte
+// configFile is the configuration of the host agent.
+const configFile = runDir + "/config.json"
 
 // cloudConfig is the cloud-config document. It has no other keys: on oVirt the
 // engine prepends its own document, and later keys replace the engine's.
@@ -28,40 +26,26 @@ type cloudConfig struct {
 	RunCmd     [][]string  `json:"runcmd"`
 }
 
+// writeFile is a file that cloud-init writes.
 type writeFile struct {
 	Path        string `json:"path"`
-	Owner       string `json:"owner,omitempty"`
 	Permissions string `json:"permissions"`
-	Append      bool   `json:"append,omitempty"`
-	Encoding    string `json:"encoding,omitempty"`
+	Encoding    string `json:"encoding"`
 	Content     string `json:"content"`
 }
 
-// newFile returns a file of root. Content that is not plain text is encoded.
-func newFile(path, permissions string, content []byte) writeFile {
-	f := writeFile{Path: path, Owner: "root:root", Permissions: permissions, Content: string(content)}
-	if !needsNoEncoding(content) {
-		f.Encoding, f.Content = "b64", base64.StdEncoding.EncodeToString(content)
+// cloudConfigDocument writes the configuration, and runs the host agent.
+func cloudConfigDocument(in *Input, config []byte) ([]byte, error) {
+	packed, err := compress(config)
+	if err != nil {
+		return nil, err
 	}
-	return f
-}
-
-// needsNoEncoding reports whether YAML and a shell leave the content unchanged.
-func needsNoEncoding(content []byte) bool {
-	if !utf8.Valid(content) {
-		return false
+	document := &cloudConfig{
+		BootCmd:    in.Spec.BootCommands,
+		WriteFiles: []writeFile{{Path: configFile, Permissions: "0600", Encoding: "gz+b64", Content: base64.StdEncoding.EncodeToString(packed)}},
+		RunCmd:     [][]string{{"sh", "-c", strings.TrimSpace(startScript(in))}},
 	}
-	for _, r := range string(content) {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ') {
-			return false
-		}
-	}
-	return true
-}
-
-// marshal returns the document as YAML.
-func (c *cloudConfig) marshal() ([]byte, error) {
-	body, err := yaml.Marshal(c)
+	body, err := yaml.Marshal(document)
 	if err != nil {
 		return nil, fmt.Errorf("writing cloud-config: %w", err)
 	}

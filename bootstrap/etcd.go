@@ -1,17 +1,10 @@
 package bootstrap
 
-import (
-	_ "embed"
-	"strings"
-)
+import "strings"
 
 const (
 	// etcdDataDir is kubeadm's default data directory of etcd.
 	etcdDataDir = "/var/lib/etcd"
-	// restoreDir holds the files for the restore of a snapshot.
-	restoreDir = runDir + "/restore"
-	// lastCommand sorts after the user's commands, in any locale.
-	lastCommand = "9999-restore-etcd"
 
 	// The certificates of external etcd on a control plane machine, at the
 	// paths of kubeadm's own etcd certificates.
@@ -19,9 +12,6 @@ const (
 	etcdClientCertFile = "/etc/kubernetes/pki/apiserver-etcd-client.crt"
 	etcdClientKeyFile  = "/etc/kubernetes/pki/apiserver-etcd-client.key"
 )
-
-//go:embed restore.sh
-var restoreScript []byte
 
 // Restore is an etcd snapshot that a machine restores before kubeadm init. It
 // is empty if external etcd has the data.

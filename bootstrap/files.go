@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"path"
-	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
@@ -30,97 +30,63 @@ type budget struct {
 	unpacked int64
 }
 
-// userFiles are the files of the spec. They come last, so that they replace a
+// addUserFiles adds the files of the spec. They come last, so that they replace a
 // file of ours at the same path.
-func userFiles(in *Input) ([]writeFile, error) {
-	files := make([]writeFile, 0, len(in.Spec.Files))
+func addUserFiles(in *Input, config *nodeconfig.Config) error {
 	left := &budget{templates: boundedtemplate.NewBudget(), unpacked: maxUnpacked}
 	for i := range in.Spec.Files {
 		f := &in.Spec.Files[i]
-		// YAML allows no control characters, and a line break in a path is a
-		// mistake.
-		if !needsNoEncoding([]byte(f.Path)) || strings.ContainsAny(f.Path, "\n\t") {
-			return nil, renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a non-printable character")
-		}
-		if err := rejectHiddenFile(in, f); err != nil {
-			return nil, err
+		// A line break in a path is a mistake.
+		if !isPrintable(f.Path) {
+			return renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a non-printable character")
 		}
 		content := []byte(f.Content)
 		if f.ContentFormat == bootstrapv1.ContentFormatTemplate {
 			var err error
 			if content, err = execute(in, f, left); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		file, err := encodedFile(f, content, left)
+		file, err := decodedFile(f, content, left)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		file.Append = f.Append != nil && *f.Append
-		files = append(files, file)
-	}
-	return files, nil
-}
-
-// rejectHiddenFile rejects a file below a mount point: the mount would hide it.
-func rejectHiddenFile(in *Input, f *bootstrapv1.File) error {
-	mounted := map[string]string{}
-	for _, d := range in.Spec.Disks {
-		mounted[d.MountPath] = d.Device
-	}
-	for _, m := range in.Spec.Mounts {
-		mounted[m.MountPath] = m.Source
-	}
-	for _, at := range slices.Sorted(maps.Keys(mounted)) {
-		if strings.HasPrefix(path.Clean(f.Path)+"/", path.Clean(at)+"/") {
-			return renderErrorf(fmt.Sprintf("spec.files[%s]", f.Path),
-				"is written before %s is mounted at %s, which would hide it; write it with one of preKubeadmCommands", mounted[at], at)
+		file.Append = ptr.Deref(f.Append, false)
+		if f.Owner != "root" && f.Owner != "root:root" {
+			file.Owner = f.Owner
 		}
+		config.Machine.Files = append(config.Machine.Files, file)
 	}
 	return nil
 }
 
-// chownCommands set the owners of files. cloud-init writes the files as root,
-// because users are created later.
-func chownCommands(spec *bootstrapv1.NodeConfigSpec) [][]string {
-	var calls [][]string
-	for i := range spec.Files {
-		f := &spec.Files[i]
-		if f.Owner != "" && f.Owner != "root" && f.Owner != "root:root" {
-			calls = append(calls, []string{"set_owner", f.Path, f.Owner})
-		}
-	}
-	return calls
-}
-
-// encodedFile decodes base64, and leaves compressed content as it is, to keep
+// decodedFile decodes base64, and leaves compressed content as it is, to keep
 // the document small.
-func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, error) {
+func decodedFile(f *bootstrapv1.File, content []byte, left *budget) (nodeconfig.File, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
+	mode := cmp.Or(f.Permissions, defaultPermissions)
 	if f.Encoding == bootstrapv1.ContentEncodingBase64 || f.Encoding == bootstrapv1.ContentEncodingGzipBase64 {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(content)), ""))
 		if err != nil {
-			return writeFile{}, renderErrorf(field, "is not base64")
+			return nodeconfig.File{}, renderErrorf(field, "is not base64")
 		}
 		content = decoded
 	}
 	if f.Encoding != bootstrapv1.ContentEncodingGzip && f.Encoding != bootstrapv1.ContentEncodingGzipBase64 {
-		return newFile(f.Path, cmp.Or(f.Permissions, defaultPermissions), content), nil
+		return newFile(f.Path, mode, content), nil
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
-		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
+		return nodeconfig.File{}, renderErrorf(field, "is not compressed with gzip")
 	}
 	unpacked, err := io.Copy(io.Discard, io.LimitReader(reader, left.unpacked+1))
 	if err != nil {
-		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
+		return nodeconfig.File{}, renderErrorf(field, "is not compressed with gzip")
 	}
 	if left.unpacked -= unpacked; left.unpacked < 0 {
-		return writeFile{}, renderErrorf(field, "the unpacked size of all compressed files is more than %d MiB; download large files with a command", maxUnpacked>>20)
+		return nodeconfig.File{}, renderErrorf(field, "the unpacked size of all compressed files is more than %d MiB; download large files with a command", maxUnpacked>>20)
 	}
-	file := newFile(f.Path, cmp.Or(f.Permissions, defaultPermissions), nil)
-	file.Encoding, file.Content = "gz+b64", base64.StdEncoding.EncodeToString(content)
-	return file, nil
+	return nodeconfig.File{Path: f.Path, Mode: mode, Data: content, Gzip: true}, nil
 }
 
 // execute renders a template. Unknown names are errors: a node with an

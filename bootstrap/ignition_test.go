@@ -1,10 +1,8 @@
 package bootstrap
 
 import (
+	"crypto/rand"
 	"encoding/base64"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,111 +24,41 @@ func validated(t *testing.T, document []byte) types.Config {
 	return config
 }
 
-// Each shape has the same files in both formats, with the same permissions.
+// Each shape has the same configuration in both formats, except for the kernel
+// arguments, which Ignition sets itself.
 func TestIgnitionHasTheSameContent(t *testing.T) {
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
-			want := filesOf(t, render(t, in))
-			permissions, owners, appended := map[string]string{}, map[string]string{}, map[string]bool{}
-			document := read(t, render(t, in))
-			for _, f := range document.WriteFiles {
-				permissions[f.Path], owners[f.Path], appended[f.Path] = f.Permissions, f.Owner, f.Append
-			}
-			owners["/etc/hostname"] = "root:root"
-			want["/etc/hostname"], permissions["/etc/hostname"] = "blue-abc12\n", "0644"
+			want := configOf(t, render(t, in))
 			in.Spec.Format = bootstrapv1.FormatIgnition
-			got := map[string]string{}
-			config := validated(t, render(t, in))
+			document := render(t, in)
+			config := validated(t, document)
+			if diff := cmp.Diff(want, configOf(t, document)); diff != "" {
+				t.Errorf("configuration (-cloud-config +ignition):\n%s", diff)
+			}
+			if len(config.Systemd.Units) != 1 || !ptr.Deref(config.Systemd.Units[0].Enabled, false) {
+				t.Errorf("the units are %v", config.Systemd.Units)
+			}
 			for _, f := range config.Storage.Files {
-				where := strings.Replace(f.Path, firstBootDir, runDir, 1)
-				resource := f.Contents
-				if len(f.Append) > 0 {
-					resource = f.Append[0]
+				if private := f.Path == keptConfigFile; private != (*f.Mode == 0o600) {
+					t.Errorf("%s has the mode %o", f.Path, *f.Mode)
 				}
-				content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(*resource.Source, "data:;base64,"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				got[where] = string(content)
-				if ptr.Deref(resource.Compression, "") == "gzip" {
-					got[where] = unpacked(t, got[where])
-				}
-				owner := ptr.Deref(f.User.Name, "root") + ":" + ptr.Deref(f.Group.Name, "root")
-				if owner != owners[where] || len(f.Append) > 0 != appended[where] {
-					t.Errorf("%s is %s's and appended=%t, want %s and %t", where, owner, len(f.Append) > 0, owners[where], appended[where])
-				}
-				if mode := "0" + octal(*f.Mode); mode != permissions[where] {
-					t.Errorf("%s is %s, want %s", where, mode, permissions[where])
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("files (-cloud-config +ignition):\n%s", diff)
-			}
-			// The only unit runs the command that cloud-init runs on the first
-			// boot.
-			run := strings.Join(document.RunCmd[0], " ")
-			if len(document.RunCmd) != 1 || len(config.Systemd.Units) != 1 || !ptr.Deref(config.Systemd.Units[0].Enabled, false) ||
-				!strings.Contains(*config.Systemd.Units[0].Contents, "exec "+run+"'\n") {
-				t.Errorf("cloud-init runs %v, and the units are %v", document.RunCmd, config.Systemd.Units)
 			}
 		})
 	}
 }
 
-func octal(mode int) string {
-	digits := ""
-	for ; mode > 0; mode >>= 3 {
-		digits = string(rune('0'+mode&7)) + digits
+func TestIgnitionSetsKernelArguments(t *testing.T) {
+	in := facts(JoinWorker, func(in *Input) { in.Spec.Kernel.Arguments = []string{"hugepagesz=1G"} })
+	if got := configOf(t, render(t, in)).Machine.KernelArguments; len(got) != 1 {
+		t.Errorf("the agent sets %v", got)
 	}
-	return digits
-}
-
-func TestIgnitionGolden(t *testing.T) {
-	got := render(t, facts(JoinWorker, func(in *Input) {
-		everything(in)
-		in.Spec.Format = bootstrapv1.FormatIgnition
-	}))
-	golden := filepath.Join("testdata", "join-worker-everything.ign")
-	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	in.Spec.Format = bootstrapv1.FormatIgnition
+	if diff := cmp.Diff([]types.KernelArgument{"hugepagesz=1G"}, validated(t, render(t, in)).KernelArguments.ShouldExist); diff != "" {
+		t.Errorf("Ignition's arguments (-want +got):\n%s", diff)
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("run with -update if this is meant (-want +got):\n%s", diff)
-	}
-}
-
-// The later of two files at the same path is used, and Ignition rejects
-// duplicate paths.
-func TestIgnitionTakesPathsOnce(t *testing.T) {
-	config := validated(t, render(t, facts(JoinWorker, func(in *Input) {
-		in.Spec.Format = bootstrapv1.FormatIgnition
-		in.Spec.Files = []bootstrapv1.File{{Path: "/etc/hostname", Content: "own\n"}}
-	})))
-	var found []types.File
-	for _, f := range config.Storage.Files {
-		if f.Path == "/etc/hostname" {
-			found = append(found, f)
-		}
-	}
-	if len(found) != 1 || *found[0].Contents.Source != "data:;base64,b3duCg==" {
-		t.Errorf("found %+v", found)
-	}
-}
-
-func TestIgnitionCannotWriteToRun(t *testing.T) {
-	_, err := Render(facts(JoinWorker, func(in *Input) {
-		in.Spec.Format = bootstrapv1.FormatIgnition
-		in.Spec.Files = []bootstrapv1.File{{Path: "/run/x", Content: "x"}}
-	}))
-	var malformed *RenderError
-	if !errors.As(err, &malformed) || malformed.Field != "spec.files[/run/x]" {
-		t.Errorf("err = %v", err)
+	if got := configOf(t, render(t, in)).Machine.KernelArguments; len(got) != 0 {
+		t.Errorf("the agent would reboot for %v", got)
 	}
 }
 
@@ -144,14 +72,24 @@ func TestIgnitionValidatorRefuses(t *testing.T) {
 
 func TestTooLongDocuments(t *testing.T) {
 	for _, format := range []bootstrapv1.Format{bootstrapv1.FormatCloudConfig, bootstrapv1.FormatIgnition} {
-		for size, fits := range map[int]bool{maxDocument / 2: true, maxDocument: false} {
+		for size, fits := range map[int]bool{maxDocument / 3: true, maxDocument: false} {
 			_, err := Render(facts(JoinWorker, func(in *Input) {
 				in.Spec.Format = format
-				in.Spec.Files = []bootstrapv1.File{{Path: "/etc/x", Content: strings.Repeat("x", size)}}
+				in.Spec.Files = []bootstrapv1.File{{Path: "/etc/x", Content: incompressible(t, size), Encoding: bootstrapv1.ContentEncodingBase64}}
 			}))
 			if fits != (err == nil) || !fits && !strings.Contains(err.Error(), "spec.files: the machine's "+string(format)+" document has") {
 				t.Errorf("%s of %d: %v", format, size, err)
 			}
 		}
 	}
+}
+
+// incompressible returns random bytes in base64.
+func incompressible(t *testing.T, size int) string {
+	t.Helper()
+	content := make([]byte, size)
+	if _, err := rand.Read(content); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(content)
 }

@@ -1,13 +1,13 @@
 package bootstrap
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"path"
 	"strings"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
@@ -32,31 +32,6 @@ const (
 	// clusterCAFile is the CA that signs the serving certificates of kubelets.
 	clusterCAFile = "/etc/kubernetes/pki/ca.crt"
 )
-
-// kubeadmFiles are the configuration files of kubeadm.
-func kubeadmFiles(in *Input) ([]writeFile, error) {
-	documents, err := kubeadmDocuments(in)
-	if err != nil {
-		return nil, err
-	}
-	all := make([][]byte, 0, len(documents))
-	for _, d := range documents {
-		out, err := d.marshal()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, out)
-	}
-	files := []writeFile{newFile(path.Join(runDir, "kubeadm.template"), "0600", bytes.Join(all, []byte("---\n")))}
-	if in.Mode == Init {
-		return files, nil
-	}
-	discovery, err := discoveryFile(in)
-	if err != nil {
-		return nil, err
-	}
-	return append(files, newFile(path.Join(runDir, "discovery.conf"), "0600", discovery)), nil
-}
 
 // kubeadmDocuments are the documents of the machine's mode, with the user's
 // patches. A patch for a document of another mode is left out: one template
@@ -105,7 +80,7 @@ func initConfiguration(in *Input, registration map[string]any) document {
 	content := map[string]any{
 		// The phase that creates the permissions for joining nodes requires a
 		// token; it expires after a second.
-		"bootstrapTokens":  []any{map[string]any{"token": "__NOVA_TOKEN__", "ttl": "1s"}},
+		"bootstrapTokens":  []any{map[string]any{"token": nodeconfig.Token, "ttl": "1s"}},
 		"localAPIEndpoint": localAPIEndpoint(in),
 		"nodeRegistration": registration,
 		"timeouts": map[string]any{
@@ -115,7 +90,7 @@ func initConfiguration(in *Input, registration map[string]any) document {
 			"etcdAPICall":                      etcdTimeout,
 		},
 	}
-	addPatches(in, content)
+	addPatchesDir(in, content)
 	return newDocument(kubeadmVersion, InitKind, content)
 }
 
@@ -135,7 +110,7 @@ func joinConfiguration(in *Input, registration map[string]any) document {
 	if in.Mode.controlPlane() {
 		content["controlPlane"] = map[string]any{"localAPIEndpoint": localAPIEndpoint(in)}
 	}
-	addPatches(in, content)
+	addPatchesDir(in, content)
 	return newDocument(kubeadmVersion, "JoinConfiguration", content)
 }
 
@@ -242,7 +217,7 @@ func nodeRegistration(in *Input) (map[string]any, error) {
 }
 
 func localAPIEndpoint(in *Input) map[string]any {
-	return map[string]any{"advertiseAddress": "__NOVA_ADVERTISE_ADDRESS__", "bindPort": bindPort(in)}
+	return map[string]any{"advertiseAddress": nodeconfig.AdvertiseAddress, "bindPort": bindPort(in)}
 }
 
 // bindPort is the port of the machine's API server. kube-vip moves an address
@@ -260,20 +235,13 @@ func bindPort(in *Input) int32 {
 
 func pullPolicy(in *Input) string { return cmp.Or(in.Spec.Kubeadm.ImagePullPolicy, defaultPullPolicy) }
 
-// skipPhases returns the phases that kubeadm's configuration skips. The script
+// skipPhases returns the phases that kubeadm's configuration skips. The agent
 // repeats them on the command line, because the flag overrides the document.
-func skipPhases(in *Input) ([]string, error) {
-	documents, err := kubeadmDocuments(in)
-	if err != nil {
-		return nil, err
-	}
-	list, isList := documents[0].content["skipPhases"].([]any)
-	if !isList {
-		return nil, nil
-	}
-	phases := make([]string, 0, len(list))
+func skipPhases(configuration document) []string {
+	list, _ := configuration.content["skipPhases"].([]any)
+	var phases []string
 	for _, phase := range list {
 		phases = append(phases, fmt.Sprint(phase))
 	}
-	return phases, nil
+	return phases
 }

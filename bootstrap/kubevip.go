@@ -3,10 +3,11 @@ package bootstrap
 import (
 	"fmt"
 	"net/netip"
-	"path"
 	"strconv"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // The durations of kube-vip's lease, in seconds. Candidates check the lease
@@ -24,24 +25,24 @@ const (
 	arpRate = "500"
 )
 
-// kubeVIPFiles is the static pod that serves the endpoint. The script writes it
-// to the manifests folder, because the interface is known only on the machine.
-func kubeVIPFiles(in *Input) ([]writeFile, error) {
+// addKubeVIP adds the static pod that serves the endpoint. Its interface is known
+// only on the machine.
+func addKubeVIP(in *Input, config *nodeconfig.Config) error {
 	if in.KubeVIP == nil || !in.Mode.controlPlane() {
-		return nil, nil
+		return nil
 	}
 	address, err := netip.ParseAddr(in.Endpoint.Host)
 	if err != nil {
-		return nil, renderErrorf("spec.controlPlaneEndpoint.host",
+		return renderErrorf("spec.controlPlaneEndpoint.host",
 			"kube-vip can only hold an IP address, and the Cluster's endpoint is %q; name an address, or set spec.endpoint.provider of the NovaControlPlane to External", in.Endpoint.Host)
 	}
 	if port := bindPort(in); port != in.Endpoint.Port {
-		return nil, renderErrorf("spec.clusterNetwork.apiServerPort",
+		return renderErrorf("spec.clusterNetwork.apiServerPort",
 			"with kube-vip, API servers listen on the endpoint's port %d, but the Cluster sets %d", in.Endpoint.Port, port)
 	}
 	networkInterface := in.KubeVIP.Interface
 	if networkInterface == "" {
-		networkInterface = "__NOVA_INTERFACE__"
+		networkInterface = nodeconfig.Interface
 	}
 	// While the first machine initializes the cluster, admin.conf has no
 	// permissions yet.
@@ -79,9 +80,10 @@ func kubeVIPFiles(in *Input) ([]writeFile, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("writing kube-vip: %w", err)
+		return fmt.Errorf("writing kube-vip: %w", err)
 	}
-	return []writeFile{newFile(path.Join(runDir, "kube-vip.template"), "0600", pod)}, nil
+	config.Join.KubeVIP = string(pod)
+	return nil
 }
 
 func kubeVIPEnv(address netip.Addr, port int32, networkInterface string) []any {

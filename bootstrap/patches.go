@@ -7,6 +7,8 @@ import (
 	"path"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // Kinds of kubeadm's configuration documents.
@@ -46,9 +48,15 @@ func kubeletPatch(in *Input) (map[string]json.RawMessage, error) {
 	return patch, nil
 }
 
-// patchFiles are the patches that kubeadm applies to the components it deploys.
-func patchFiles(in *Input) ([]writeFile, error) {
-	var files []writeFile
+// addPatches adds the patches that kubeadm applies to the components it deploys.
+func addPatches(in *Input, config *nodeconfig.Config) error {
+	files, err := patchFiles(in)
+	config.Machine.Files = append(config.Machine.Files, files...)
+	return err
+}
+
+func patchFiles(in *Input) ([]nodeconfig.File, error) {
+	var files []nodeconfig.File
 	kubelet, err := kubeletPatch(in)
 	if err != nil {
 		return nil, err
@@ -71,8 +79,8 @@ func patchFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// addPatches sets the folder of patches, if there are any.
-func addPatches(in *Input, content map[string]any) {
+// addPatchesDir sets the folder of patches, if there are any.
+func addPatchesDir(in *Input, content map[string]any) {
 	files, err := patchFiles(in)
 	if err != nil || len(files) == 0 {
 		return // a malformed patch is reported where its file is written

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 // proxyCRD defines the object that contains the proxy settings for modules.
 //
 //go:embed proxy-crd.yaml
-var proxyCRD []byte
+var proxyCRD string
 
 // ServerCredentials authenticate at a server: a token, or name and password.
 type ServerCredentials struct {
@@ -52,30 +53,27 @@ type PlatformData struct {
 	ProxyCA, MirrorCA []byte
 }
 
-// platformFiles configure proxy, mirrors, package repositories, time servers
-// and name servers. A file is rendered only if its setting is set.
-func platformFiles(in *Input) ([]writeFile, error) {
+// addPlatform configures proxy, mirrors, package repositories and name servers. A
+// file is rendered only if its setting is set.
+func addPlatform(in *Input, config *nodeconfig.Config) error {
 	authorities, err := authorityFiles(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	mirrors, err := mirrorFiles(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	packages, err := packageFiles(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	object, err := proxyObject(in)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(authorities, proxyFiles(in), mirrors, packages, object, resolverFiles(in)), nil
+	config.Machine.Files = slices.Concat(config.Machine.Files, authorities, proxyFiles(in), mirrors, packages, resolverFiles(in))
+	return addProxyObject(in, config)
 }
 
 // resolverFiles configure the name servers of pods.
-func resolverFiles(in *Input) []writeFile {
+func resolverFiles(in *Input) []nodeconfig.File {
 	r := &in.Platform.DNS.Nodes
 	if len(r.Servers) == 0 {
 		return nil
@@ -87,13 +85,13 @@ func resolverFiles(in *Input) []writeFile {
 	if len(r.SearchDomains) > 0 {
 		fmt.Fprintf(out, "search %s\n", strings.Join(r.SearchDomains, " "))
 	}
-	return []writeFile{newFile(resolvConf, "0644", out.Bytes())}
+	return []nodeconfig.File{newFile(resolvConf, "0644", out.Bytes())}
 }
 
 // authorityFiles are the CA certificates to trust, one per file: trust stores
 // ignore a second certificate in a file.
-func authorityFiles(in *Input) ([]writeFile, error) {
-	var files []writeFile
+func authorityFiles(in *Input) ([]nodeconfig.File, error) {
+	var files []nodeconfig.File
 	for _, bundle := range []struct {
 		field, name string
 		content     []byte
@@ -127,7 +125,7 @@ func noProxy(in *Input) []string {
 		services = []string{defaultServices}
 	}
 	all := slices.Concat(
-		[]string{"localhost", "127.0.0.1", "::1", "__NOVA_NODE_IP__", in.Endpoint.Host},
+		[]string{"localhost", "127.0.0.1", "::1", nodeconfig.NodeIP, in.Endpoint.Host},
 		in.Network.Pods, services, []string{".svc", "." + cmp.Or(in.Network.DNSDomain, defaultDNSDomain)}, in.Platform.Proxy.NoProxy)
 	var once []string
 	for _, entry := range all {
@@ -154,7 +152,7 @@ func proxyURL(address string, login ServerCredentials) string {
 
 // proxyFiles configure the proxy of containerd, the kubelet, apt and root's
 // shells.
-func proxyFiles(in *Input) []writeFile {
+func proxyFiles(in *Input) []nodeconfig.File {
 	p := &in.Platform.Proxy
 	if !p.Used() {
 		return nil
@@ -174,7 +172,7 @@ func proxyFiles(in *Input) []writeFile {
 	fmt.Fprintf(env, "NO_PROXY='%[1]s'\nno_proxy='%[1]s'\n", strings.Join(list, ","))
 	for _, host := range list {
 		// apt supports only hosts, no ranges and no domains.
-		if strings.HasPrefix(host, ".") || strings.ContainsAny(host, "*/:") || host == "__NOVA_NODE_IP__" {
+		if strings.HasPrefix(host, ".") || strings.ContainsAny(host, "*/:") || host == nodeconfig.NodeIP {
 			continue
 		}
 		fmt.Fprintf(apt, "Acquire::http::Proxy::%[1]s \"DIRECT\";\nAcquire::https::Proxy::%[1]s \"DIRECT\";\n", host)
@@ -184,7 +182,7 @@ func proxyFiles(in *Input) []writeFile {
 	if login.Username != "" {
 		permissions = "0600"
 	}
-	return []writeFile{
+	return []nodeconfig.File{
 		newFile(proxyEnv, "0600", env.Bytes()),
 		newFile("/etc/systemd/system/containerd.service.d/90-nova-proxy.conf", "0644", unit),
 		newFile("/etc/systemd/system/kubelet.service.d/90-nova-proxy.conf", "0644", unit),
@@ -216,13 +214,13 @@ func registryHosts(in *Input) []registryHost {
 }
 
 // mirrorFiles are containerd's hosts.toml files.
-func mirrorFiles(in *Input) ([]writeFile, error) {
+func mirrorFiles(in *Input) ([]nodeconfig.File, error) {
 	authorization, err := authorization(in.PlatformData.MirrorCredentials)
 	if err != nil {
 		return nil, err
 	}
 	bundle := novaDir + "/mirror-ca.crt"
-	var files []writeFile
+	var files []nodeconfig.File
 	hosts := registryHosts(in)
 	if len(hosts) > 0 && len(in.PlatformData.MirrorCA) > 0 {
 		files = append(files, newFile(bundle, "0644", in.PlatformData.MirrorCA))
@@ -283,8 +281,8 @@ func authorization(login ServerCredentials) (string, error) {
 }
 
 // packageFiles are apt's repositories and their credentials.
-func packageFiles(in *Input) ([]writeFile, error) {
-	var files []writeFile
+func packageFiles(in *Input) ([]nodeconfig.File, error) {
+	var files []nodeconfig.File
 	logins := &bytes.Buffer{}
 	login := in.PlatformData.MirrorCredentials
 	for _, r := range in.Platform.PackageRepositories {
@@ -317,19 +315,19 @@ func packageFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// proxyObject is the Proxy object of the workload cluster with its CRD. Every
-// control plane machine applies it, so a rollout applies changes. The
+// addProxyObject adds the Proxy object of the workload cluster with its CRD.
+// Every control plane machine applies it, so a rollout applies changes. The
 // credentials are stored in a Secret, because all users can read the object.
-func proxyObject(in *Input) ([]writeFile, error) {
+func addProxyObject(in *Input, config *nodeconfig.Config) error {
 	p := &in.Platform.Proxy
 	if !in.Mode.controlPlane() || !p.Used() {
-		return nil, nil
+		return nil
 	}
-	spec := map[string]any{"noProxy": strings.Join(slices.DeleteFunc(noProxy(in), func(e string) bool { return e == "__NOVA_NODE_IP__" }), ",")}
+	spec := map[string]any{"noProxy": strings.Join(slices.DeleteFunc(noProxy(in), func(e string) bool { return e == nodeconfig.NodeIP }), ",")}
 	for field, address := range map[string]string{"httpProxy": p.HTTPProxy, "httpsProxy": p.HTTPSProxy} {
 		server, err := proxyServer(address)
 		if err != nil {
-			return nil, renderErrorf("platform.proxy."+field, "is not a URL")
+			return renderErrorf("platform.proxy."+field, "is not a URL")
 		}
 		if server != nil {
 			spec[field] = server
@@ -347,7 +345,7 @@ func proxyObject(in *Input) ([]writeFile, error) {
 			"stringData": map[string]any{"username": login.Username, "password": login.Password},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("writing proxy login: %w", err)
+			return fmt.Errorf("writing proxy login: %w", err)
 		}
 		documents = append(documents, secret)
 	}
@@ -356,26 +354,11 @@ func proxyObject(in *Input) ([]writeFile, error) {
 		"metadata": map[string]any{"name": "cluster"}, "spec": spec,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("writing proxy object: %w", err)
+		return fmt.Errorf("writing proxy object: %w", err)
 	}
-	return []writeFile{
-		newFile(path.Join(runDir, "proxy-crd.yaml"), "0600", proxyCRD),
-		newFile(path.Join(runDir, "proxy.yaml"), "0600", bytes.Join(append(documents, object), []byte("---\n"))),
-		newFile(path.Join(runDir, "postKubeadmCommands", firstCommand), "0600", []byte(applyProxy)),
-	}, nil
+	config.Join.Manifests = append(config.Join.Manifests, proxyCRD, string(bytes.Join(append(documents, object), []byte("---\n"))))
+	return nil
 }
-
-// applyProxy runs once the machine's API server is ready. A new CRD takes a
-// moment to be served, and other machines may be joining.
-const applyProxy = `export KUBECONFIG=/etc/kubernetes/admin.conf
-left=60
-until kubectl apply -f /run/nova/proxy-crd.yaml && kubectl apply -f /run/nova/proxy.yaml; do
-  left=$((left - 1))
-  [ "$left" -gt 0 ] || exit 1
-  sleep 5
-done
-rm -f /run/nova/proxy.yaml
-`
 
 // proxyServer converts a proxy's address to the fields of the Proxy object.
 func proxyServer(address string) (map[string]any, error) {

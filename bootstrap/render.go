@@ -3,14 +3,12 @@ package bootstrap
 import (
 	"bytes"
 	"fmt"
-	"path"
-	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // maxNodeName is the maximum length of the label kubernetes.io/hostname,
@@ -27,39 +25,50 @@ func Render(in Input) ([]byte, error) {
 	if err := validate(&in); err != nil {
 		return nil, err
 	}
-	var files []writeFile
-	for _, part := range []func(*Input) ([]writeFile, error){
-		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, balancerFiles, patchFiles, platformFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
-	} {
-		more, err := part(&in)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, more...)
+	config, err := nodeConfig(&in)
+	if err != nil {
+		return nil, err
 	}
-	out, err := encode(&in, files)
+	content, err := config.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", in.Mode, err)
+	}
+	if len(content) > nodeconfig.MaxSize {
+		return nil, renderErrorf("spec.files", "the machine's configuration has %d MiB, the limit is %d MiB; compress large files (encoding Gzip), or download them with a command",
+			len(content)>>20, nodeconfig.MaxSize>>20)
+	}
+	write := cloudConfigDocument
+	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
+		write = ignitionDocument
+	}
+	out, err := write(&in, content)
 	if err != nil {
 		return nil, err
 	}
 	if len(out) > maxDocument {
-		return nil, renderErrorf("spec.files", "the machine's %s document has %d KiB, the limit is %d KiB; compress large files (encoding Gzip), or download them with a command",
+		return nil, renderErrorf("spec.files", "the machine's %s document has %d KiB, the limit is %d KiB; download large files with a command",
 			in.Spec.GetFormat(), len(out)>>10, maxDocument>>10)
 	}
 	return out, nil
 }
 
-// encode encodes the files in the format of the spec.
-func encode(in *Input, files []writeFile) ([]byte, error) {
-	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
-		return ignitionDocument(in, files)
+// nodeConfig returns the configuration of the machine's host agent.
+func nodeConfig(in *Input) (*nodeconfig.Config, error) {
+	config := &nodeconfig.Config{
+		Node: nodeconfig.Node{
+			Name: in.Machine, ControlPlane: in.Mode.controlPlane(), IPVersions: ipVersions(in.Network),
+			Interface: in.Spec.NodeAddress.Interface, CIDRs: in.Spec.NodeAddress.CIDRs,
+		},
+		Machine: machineSettings(in),
 	}
-	cloudInit := &cloudConfig{
-		BootCmd:    in.Spec.BootCommands,
-		WriteFiles: files,
-		// Through sh, because /run may be mounted noexec.
-		RunCmd: [][]string{{"sh", path.Join(runDir, "bootstrap.sh")}},
+	for _, part := range []func(*Input, *nodeconfig.Config) error{
+		addJoin, addPKI, addKubeVIP, addBalancer, addPatches, addPlatform, addAccounts, addSnippets, addRestore, addUserFiles,
+	} {
+		if err := part(in, config); err != nil {
+			return nil, err
+		}
 	}
-	return cloudInit.marshal()
+	return config, nil
 }
 
 // validate rejects input from which no node can be created.
@@ -94,84 +103,67 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// settingsFiles are the script and its settings.
-func settingsFiles(in *Input) ([]writeFile, error) {
-	skip, err := skipPhases(in)
+// addJoin adds how the machine becomes a node.
+func addJoin(in *Input, config *nodeconfig.Config) error {
+	documents, err := kubeadmDocuments(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	settings := &bytes.Buffer{}
-	for _, setting := range []struct{ name, value string }{
-		{"MODE", string(in.Mode)},
-		{"CONTROL_PLANE", strconv.FormatBool(in.Mode.controlPlane())},
-		{"NODE_NAME", in.Machine},
-		{"FAMILIES", families(in.Network)},
-		{"ADDRESS_INTERFACE", in.Spec.NodeAddress.Interface},
-		{"ADDRESS_CIDRS", strings.Join(in.Spec.NodeAddress.CIDRs, " ")},
-		{"ENDPOINT", "https://" + in.Endpoint.String()},
-		{"VERBOSITY", strconv.Itoa(int(ptr.Deref(in.Spec.Kubeadm.Verbosity, 0)))},
-		{"SKIP_PHASES", strings.Join(skip, ",")},
-		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
-		{"CLUSTER_TIMEOUT", seconds(max(in.ClusterTimeout, in.Platform.GetJoinTimeout()))},
-		{"JOIN_TIMEOUT", seconds(in.Platform.GetJoinTimeout())},
-		{"HAS_TIME_SERVERS", strconv.FormatBool(len(in.Platform.NTP.Servers) > 0)},
-	} {
-		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
+	all := make([][]byte, 0, len(documents))
+	for _, d := range documents {
+		out, err := d.marshal()
+		if err != nil {
+			return err
+		}
+		all = append(all, out)
 	}
-	return []writeFile{
-		newFile(path.Join(runDir, "bootstrap.sh"), "0700", nodeScript),
-		newFile(path.Join(runDir, "settings"), "0600", settings.Bytes()),
-	}, nil
+	config.Join = nodeconfig.Join{
+		Init:           in.Mode == Init,
+		Endpoint:       "https://" + in.Endpoint.String(),
+		Kubeadm:        string(bytes.Join(all, []byte("---\n"))),
+		Verbosity:      int(ptr.Deref(in.Spec.Kubeadm.Verbosity, 0)),
+		SkipPhases:     skipPhases(documents[0]),
+		KubeProxy:      usesKubeProxy(in),
+		ClusterSeconds: int(max(in.ClusterTimeout, in.Platform.GetJoinTimeout()).Seconds()),
+		JoinSeconds:    int(in.Platform.GetJoinTimeout().Seconds()),
+		Before:         in.Spec.PreKubeadmCommands,
+		After:          in.Spec.PostKubeadmCommands,
+	}
+	if in.Mode == Init {
+		return nil
+	}
+	kubeconfig, err := discoveryFile(in)
+	config.Join.Kubeconfig = string(kubeconfig)
+	return err
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
-
-// families returns the IP versions of the cluster, the API server's first.
-func families(network Network) string {
+// ipVersions returns the IP versions of the cluster, the API server's first.
+func ipVersions(network Network) []int {
 	ranges := network.Services
 	if len(ranges) == 0 {
 		ranges = network.Pods
 	}
-	versions := make([]string, 0, len(ranges))
+	var versions []int
 	for _, cidr := range ranges {
-		version := "4"
+		version := 4
 		if strings.Contains(cidr, ":") {
-			version = "6"
+			version = 6
 		}
 		versions = append(versions, version)
 	}
 	if len(versions) == 0 {
-		return "4"
+		return []int{4}
 	}
-	return strings.Join(versions, " ")
+	return versions
 }
 
-func pkiFiles(in *Input) ([]writeFile, error) {
+// addPKI adds the certificates of a control plane machine.
+func addPKI(in *Input, config *nodeconfig.Config) error {
 	if !in.Mode.controlPlane() {
-		return nil, nil
+		return nil
 	}
-	files := make([]writeFile, 0, len(in.PKI))
 	for _, f := range in.PKI {
-		files = append(files, newFile(f.Path, f.Permissions, f.Content))
+		config.Machine.Files = append(config.Machine.Files, newFile(f.Path, f.Permissions, f.Content))
 	}
-	return files, nil
-}
-
-// commandFiles are the user's commands, one per file, so that none needs
-// quoting and each has its own exit status.
-func commandFiles(in *Input) ([]writeFile, error) {
-	var files []writeFile
-	for _, list := range []struct {
-		name     string
-		commands []string
-	}{
-		{"preKubeadmCommands", in.Spec.PreKubeadmCommands},
-		{"postKubeadmCommands", in.Spec.PostKubeadmCommands},
-	} {
-		for i, command := range list.commands {
-			name := path.Join(runDir, list.name, fmt.Sprintf("%04d", i))
-			files = append(files, newFile(name, "0600", []byte(strings.TrimSuffix(command, "\n")+"\n")))
-		}
-	}
-	return files, nil
+	return nil
 }

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +25,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -143,25 +148,86 @@ func render(t *testing.T, in Input) []byte {
 	return out
 }
 
+// TestGolden compares the configurations of the host agent, and one document.
 func TestGolden(t *testing.T) {
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
-			got := render(t, in)
-			golden := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(golden, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
+			got, err := yaml.Marshal(configOf(t, render(t, in)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("run with -update if this is meant (-want +got):\n%s", diff)
-			}
+			compare(t, name+".yaml", got)
 		})
 	}
+}
+
+// TestGoldenDocuments compares the documents around the configuration.
+func TestGoldenDocuments(t *testing.T) {
+	for _, format := range []bootstrapv1.Format{bootstrapv1.FormatCloudConfig, bootstrapv1.FormatIgnition} {
+		got := render(t, facts(JoinWorker, func(in *Input) {
+			in.Spec.Format = format
+			in.Spec.BootCommands = []string{"echo early >/run/early"}
+			in.Spec.Kernel.Arguments = []string{"hugepagesz=1G"}
+			in.Platform.HostAgent = bootstrapv1.HostAgentSpec{URL: "https://universe.corp/nova-host-agent", SHA256: strings.Repeat("ab", 32)}
+		}))
+		// The content is compared by TestGolden.
+		got = regexp.MustCompile(`H4sI[A-Za-z0-9+/=]+`).ReplaceAll(got, []byte("CONFIGURATION"))
+		compare(t, "document."+string(format), got)
+	}
+}
+
+func compare(t *testing.T, name string, got []byte) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("run with -update if this is meant (-want +got):\n%s", diff)
+	}
+}
+
+// TestBootstrapDataIsSmall prints the sizes of bootstrap data, and sees that they
+// stay within the limits that the documentation states.
+func TestBootstrapDataIsSmall(t *testing.T) {
+	for name, limit := range map[string]int{"join-worker": 6 << 10, "join-control-plane": 12 << 10, "init": 12 << 10} {
+		if size := len(render(t, realistic(t, shapes()[name]))); size > limit {
+			t.Errorf("%s has %d bytes, the limit is %d", name, size, limit)
+		} else {
+			t.Logf("%s: %d bytes", name, size)
+		}
+	}
+}
+
+// realistic gives an input certificates and keys of the size of real ones, which
+// cannot be compressed.
+func realistic(t *testing.T, in Input) Input {
+	t.Helper()
+	random := func(label string, size int) []byte {
+		content := make([]byte, size)
+		if _, err := rand.Read(content); err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: content})
+	}
+	const certificate, key = 420, 121 // ECDSA-P256 in DER
+	if in.Join != nil {
+		in.Join = &JoinCredentials{CA: random("CERTIFICATE", certificate), Certificate: random("CERTIFICATE", certificate), Key: random("EC PRIVATE KEY", key)}
+	}
+	if in.Mode != JoinWorker {
+		in.PKI = nil
+		for _, name := range []string{"ca", "etcd/ca", "front-proxy-ca", "sa"} {
+			in.PKI = append(in.PKI, File{Path: "/etc/kubernetes/pki/" + name + ".crt", Permissions: "0644", Content: random("CERTIFICATE", certificate)},
+				File{Path: "/etc/kubernetes/pki/" + name + ".key", Permissions: "0600", Content: random("EC PRIVATE KEY", key)})
+		}
+	}
+	return in
 }
 
 func TestGoldenFilesHaveShapes(t *testing.T) {
@@ -174,65 +240,45 @@ func TestGoldenFilesHaveShapes(t *testing.T) {
 	}
 }
 
-// read parses a document, including the attributes of files.
-func read(t *testing.T, out []byte) *cloudConfig {
+// configOf returns the configuration in a document.
+func configOf(t *testing.T, out []byte) *nodeconfig.Config {
 	t.Helper()
-	document := &cloudConfig{}
-	if err := yaml.UnmarshalStrict(out, document); err != nil {
-		t.Fatal(err)
-	}
-	return document
-}
-
-func unpacked(t *testing.T, content string) string {
-	t.Helper()
-	reader, err := gzip.NewReader(strings.NewReader(content))
+	config, err := bootdata.Config(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return config
 }
 
-// filesOf parses a document as cloud-init does.
+// filesOf returns the files of a machine.
 func filesOf(t *testing.T, out []byte) map[string]string {
 	t.Helper()
-	body, found := strings.CutPrefix(string(out), "#cloud-config\n")
-	if !found {
-		t.Fatalf("first line is not #cloud-config: %.40q", out)
-	}
-	document := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(body), &document); err != nil {
+	files, err := bootdata.Files(configOf(t, out))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for key := range document {
-		// The document of oVirt's engine has no bootcmd, and its runcmd only narrows the data sources.
-		if key != "write_files" && key != "runcmd" && key != "bootcmd" {
-			t.Errorf("key %s would hide one of an oVirt engine's", key)
-		}
-	}
-	files := map[string]string{}
-	for _, f := range read(t, out).WriteFiles {
-		content := f.Content
-		if f.Encoding != "" {
-			decoded, err := base64.StdEncoding.DecodeString(content)
-			if err != nil {
-				t.Fatal(err)
-			}
-			content = string(decoded)
-		}
-		if f.Encoding == "gz+b64" {
-			content = unpacked(t, content)
-		}
-		if _, double := files[f.Path]; double {
-			t.Errorf("%s is written twice", f.Path)
-		}
-		files[f.Path] = content
-	}
 	return files
+}
+
+// TestCloudConfigIsPlain sees that the document of an oVirt engine, which is
+// prepended, keeps its keys: it has no bootcmd, and its runcmd only narrows the
+// data sources.
+func TestCloudConfigIsPlain(t *testing.T) {
+	for name, in := range shapes() {
+		document := map[string]any{}
+		body, found := strings.CutPrefix(string(render(t, in)), "#cloud-config\n")
+		if !found {
+			t.Errorf("%s: the first line is not #cloud-config", name)
+		}
+		if err := yaml.UnmarshalStrict([]byte(body), &document); err != nil {
+			t.Fatal(err)
+		}
+		for key := range document {
+			if key != "write_files" && key != "runcmd" && key != "bootcmd" {
+				t.Errorf("key %s would hide one of an oVirt engine's", key)
+			}
+		}
+	}
 }
 
 func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
@@ -252,7 +298,7 @@ func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
 			var found []string
-			reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(token.Replace(filesOf(t, render(t, in))["/run/nova/kubeadm.template"]))))
+			reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(token.Replace(configOf(t, render(t, in)).Join.Kubeadm))))
 			for {
 				doc, err := reader.Read()
 				if errors.Is(err, io.EOF) {
@@ -287,18 +333,18 @@ func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
 
 func TestContentArrivesUnchanged(t *testing.T) {
 	in := facts(JoinWorker, everything)
-	files := filesOf(t, render(t, in))
+	files, config := filesOf(t, render(t, in)), configOf(t, render(t, in))
 	for path, want := range map[string]string{
-		"/etc/plain":                        in.Spec.Files[0].Content,
-		"/etc/template":                     "tenants/blue blue-abc12 v1.36.3 10.77.0.10:6443 worker\n",
-		"/etc/binary":                       "\x00\x01\xff",
-		"/run/nova/preKubeadmCommands/0000": "echo 'it''s' \"first\" && true\n",
-		"/run/nova/preKubeadmCommands/0001": "cat <<X\nsecond\nX\n",
-		"/run/nova/bootstrap.sh":            string(nodeScript),
+		"/etc/plain":    in.Spec.Files[0].Content,
+		"/etc/template": "tenants/blue blue-abc12 v1.36.3 10.77.0.10:6443 worker\n",
+		"/etc/binary":   "\x00\x01\xff",
 	} {
 		if files[path] != want {
 			t.Errorf("%s: %q, want %q", path, files[path], want)
 		}
+	}
+	if !slices.Equal(config.Join.Before, in.Spec.PreKubeadmCommands) || !slices.Equal(config.Join.After, in.Spec.PostKubeadmCommands) {
+		t.Errorf("commands: %q %q", config.Join.Before, config.Join.After)
 	}
 }
 
@@ -311,7 +357,7 @@ func TestSameFactsSameBytes(t *testing.T) {
 }
 
 func TestDiscoveryFile(t *testing.T) {
-	content := filesOf(t, render(t, facts(JoinWorker, nil)))["/run/nova/discovery.conf"]
+	content := configOf(t, render(t, facts(JoinWorker, nil))).Join.Kubeconfig
 	kubeconfig := struct {
 		Clusters []struct {
 			Cluster struct {
@@ -342,11 +388,11 @@ func TestNoCredentialsWhereNoneBelong(t *testing.T) {
 	if _, found := filesOf(t, render(t, worker))["/etc/kubernetes/pki/ca.key"]; found {
 		t.Error("a worker is given the authority's key")
 	}
-	first := filesOf(t, render(t, facts(Init, nil)))
-	if _, found := first["/run/nova/discovery.conf"]; found {
-		t.Error("the first machine is given a discovery file")
+	first := configOf(t, render(t, facts(Init, nil))).Join
+	if first.Kubeconfig != "" {
+		t.Error("the first machine is given a kubeconfig")
 	}
-	if strings.Contains(first["/run/nova/kubeadm.template"], "abcdef") {
+	if strings.Contains(first.Kubeadm, "abcdef") {
 		t.Error("the bootstrap token is a constant")
 	}
 }
@@ -388,6 +434,11 @@ func TestRenderErrors(t *testing.T) {
 				{Path: "/etc/x", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64}, {Path: "/etc/y", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64},
 			}
 		}, "spec.files[/etc/y]", "compressed files is more than 64 MiB"},
+		"TooLarge": {JoinWorker, func(in *Input) {
+			for i := range 20 {
+				in.Spec.Files = append(in.Spec.Files, bootstrapv1.File{Path: "/etc/x" + strings.Repeat("x", i), Content: strings.Repeat("x", 1<<20)})
+			}
+		}, "spec.files", "the limit is 16 MiB"},
 		"PatchNoYAML":        {Init, patch("ClusterConfiguration", "a: [b"), "spec.kubeadm.configPatches[ClusterConfiguration]", "is not YAML or JSON"},
 		"PatchNoObject":      {JoinWorker, patch("JoinConfiguration", "- a"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object with fields of JoinConfiguration"},
 		"PatchNull":          {JoinWorker, patch("JoinConfiguration", "null"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object"},
@@ -457,7 +508,7 @@ func TestPatchOfAnotherModeIsLeftOut(t *testing.T) {
 	in := facts(JoinWorker, func(in *Input) {
 		in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "clusterName: other"}}
 	})
-	if content := filesOf(t, render(t, in))["/run/nova/kubeadm.template"]; strings.Contains(content, "other") {
+	if content := configOf(t, render(t, in)).Join.Kubeadm; strings.Contains(content, "other") {
 		t.Errorf("a joining machine has cluster-wide configuration:\n%s", content)
 	}
 }

@@ -1,45 +1,23 @@
 package bootstrap
 
-import (
-	"fmt"
-	"path"
-	"strings"
-)
+import "github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 
-// restoreFiles are the files for the restore of an etcd snapshot.
-func restoreFiles(in *Input) ([]writeFile, error) {
+// addRestore adds the snapshot that etcd starts with.
+func addRestore(in *Input, config *nodeconfig.Config) error {
 	if in.Restore == nil || in.Mode != Init || len(in.ExternalEtcd) > 0 {
-		return nil, nil
+		return nil
 	}
 	cluster := clusterConfiguration(in)
 	if err := cluster.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
-		return nil, err
+		return err
 	}
 	configuration, err := cluster.marshal()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	settings := fmt.Sprintf("DATA_DIR=%s\nSNAPSHOT=%s\nSHA256=%s\n",
-		quote(dataDir(cluster)), quote(in.Restore.Snapshot), quote(in.Restore.SHA256))
-	curl := []string{
-		"url = " + quoteCurl(in.Restore.URL), "fail", "silent", "show-error",
-		"connect-timeout = 30", "speed-limit = 1", "speed-time = 60", "retry = 20", "retry-delay = 5", "retry-all-errors",
+	config.Join.Restore = &nodeconfig.Restore{
+		Snapshot: in.Restore.Snapshot, URL: in.Restore.URL, SHA256: in.Restore.SHA256, CA: string(in.Restore.CA),
+		DataDir: dataDir(cluster), ClusterConfiguration: string(configuration),
 	}
-	var files []writeFile
-	if len(in.Restore.CA) > 0 {
-		ca := path.Join(restoreDir, "ca.crt")
-		curl = append(curl, "cacert = "+quoteCurl(ca))
-		files = append(files, newFile(ca, "0600", in.Restore.CA))
-	}
-	return append(files,
-		newFile(path.Join(restoreDir, "settings"), "0600", []byte(settings)),
-		newFile(path.Join(restoreDir, "curl"), "0600", []byte(strings.Join(curl, "\n")+"\n")),
-		newFile(path.Join(restoreDir, "cluster.yaml"), "0600", configuration),
-		newFile(path.Join(runDir, "preKubeadmCommands", lastCommand), "0600", restoreScript),
-	), nil
-}
-
-// quoteCurl quotes a value for a configuration file of curl.
-func quoteCurl(value string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+	return nil
 }

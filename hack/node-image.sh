@@ -4,8 +4,8 @@
 #   hack/node-image.sh DIR vsphere|zvirt|proxmox VERSION
 #
 # DIR/debian-13-kube-VERSION.ova is for vSphere, .qcow2 for the others.
-# VERSION is the version of Kubernetes. It needs virt-customize (libguestfs),
-# qemu-img and the Internet. DEBIAN_IMAGE names another cloud image of Debian 13,
+# VERSION is the version of Kubernetes. It needs Go, virt-customize
+# (libguestfs), qemu-img and the Internet. DEBIAN_IMAGE names another cloud image of Debian 13,
 # a file or a URL.
 set -euo pipefail
 
@@ -34,7 +34,11 @@ else
 	curl -fL --retry 3 -o "$work/disk.qcow2" "$base"
 fi
 qemu-img resize "$work/disk.qcow2" 20G
-virt-customize -a "$work/disk.qcow2" --memsize 2048 --copy-in "$here/image/node.sh:/root" \
+(
+	. "$here/ensure-go.sh"
+	cd "$here/.." && GOOS=linux GOARCH=amd64 go build -ldflags '-s -w' -o "$work/nova-host-agent" ./cmd/nova-host-agent
+)
+virt-customize -a "$work/disk.qcow2" --memsize 2048 --copy-in "$here/image/node.sh:/root" --copy-in "$work/nova-host-agent:/usr/local/bin" \
 	--run-command "sh /root/node.sh $2 $3 $kubevip && rm /root/node.sh"
 if [[ $2 != vsphere ]]; then
 	qemu-img convert -c -O qcow2 "$work/disk.qcow2" "$dir/$name.qcow2"

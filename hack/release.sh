@@ -10,6 +10,7 @@
 #   operator.yaml    the providers for Cluster API Operator, which reads them from
 #                    the registry
 #   bin/ARCH/        the managers
+#   host-agent/      the program of the nodes, for platform.hostAgent
 #   images/          their images, with SBOMs, provenance and signatures (OCI layout)
 #   monitoring/      alerts and dashboards, and how Prometheus finds the managers
 #   sbom/            the components of each manager (CycloneDX)
@@ -35,8 +36,11 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 key=${KEY:+$(realpath "$KEY")}
 read -ra archs <<<"${ARCH:-amd64 arm64}"
 cd "$here/.."
-managers=(cmd/*)
-managers=("${managers[@]#cmd/}")
+agent=nova-host-agent
+managers=()
+for program in cmd/*; do
+	[[ $program == "cmd/$agent" ]] || managers+=("${program#cmd/}")
+done
 # Another Go version would build other bytes.
 GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN
@@ -67,18 +71,22 @@ operator() {
 tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod)
 { read -r release; read -r sbom; } <<<"$tools"
 
-rm -rf "$dir"/{bin,images,sbom,gitops,monitoring,clusterctl-url.yaml}
-mkdir -p "$dir"/{sbom,repository,monitoring}
+rm -rf "$dir"/{bin,host-agent,images,sbom,gitops,monitoring,clusterctl-url.yaml}
+mkdir -p "$dir"/{host-agent,sbom,repository,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -X $module/internal/manager.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
+		-ldflags '-s -w' -o "$dir/host-agent/$agent-linux-$arch" "./cmd/$agent"
 	for manager in "${managers[@]}"; do
 		# The SBOM contains no user, time or machine of the build, so that it is
 		# reproducible.
 		"$sbom" bin -json -noserial -version "$version" -output - "$dir/bin/$arch/$manager" 2>/dev/null |
 			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
 	done
+	"$sbom" bin -json -noserial -version "$version" -output - "$dir/host-agent/$agent-linux-$arch" 2>/dev/null |
+		sed '/^    "timestamp": /d' >"$dir/sbom/$agent-$arch.cdx.json"
 done
 facts=(-dir "$dir" -version "$version" -registry "$registry" -revision "$revision" -epoch "$epoch" ${key:+-key "$key"})
 "$release" images "${facts[@]}"

@@ -37,11 +37,10 @@ var _ = Describe("Bootstrap data", func() {
 			secret, err := b.secret(ctx, name)()
 			Expect(err).NotTo(HaveOccurred())
 			modes[mode(secret)]++
-			found := files(secret)
-			Expect(found).To(HaveKey("/etc/kubernetes/pki/ca.key"))
-			Expect(found["/run/nova/kube-vip.template"]).To(ContainSubstring("value: 10.77.0.10"))
+			Expect(files(secret)).To(HaveKey("/etc/kubernetes/pki/ca.key"))
+			Expect(nodeConfig(secret).Join.KubeVIP).To(ContainSubstring("value: 10.77.0.10"))
 			if mode(secret) == "Init" {
-				Expect(found["/run/nova/kubeadm.template"]).To(ContainSubstring("imageRepository: registry.example/k8s"))
+				Expect(nodeConfig(secret).Join.Kubeadm).To(ContainSubstring("imageRepository: registry.example/k8s"))
 			}
 		}
 		Expect(modes).To(Equal(map[string]int{"Init": 1, "JoinControlPlane": 2}))
@@ -237,7 +236,7 @@ var _ = Describe("Bootstrap data", func() {
 		data, err := b.secret(ctx, "cp-1")()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(files(data)).To(HaveKeyWithValue("/etc/nova/proxy.env", ContainSubstring("HTTP_PROXY='http://nova:hunter2@proxy.corp:3128'\n")))
-		b.expectProxy(ctx, files(data))
+		b.expectProxy(ctx, nodeConfig(data).Join.Manifests)
 	})
 
 	It("sets the format of the data", func(ctx SpecContext) {
@@ -356,22 +355,23 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
 		secret, err := b.secret(ctx, "cp-1")()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(files(secret)["/run/nova/kubeadm.template"]).To(ContainSubstring("imageRepository: own.example"))
-		Expect(files(secret)).NotTo(HaveKey("/run/nova/kube-vip.template"))
+		Expect(nodeConfig(secret).Join.Kubeadm).To(ContainSubstring("imageRepository: own.example"))
+		Expect(nodeConfig(secret).Join.KubeVIP).To(BeEmpty())
 	})
 })
 
 // expectProxy checks that an API server accepts the objects that a control plane machine applies.
-func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
+func (b *bed) expectProxy(ctx context.Context, manifests []string) {
 	GinkgoHelper()
+	Expect(manifests).To(HaveLen(2))
 	object := func(text string) *unstructured.Unstructured {
 		GinkgoHelper()
 		o := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
 		return o
 	}
-	Expect(b.Create(ctx, object(files["/run/nova/proxy-crd.yaml"]))).To(Succeed())
-	credentials, proxy, found := strings.Cut(files["/run/nova/proxy.yaml"], "---\n")
+	Expect(b.Create(ctx, object(manifests[0]))).To(Succeed())
+	credentials, proxy, found := strings.Cut(manifests[1], "---\n")
 	Expect(found).To(BeTrue())
 	Expect(credentials).To(ContainSubstring("hunter2"))
 	Expect(proxy).NotTo(ContainSubstring("hunter2"))
@@ -386,7 +386,7 @@ func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
 // expectOwnCertificate checks the machine's join credential and returns its certificate.
 func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) *x509.Certificate {
 	GinkgoHelper()
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(secret)["/run/nova/discovery.conf"]))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(nodeConfig(secret).Join.Kubeconfig))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(config.Host).To(Equal("https://10.77.0.10:6443"))
 	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)

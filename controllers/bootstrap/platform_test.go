@@ -31,7 +31,7 @@ var _ = Describe("The settings of nodes and platform", func() {
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 		data, err := b.secret(ctx, "w-1")()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(files(data)).To(HaveKeyWithValue("/run/nova/users/ops.hash", "ops:"+hash+"\n"))
+		Expect(nodeConfig(data).Machine.Users).To(ConsistOf(HaveField("PasswordHash", hash)))
 	})
 
 	It("keep load balancers that the workload cluster relies on, and reject a scheduler without IPVS", func(ctx SpecContext) {

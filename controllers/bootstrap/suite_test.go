@@ -2,8 +2,6 @@ package bootstrap_test
 
 import (
 	"context"
-	"encoding/base64"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,15 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
@@ -279,41 +278,34 @@ func (b *bed) events(ctx context.Context, name string) func() ([]string, error) 
 	}
 }
 
-// files returns the files that the machine would find.
+// nodeConfig returns the configuration of the host agent in a Secret.
+func nodeConfig(secret *corev1.Secret) *nodeconfig.Config {
+	GinkgoHelper()
+	config, err := bootdata.Config(secret.Data["value"])
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// files returns the content of the machine's files by path.
 func files(secret *corev1.Secret) map[string]string {
 	GinkgoHelper()
-	Expect(string(secret.Data["value"])).To(HavePrefix("#cloud-config\n"))
-	document := struct {
-		WriteFiles []struct {
-			Path     string `json:"path"`
-			Encoding string `json:"encoding"`
-			Content  string `json:"content"`
-		} `json:"write_files"`
-	}{}
-	Expect(yaml.Unmarshal(secret.Data["value"], &document)).To(Succeed())
-	found := map[string]string{}
-	for _, f := range document.WriteFiles {
-		content := []byte(f.Content)
-		if f.Encoding == "b64" {
-			var err error
-			content, err = base64.StdEncoding.DecodeString(f.Content)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		found[f.Path] = string(content)
-	}
+	found, err := bootdata.Files(nodeConfig(secret))
+	Expect(err).NotTo(HaveOccurred())
 	return found
 }
 
 // mode returns how the machine would become a node.
 func mode(secret *corev1.Secret) string {
 	GinkgoHelper()
-	for line := range strings.Lines(files(secret)["/run/nova/settings"]) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), "MODE="); found {
-			return strings.Trim(value, "'")
-		}
+	config := nodeConfig(secret)
+	switch {
+	case config.Join.Init:
+		return "Init"
+	case config.Node.ControlPlane:
+		return "JoinControlPlane"
+	default:
+		return "JoinWorker"
 	}
-	Fail("no mode")
-	return ""
 }
 
 // haveState matches a NovaConfig by its condition, which Ready repeats.

@@ -34,7 +34,7 @@ func (b *bed) foreign(ctx context.Context, name, kind string) *clusterv1.Cluster
 // tokenIn returns the bootstrap token with which a machine would join.
 func tokenIn(data *corev1.Secret) (id, key string) {
 	GinkgoHelper()
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(data)["/run/nova/discovery.conf"]))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(nodeConfig(data).Join.Kubeconfig))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(config.CertData).To(BeEmpty())
 	Expect(config.CAData).To(Equal(api.Config.CAData))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a node image of a Debian 13 system. Run it as root in that system, which
-# needs the Internet or a proxy:
+# needs the Internet or a proxy, and nova-host-agent in /usr/local/bin:
 #
 #   node.sh vsphere|zvirt|proxmox VERSION IMAGE...
 #
@@ -18,6 +18,10 @@ zvirt) guest=qemu-guest-agent service=qemu-guest-agent sources='ConfigDrive, NoC
 proxmox) guest=qemu-guest-agent service=qemu-guest-agent sources='NoCloud, None' ;;
 *) echo "node.sh: name vsphere, zvirt or proxmox" >&2 && exit 2 ;;
 esac
+
+if ! command -v nova-host-agent >/dev/null; then
+	echo "node.sh: copy nova-host-agent to /usr/local/bin first" >&2 && exit 2
+fi
 
 # The cloud image is smaller than its disk.
 root=$(findmnt -no SOURCE / || true)

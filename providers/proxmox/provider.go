@@ -13,12 +13,11 @@ import (
 //go:embed class.tmpl
 var class string
 
-// Provider is the provider for Proxmox VE. Its guests report as those of oVirt do.
+// Provider is the provider for Proxmox VE.
 var Provider = provider.Provider[*proxmoxv1.NovaProxmoxCluster, *proxmoxv1.NovaProxmoxMachine, *proxmoxv1.NovaProxmoxMachineTemplate]{
 	Info: provider.Info{
 		Name: "proxmox", Title: "Proxmox VE", Kind: "NovaProxmox", AddToScheme: proxmoxv1.AddToScheme, Server: "Proxmox VE cluster", Copies: "clones", MaxCreations: 8,
 		Class: class,
-		Guest: provider.Guest{Vendors: "Proxmox*", Report: "report_ovirt", ReportSize: 1000},
 	},
 	NewCluster:     func() *proxmoxv1.NovaProxmoxCluster { return &proxmoxv1.NovaProxmoxCluster{} },
 	NewMachine:     func() *proxmoxv1.NovaProxmoxMachine { return &proxmoxv1.NovaProxmoxMachine{} },

@@ -11,25 +11,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
-var (
-	//go:embed guest/provider-id.sh
-	guestProviderID string
-	//go:embed class.tmpl
-	class string
-	//go:embed guest/report.sh
-	guestFunctions string
-)
+//go:embed class.tmpl
+var class string
 
 // Provider is the provider for vCenter.
 var Provider = provider.Provider[*vspherev1.NovaVSphereCluster, *vspherev1.NovaVSphereMachine, *vspherev1.NovaVSphereMachineTemplate]{
 	Info: provider.Info{
 		Name: vcenter.ProviderName, Title: "vSphere", Kind: "NovaVSphere", AddToScheme: vspherev1.AddToScheme, Server: "vCenter", Copies: "clones", MaxCreations: 100,
 		Class: class,
-		Guest: provider.Guest{
-			Vendors:    `VMware*`,
-			ProviderID: guestProviderID,
-			Report:     "report_vmware", ReportSize: 1800, Functions: guestFunctions,
-		},
 	},
 	NewCluster:     func() *vspherev1.NovaVSphereCluster { return &vspherev1.NovaVSphereCluster{} },
 	NewMachine:     func() *vspherev1.NovaVSphereMachine { return &vspherev1.NovaVSphereMachine{} },

@@ -10,22 +10,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/provider"
 )
 
-var (
-	//go:embed class.tmpl
-	class string
-	//go:embed guest/report.sh
-	guestFunctions string
-)
+//go:embed class.tmpl
+var class string
 
 // Provider is the provider for zVirt and oVirt engines.
 var Provider = provider.Provider[*zvirtv1.NovaZVirtCluster, *zvirtv1.NovaZVirtMachine, *zvirtv1.NovaZVirtMachineTemplate]{
 	Info: provider.Info{
 		Name: "zvirt", Title: "zVirt and oVirt", Kind: "NovaZVirt", AddToScheme: zvirtv1.AddToScheme, Server: "engine", Copies: "copies of disks", MaxCreations: 16,
 		Class: class,
-		Guest: provider.Guest{
-			Vendors: `oVirt* | zVirt* | "Red Hat"* | RHEV*`,
-			Report:  "report_ovirt", ReportSize: 230, Functions: guestFunctions,
-		},
 	},
 	NewCluster:     func() *zvirtv1.NovaZVirtCluster { return &zvirtv1.NovaZVirtCluster{} },
 	NewMachine:     func() *zvirtv1.NovaZVirtMachine { return &zvirtv1.NovaZVirtMachine{} },

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -344,24 +345,14 @@ func (n *Nodes) bootstrap(ctx context.Context, name string) (bootData, error) {
 	return parseBootData(s.Data["value"])
 }
 
-// parseBootData reads kubeadm's configuration from a cloud-config.
+// parseBootData reads kubeadm's configuration from bootstrap data.
 func parseBootData(data []byte) (bootData, error) {
 	var boot bootData
-	config := struct {
-		Files []struct {
-			Path    string `json:"path"`
-			Content string `json:"content"`
-		} `json:"write_files"`
-	}{}
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		return boot, errors.New("parsing cloud-config") // the data is a credential
+	config, err := bootdata.Config(data)
+	if err != nil {
+		return boot, errors.New("parsing bootstrap data") // the data is a credential
 	}
-	for _, file := range config.Files {
-		if file.Path == "/run/nova/kubeadm.template" {
-			return boot, boot.read(file.Content)
-		}
-	}
-	return boot, errors.New("there is no configuration of kubeadm")
+	return boot, boot.read(config.Join.Kubeadm)
 }
 
 // read reads the documents of kubeadm's configuration.

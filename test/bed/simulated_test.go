@@ -1,43 +1,44 @@
 package bed
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
 // A simulated node reads the bootstrap data that the bootstrap provider writes.
 func TestParseBootData(t *testing.T) {
-	for file, want := range map[string]struct {
+	endpoint := bootstrap.Endpoint{Host: "10.77.0.10", Port: 6443}
+	network := bootstrap.Network{Services: []string{"10.96.0.0/16"}}
+	join := &bootstrap.JoinCredentials{CA: []byte("ca"), Certificate: []byte("certificate"), Key: []byte("key")}
+	for mode, want := range map[bootstrap.Mode]struct {
 		configured bool
 		services   string
 		taints     int
 	}{
-		"init.yaml":               {configured: true, services: "10.96.0.0/16"},
-		"join-control-plane.yaml": {},
-		"join-worker.yaml":        {taints: 1},
+		bootstrap.Init:             {configured: true, services: "10.96.0.0/16"},
+		bootstrap.JoinControlPlane: {},
+		bootstrap.JoinWorker:       {taints: 1},
 	} {
-		data, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "testdata", file))
+		data, err := bootstrap.Render(bootstrap.Input{Mode: mode, ClusterName: "blue", Machine: "blue-1", Version: "v1.36.3", Endpoint: endpoint, Network: network, Join: join})
 		if err != nil {
 			t.Fatal(err)
 		}
 		boot, err := parseBootData(data)
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("%s: %v", mode, err)
 		}
 		if got := strings.Contains(string(boot.configuration), "kind: ClusterConfiguration"); got != want.configured {
-			t.Errorf("%s: has a ClusterConfiguration: %t, want %t", file, got, want.configured)
+			t.Errorf("%s: has a ClusterConfiguration: %t, want %t", mode, got, want.configured)
 		}
 		if got := boot.network.ServiceSubnet; got != want.services {
-			t.Errorf("%s: Services have %q, want %q", file, got, want.services)
+			t.Errorf("%s: Services have %q, want %q", mode, got, want.services)
 		}
 		if got := len(boot.registration.Taints); want.taints > 0 && got != want.taints {
-			t.Errorf("%s: %d taints, want %d", file, got, want.taints)
+			t.Errorf("%s: %d taints, want %d", mode, got, want.taints)
 		}
 	}
 	for _, broken := range []string{"#cloud-config\n", "{"} {

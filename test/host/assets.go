@@ -15,6 +15,8 @@ type Assets struct {
 	Debian string
 	// Node lies over Debian: settings, Kubernetes programs, guest tools.
 	Node string
+	// Agent lies over Node: the host agent of this work tree.
+	Agent string `json:",omitempty"`
 	// Versions are layers that take the place of Node, by the version of
 	// Kubernetes that they have.
 	Versions map[string]string `json:",omitempty"`
@@ -64,6 +66,9 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 			assets.Versions[d.version] = layer
 		}
 	}
+	if assets.Agent, err = buildAgent(ctx, c); err != nil {
+		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
+	}
 	if assets.Containerd, err = buildContainerd(ctx, c, debian, ready.distributions); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
@@ -91,6 +96,9 @@ func (a Assets) lower(spec Spec) (string, error) {
 			return "", fmt.Errorf("hosts were not prepared for Kubernetes %s", version)
 		}
 		layers = node + ":" + a.Debian
+	}
+	if a.Agent != "" {
+		layers = a.Agent + ":" + layers
 	}
 	if spec.Renderer != "" {
 		image, ok := a.Renderers[spec.Renderer]

@@ -47,6 +47,9 @@ var machinePrograms = map[string]string{
 //go:embed all:files/node
 var nodeFiles embed.FS
 
+// agentProgram is the host agent, which is built from this work tree.
+const agentProgram = "nova-host-agent"
+
 // nodeLinks are the symbolic links of the node layer: the units that start by
 // themselves, and those that may not, since they do nothing here but take time.
 var nodeLinks = func() map[string]string {
@@ -154,6 +157,26 @@ func buildNode(ctx context.Context, c cache, debian string, d distribution) (str
 			}
 		}
 		return finishNode(dir, debian)
+	})
+}
+
+// buildAgent makes the layer with the host agent, which every node image has.
+func buildAgent(ctx context.Context, c cache) (string, error) {
+	dir, err := os.MkdirTemp("", "nova-host-agent-")
+	if err != nil {
+		return "", fmt.Errorf("building the host agent: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, agentProgram)
+	if err := tools.Build(ctx, program, "", "./cmd/"+agentProgram); err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return "", fmt.Errorf("building the host agent: %w", err)
+	}
+	return c.get(ctx, "agent", []string{string(content)}, func(_ context.Context, layer string) error {
+		return writeFile(filepath.Join(layer, "usr/local/bin", agentProgram), content, 0o755)
 	})
 }
 

@@ -69,6 +69,10 @@ func TestFind(t *testing.T) {
 			"value", "write_files:\n- encoding: gzip+base64\n  content: " + compress(t, "a file\npassword: "+password+"\n"+strings.Repeat("text\n", 20)),
 			"user " + password, password,
 		},
+		"key in a packed configuration": {
+			"value", "write_files:\n- encoding: gz+b64\n  content: " + compress(t, `{"text":"`+strings.ReplaceAll(key, "\n", `\n`)+`","x":"`+strings.Repeat("text ", 40)+`"}`),
+			"parsing " + keyLine, keyLine,
+		},
 		"file of a file": {
 			"value", `{"files":[{"source":"data:;base64,` + encode(`{"inner":"`+encode(key)+`"}`) + `"}]}`, keyLine, keyLine,
 		},

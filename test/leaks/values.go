@@ -136,7 +136,9 @@ func inside(text []byte, depth int) []string {
 		return found
 	}
 	for _, encoded := range blob.FindAll(rest, -1) {
-		if hidden := inside(decode(encoded), depth+1); len(hidden) > 0 {
+		// In JSON the ends of lines are escaped.
+		content := bytes.ReplaceAll(decode(encoded), []byte(`\n`), []byte("\n"))
+		if hidden := inside(content, depth+1); len(hidden) > 0 {
 			found = append(append(found, hidden...), string(encoded))
 		}
 	}

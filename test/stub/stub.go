@@ -116,10 +116,6 @@ func New(h *fake.Hypervisor) *provider.Provider[*NovaStubCluster, *NovaStubMachi
       required: true
       schema: {openAPIV3Schema: {type: string, minLength: 1}}<<end>>
 <<define "interface">>network: variables<<end>>`,
-			Guest: provider.Guest{
-				Vendors: "Stub*", Report: "report_stub", ReportSize: 99,
-				Functions: "# report_stub discards the report.\nreport_stub() {\n  :\n}\n",
-			},
 		},
 		NewCluster:     func() *NovaStubCluster { return &NovaStubCluster{} },
 		NewMachine:     func() *NovaStubMachine { return &NovaStubMachine{} },

@@ -95,8 +95,6 @@ func showsFiles(t *testing.T, root string) {
 	for name, lines := range map[string][]string{
 		"templates/nova-stub/clusterclass-nova-stub.yaml": {"kind: NovaStubMachineTemplate", "name: stub-credentials"},
 		"docs/reference/providers.md":                     {"| `nova-stub` | Stub |", "| 7 per stub server |"},
-		"bootstrap/node.sh":                               {"  Stub*)\n    scheme=stub\n    ;;\n"},
-		"bootstrap/report.sh":                             {"  Stub*) most=99 send=report_stub ;;\n", "\nreport_stub() {"},
 		"config/monitoring/podmonitor.yaml":               {"- nova-stub-system"},
 		"config/monitoring/scrape.yaml":                   {"- nova-stub-system"},
 		"config/monitoring/kube-state-metrics.yaml":       {"- novastubclusters", "- novastubmachines"},
@@ -108,10 +106,6 @@ func showsFiles(t *testing.T, root string) {
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, line := range lines {
 			g.Expect(string(text)).To(ContainSubstring(line), name)
-		}
-		if strings.HasSuffix(name, ".sh") {
-			out, err := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join(root, name)).CombinedOutput()
-			g.Expect(err).NotTo(HaveOccurred(), string(out))
 		}
 	}
 	written, err := files.Of(root, &New(nil).Info)

@@ -33,6 +33,27 @@ const (
 // +kubebuilder:validation:Enum=rr;wrr;lc;wlc;lblc;lblcr;sh;dh;sed;nq;mh
 type IPVSScheduler string
 
+// HostAgentSpec is a download of the host agent.
+type HostAgentSpec struct {
+	// url is the URL of the program nova-host-agent for the nodes' architecture,
+	// without credentials: users who can read the bootstrap data of a machine can
+	// read it. Nodes download it before their proxy and their CA certificates are
+	// set up.
+	// +required
+	// +kubebuilder:validation:MinLength=8
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`
+	URL string `json:"url,omitempty"`
+
+	// sha256 is the SHA-256 of the program, in lowercase hexadecimal digits. A
+	// machine runs no other program.
+	// +required
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
 // PlatformSpec holds the settings of a whole workload cluster. They are set in the
 // NovaControlPlane. A NovaConfig sets its own only with another control plane
 // provider. Settings that new machines get apply to existing workers when these are
@@ -163,6 +184,12 @@ type PlatformSpec struct {
 	// machines; new workers use it. If not set, nodes connect directly.
 	// +optional
 	Proxy ProxySpec `json:"proxy,omitempty,omitzero"`
+
+	// hostAgent is where a machine downloads the host agent if its node image has
+	// none. A change replaces nothing: new machines use it. If not set, the node
+	// image must have nova-host-agent.
+	// +optional
+	HostAgent HostAgentSpec `json:"hostAgent,omitempty,omitzero"`
 
 	// ntp sets the time servers of the nodes. A change replaces control plane
 	// machines; new workers use it. If not set, the time servers of the image apply.

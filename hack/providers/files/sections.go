@@ -70,27 +70,6 @@ const metrics = `    - groupVersionKind:
 
 var sections = []section{
 	{
-		"bootstrap/node.sh", "provider_id() {\n  uuid=$(dmi product_uuid | tr 'A-F' 'a-f')\n  case $(dmi sys_vendor) in\n", "  *)\n    return 0\n",
-		func(p *provider.Info) string {
-			return fmt.Sprintf("  %s)\n%s    scheme=%s\n    ;;\n", p.Guest.Vendors, indent(4, p.Guest.ProviderID), p.Name)
-		},
-	},
-	{
-		"bootstrap/report.sh", "  [ ! -e \"$dir/restarting\" ] || return 0\n  case $(dmi sys_vendor) in\n", "  *) return 0 ;;\n",
-		func(p *provider.Info) string {
-			return fmt.Sprintf("  %s) most=%d send=%s ;;\n", p.Guest.Vendors, p.Guest.ReportSize, p.Guest.Report)
-		},
-	},
-	{
-		"bootstrap/report.sh", "  $send \"$text\" >/dev/null 2>&1\n  return 0\n)\n", "",
-		func(p *provider.Info) string {
-			if p.Guest.Functions == "" {
-				return "" // the function of another provider is used
-			}
-			return "\n" + p.Guest.Functions
-		},
-	},
-	{
 		"config/monitoring/podmonitor.yaml", "    matchNames:\n", "      - nova-bootstrap-system\n",
 		func(p *provider.Info) string { return indent(6, namespace(p)) },
 	},

@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
-// Info has the names and the guest code of a provider.
+// Info has the names of a provider.
 type Info struct {
 	// Name is the hypervisor in names: vsphere. The manager is nova-vsphere,
 	// provider IDs begin with vsphere://, metrics have it as label provider.
@@ -33,24 +33,6 @@ type Info struct {
 	// hypervisor: the templates variables, clusterOperations, clusterPatches,
 	// machinePatches and interface of hack/providers/files/templates.
 	Class string
-	// Guest is the code that runs in the VMs.
-	Guest Guest
-}
-
-// Guest is shell code for the scripts of a node. hack/providers writes it into
-// the scripts in bootstrap.
-type Guest struct {
-	// Vendors is a pattern of a case: the vendors in the DMI of the VMs.
-	Vendors string
-	// ProviderID changes the variable uuid, the UUID in the DMI, if the ID of
-	// the VM is another one.
-	ProviderID string
-	// Report is the function that writes its argument to a field that the
-	// driver reads, or clears the field, and ReportSize is the maximum length.
-	Report     string
-	ReportSize int
-	// Functions defines Report.
-	Functions string
 }
 
 // Manager is the name of the manager, of its folders in config and templates,

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -33,9 +32,9 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
@@ -127,36 +126,12 @@ func discovery(ctx context.Context, namespace, deployment string) *rest.Config {
 		g.Expect(list.Items).To(HaveLen(1))
 		data := &corev1.Secret{}
 		g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), data)).To(Succeed())
-		content, err := fileIn(data.Data["value"], "/run/nova/discovery.conf")
+		node, err := bootdata.Config(data.Data["value"])
 		g.Expect(err).NotTo(HaveOccurred())
-		config, err = clientcmd.RESTConfigFromKubeConfig(content)
+		config, err = clientcmd.RESTConfigFromKubeConfig([]byte(node.Join.Kubeconfig))
 		g.Expect(err).NotTo(HaveOccurred())
 	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return conditionsOf(ctx, namespace) })
 	return config
-}
-
-// fileIn returns the content of a file that bootstrap data writes.
-func fileIn(data []byte, path string) ([]byte, error) {
-	document := struct {
-		WriteFiles []struct {
-			Path     string `json:"path"`
-			Encoding string `json:"encoding"`
-			Content  string `json:"content"`
-		} `json:"write_files"`
-	}{}
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, err
-	}
-	for _, f := range document.WriteFiles {
-		switch {
-		case f.Path != path:
-		case f.Encoding == "b64":
-			return base64.StdEncoding.DecodeString(f.Content)
-		default:
-			return []byte(f.Content), nil
-		}
-	}
-	return nil, fmt.Errorf("the data writes no %s", path)
 }
 
 // as returns a client with a credential, reaching into the bed.

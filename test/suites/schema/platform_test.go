@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -72,7 +73,7 @@ func TestKubeProxyConfiguration(t *testing.T) {
 // documentOf is one of kubeadm's documents in a golden file.
 func documentOf(t *testing.T, golden, kind string) string {
 	t.Helper()
-	for document := range strings.SplitSeq(filesOf(t, golden)["/run/nova/kubeadm.template"], "---\n") {
+	for document := range strings.SplitSeq(configOf(t, golden).Join.Kubeadm, "---\n") {
 		if strings.Contains(document, "kind: "+kind+"\n") {
 			return document
 		}
@@ -135,22 +136,16 @@ exec chroot "$dir/over/root" "$@"`
 // Authorities get into the system's store, also where /usr cannot be written.
 // The last of them plays Flatcar, whose program takes no folder.
 func TestAuthoritiesAreTrusted(t *testing.T) {
-	script, _, found := strings.Cut(filesOf(t, "join-worker-surroundings.yaml")["/run/nova/preKubeadmCommands/000"], "\nuse_proxy\n")
-	if !found {
-		t.Fatal("the script does not call use_proxy")
-	}
-	script = strings.Replace(script, "nova=/etc/nova", "nova=/mnt/nova", 1)
-	for name, tc := range map[string]struct{ usr, path, check string }{
-		"Writable": {"rw", "", "openssl verify -CApath /etc/ssl/certs -CAfile /etc/ssl/certs/ca-certificates.crt /mnt/nova/ca/nova-proxy-00.crt\n[ -e /usr/local/share/ca-certificates/nova-proxy-00.crt ]"},
-		"ReadOnly": {"ro", "", "openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt /mnt/nova/ca/nova-proxy-00.crt\nopenssl verify -CApath /etc/ssl/certs /mnt/nova/ca/nova-proxy-00.crt"},
-		"Flatcar":  {"ro", "PATH=/mnt/bin:$PATH\n", "[ -e /mnt/called ]\ncmp /etc/ssl/certs/nova-proxy-00.pem /mnt/nova/ca/nova-proxy-00.crt"},
+	for name, tc := range map[string]struct{ usr, prepare, check string }{
+		"Writable": {"rw", "", "openssl verify -CApath /etc/ssl/certs -CAfile /etc/ssl/certs/ca-certificates.crt /etc/nova/ca/nova-proxy-00.crt\n[ -e /usr/local/share/ca-certificates/nova-proxy-00.crt ]"},
+		"ReadOnly": {"ro", "", "openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt /etc/nova/ca/nova-proxy-00.crt\nopenssl verify -CApath /etc/ssl/certs /etc/nova/ca/nova-proxy-00.crt"},
+		"Flatcar":  {"ro", "mount --bind /mnt/update-ca-certificates /usr/sbin/update-ca-certificates\n", "[ -e /mnt/called ]\ncmp /etc/ssl/certs/nova-proxy-00.pem /etc/nova/ca/nova-proxy-00.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuest(t.Context(), t)
-			g.write(t, "mnt/nova/ca/nova-proxy-00.crt", authority(t), 0o644)
-			g.write(t, "mnt/bin/update-ca-certificates", []byte("#!/bin/sh\n[ \"$1\" = --help ] && echo usage && exit\nls /etc/ssl/certs/nova-*.pem && touch /mnt/called\n"), 0o755)
-			g.write(t, "mnt/prepare.sh", []byte(tc.path+script+"\ntrust\n"+tc.check+"\n"), 0o600)
-			if err := g.runOver(t.Context(), tc.usr, "sh", "-ec", ". /mnt/prepare.sh"); err != nil {
+			g.apply(t, nodeconfig.Machine{TrustCAs: true, Files: []nodeconfig.File{{Path: "/etc/nova/ca/nova-proxy-00.crt", Mode: "0644", Text: string(authority(t))}}})
+			g.write(t, "mnt/update-ca-certificates", []byte("#!/bin/sh\nls /etc/ssl/certs/nova-*.pem && touch /mnt/called\n"), 0o755)
+			if err := g.runOver(t.Context(), tc.usr, "sh", "-ec", tc.prepare+applied+"\n"+tc.check+"\n"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -71,6 +74,7 @@ var machine = strings.NewReplacer(
 	"__NOVA_PROVIDER_ID__", "vsphere://4237a1b2-c3d4-e5f6-0102-030405060701",
 )
 
+// kubeadm takes its configuration, and cloud-init the document around it.
 func TestGoldenFiles(t *testing.T) {
 	goldens, err := filepath.Glob(filepath.Join(tools.Root(), "bootstrap", "testdata", "*.yaml"))
 	if err != nil {
@@ -82,51 +86,34 @@ func TestGoldenFiles(t *testing.T) {
 	g := newGuest(t.Context(), t)
 	for _, golden := range goldens {
 		t.Run(filepath.Base(golden), func(t *testing.T) {
-			content, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			g.write(t, "mnt/user-data", content, 0o600)
-			if err := g.run(t.Context(), "cloud-init", "schema", "--config-file", "/mnt/user-data"); err != nil {
+			join := configOf(t, filepath.Base(golden)).Join
+			g.write(t, "mnt/kubeadm.yaml", []byte(machine.Replace(join.Kubeadm)), 0o600)
+			g.write(t, "run/nova/discovery.conf", []byte(join.Kubeconfig), 0o600)
+			if err := g.run(t.Context(), "/mnt/kubeadm", "config", "validate", "--config", "/mnt/kubeadm.yaml"); err != nil {
 				t.Error(err)
-			}
-			document := struct {
-				WriteFiles []struct {
-					Path    string `json:"path"`
-					Content string `json:"content"`
-				} `json:"write_files"`
-			}{}
-			if err := yaml.Unmarshal(content, &document); err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range document.WriteFiles {
-				if strings.HasPrefix(f.Path, "/run/") {
-					g.write(t, f.Path, []byte(machine.Replace(f.Content)), 0o600)
-				}
-			}
-			if err := g.run(t.Context(), "/mnt/kubeadm", "config", "validate", "--config", "/run/nova/kubeadm.template"); err != nil {
-				t.Error(err)
-			}
-			for _, f := range document.WriteFiles {
-				if !strings.HasPrefix(f.Path, "/run/nova/bootstrap.sh") && !strings.HasPrefix(f.Path, "/run/nova/preK") && !strings.HasPrefix(f.Path, "/run/nova/postK") {
-					continue
-				}
-				if err := g.run(t.Context(), "sh", "-n", f.Path); err != nil {
-					t.Error(err)
-				}
 			}
 		})
 	}
+	document, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "testdata", "document.cloud-config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write(t, "mnt/user-data", document, 0o600)
+	if err := g.run(t.Context(), "cloud-init", "schema", "--config-file", "/mnt/user-data"); err != nil {
+		t.Error(err)
+	}
 }
 
-// containerd and apt accept the configuration that the prepare script and its files create.
+// containerd and apt accept the configuration that the host agent and the files
+// of a machine create.
 func TestPreparedPrograms(t *testing.T) {
 	files := filesOf(t, "join-worker-surroundings.yaml")
-	script, _, found := strings.Cut(files["/run/nova/preKubeadmCommands/000"], "\nuse_proxy\n")
-	if !found {
-		t.Fatal("the script does not call use_proxy")
-	}
-	script = strings.NewReplacer("/etc/containerd/config.toml", "/mnt/config.toml", "snippets=/etc/containerd/conf.d", "snippets=/mnt/conf.d").Replace(script)
+	settings := nodeconfig.Machine{Mirrors: true, Snippets: true, Files: []nodeconfig.File{
+		{Path: "/etc/containerd/conf.d/nova-limits.toml", Mode: "0600", Text: "version = 2\n[debug]\n  level = \"trace\"\n"},
+	}}
+	// This containerd lets a snippet replace a plugin's table.
+	own := nodeconfig.File{Path: "/etc/containerd/conf.d/nova-own.toml", Mode: "0600", Text: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  max_container_log_line_size = 4711\n"}
+	const dump = "containerd --config /etc/containerd/config.toml config dump >/mnt/dump"
 	for name, config := range map[string]string{
 		"Absent":   "",
 		"Version2": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"\"\n",
@@ -135,13 +122,13 @@ func TestPreparedPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuest(t.Context(), t)
+			prepare := "rm -f /etc/containerd/config.toml"
 			if config != "" {
 				g.write(t, "mnt/config.toml", []byte(config), 0o600)
+				prepare = "cp /mnt/config.toml /etc/containerd/config.toml"
 			}
-			g.write(t, "mnt/conf.d/nova-limits.toml", []byte("version = 2\n[debug]\n  level = \"trace\"\n"), 0o600)
-			calls := "\nmake_config\nset_config_path\nimport_snippets\ncheck_mirrors\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
-			g.write(t, "mnt/prepare.sh", []byte(script+calls), 0o600)
-			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err != nil {
+			g.apply(t, settings)
+			if err := g.runOver(t.Context(), "rw", "sh", "-ec", "mkdir -p /etc/containerd; "+prepare+"; "+applied+"; "+dump); err != nil {
 				t.Fatal(err)
 			}
 			dump, err := os.ReadFile(filepath.Join(g.dir, "mnt", "dump"))
@@ -153,9 +140,10 @@ func TestPreparedPrograms(t *testing.T) {
 					t.Errorf("%s is lost:\n%s", words, dump)
 				}
 			}
-			// This containerd lets a snippet replace a plugin's table.
-			g.write(t, "mnt/conf.d/nova-own.toml", []byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  max_container_log_line_size = 4711\n"), 0o600)
-			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err == nil || !strings.Contains(err.Error(), "removes the mirrors") {
+			with := settings
+			with.Files = append(slices.Clone(settings.Files), own)
+			g.apply(t, with)
+			if err := g.runOver(t.Context(), "rw", "sh", "-ec", "mkdir -p /etc/containerd; "+prepare+"; "+applied); err == nil || !strings.Contains(err.Error(), "removes the mirrors") {
 				t.Errorf("err = %v, want word of the mirrors", err)
 			}
 		})
@@ -167,46 +155,68 @@ func TestPreparedPrograms(t *testing.T) {
 	}
 }
 
-// filesOf are the files of a golden document, by path.
-func filesOf(t *testing.T, golden string) map[string]string {
+// applied applies the settings of a machine in the guest, whose services do not
+// run.
+const applied = "mount --bind /usr/bin/true /usr/bin/systemctl; /mnt/nova-host-agent apply /mnt/node.json"
+
+// apply writes the host agent and these settings for the guest.
+func (g *guest) apply(t *testing.T, settings nodeconfig.Machine) {
+	t.Helper()
+	config := &nodeconfig.Config{Node: nodeconfig.Node{Name: "guest"}, Machine: settings}
+	content, err := config.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write(t, "mnt/node.json", content, 0o600)
+	if err := tools.Build(t.Context(), filepath.Join(g.dir, "mnt", "nova-host-agent"), "", "./cmd/nova-host-agent"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configOf is the configuration in a golden file.
+func configOf(t *testing.T, golden string) *nodeconfig.Config {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "testdata", golden))
 	if err != nil {
 		t.Fatal(err)
 	}
-	document := struct {
-		WriteFiles []struct {
-			Path    string `json:"path"`
-			Content string `json:"content"`
-		} `json:"write_files"`
-	}{}
-	if err := yaml.Unmarshal(content, &document); err != nil {
+	config := &nodeconfig.Config{}
+	if err := yaml.UnmarshalStrict(content, config); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{}
-	for _, f := range document.WriteFiles {
-		files[f.Path] = f.Content
+	return config
+}
+
+// filesOf are the files of a golden file, by path.
+func filesOf(t *testing.T, golden string) map[string]string {
+	t.Helper()
+	files, err := bootdata.Files(configOf(t, golden))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }
 
-// systemd takes the units that stand in the documents.
+// systemd takes the units of the bootstrap data and of the host agent.
 func TestUnits(t *testing.T) {
-	for _, unit := range []string{"nova-bootstrap.service", "nova-api-balancer.service"} {
+	for _, unit := range []string{
+		"bootstrap/nova-bootstrap.service", "hostagent/boot/nova-bootstrap.service", "hostagent/boot/nova-restarted.service", "hostagent/balancer/nova-api-balancer.service",
+	} {
 		t.Run(unit, func(t *testing.T) {
-			content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", unit))
+			content, err := os.ReadFile(filepath.Join(tools.Root(), unit))
 			if err != nil {
 				t.Fatal(err)
 			}
 			g := newGuest(t.Context(), t)
-			verify := func(content string) error {
-				g.write(t, "mnt/"+unit, []byte(content), 0o600)
-				return g.run(t.Context(), "systemd-analyze", "verify", "--man=no", "/mnt/"+unit)
+			verify := func(program string) error {
+				name := "/mnt/" + filepath.Base(unit)
+				g.write(t, name, []byte(strings.NewReplacer("__NOVA_HOST_AGENT__", program, "/bin/sh", program).Replace(string(content))), 0o600)
+				return g.run(t.Context(), "systemd-analyze", "verify", "--man=no", name)
 			}
-			if err := verify(string(content)); err != nil {
+			if err := verify("/bin/sh"); err != nil {
 				t.Error(err)
 			}
-			if verify(strings.Replace(string(content), "/bin/sh", "/bin/no-shell", 1)) == nil {
+			if verify("/bin/no-shell") == nil {
 				t.Error("systemd takes a program that does not exist")
 			}
 		})

@@ -1,0 +1,67 @@
+package bootstrap
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+// fetchedAgent is where the host agent is stored if the node image has none. The
+// folder is writable on every system.
+const fetchedAgent = "/var/lib/nova/bin/nova-host-agent"
+
+// startScript starts the host agent of the node image. If the platform names
+// one, it starts that program only, and downloads it unless the image has it. A
+// machine without agent can only say so on its console.
+func startScript(in *Input) string {
+	script := "PATH=$PATH:/usr/local/bin:/opt/bin\nagent=$(command -v nova-host-agent) || agent=" + fetchedAgent + "\n"
+	if agent := in.Platform.HostAgent; agent.URL != "" {
+		script += fmt.Sprintf(`verified() { echo "%s  $agent$1" | sha256sum -c - >/dev/null 2>&1; }
+verified || {
+  agent=%s
+  mkdir -p "${agent%%/*}"
+  curl -fsSL --retry 20 --retry-delay 5 --retry-all-errors -o "$agent.new" %s
+  verified .new && chmod 0755 "$agent.new" && mv "$agent.new" "$agent"
+}
+verified || { echo "nova-host-agent has another SHA-256 than platform.hostAgent" >&2; exit 1; }
+`, agent.SHA256, fetchedAgent, quote(agent.URL))
+	}
+	return script + "exec \"$agent\" bootstrap\n"
+}
+
+// compress compresses the configuration. The result is reproducible.
+func compress(content []byte) ([]byte, error) {
+	out := &bytes.Buffer{}
+	writer, err := gzip.NewWriterLevel(out, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("compressing the node's configuration: %w", err)
+	}
+	if _, err := writer.Write(content); err != nil {
+		return nil, fmt.Errorf("compressing the node's configuration: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("compressing the node's configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// newFile returns a file of root.
+func newFile(path, mode string, content []byte) nodeconfig.File {
+	f := nodeconfig.File{Path: path, Mode: mode}
+	if utf8.Valid(content) {
+		f.Text = string(content)
+	} else {
+		f.Data = content
+	}
+	return f
+}
+
+// isPrintable reports whether a text has no control characters.
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' })
+}

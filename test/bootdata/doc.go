@@ -1,0 +1,2 @@
+// Package bootdata reads the bootstrap data of machines in tests.
+package bootdata
