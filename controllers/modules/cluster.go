@@ -198,7 +198,12 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 			r.reportCondition(d, nil)
 			return nil
 		}
-		err = r.remove(ctx, d, mode)
+		if err = r.remove(ctx, d, mode); err != nil {
+			if d.set != nil && s.cluster != nil {
+				r.reportCondition(d, err)
+			}
+			return err
+		}
 		r.removeReport(d)
 	}
 	return err

@@ -165,6 +165,12 @@ var _ = Describe("A module of the management cluster", func() {
 			s.Sources = []addonsv1.Source{{Name: "theirs", Ref: addonsv1.SourceReference{Kind: addonsv1.GitRepository, Name: "x"}}}
 			s.Release = addonsv1.Release{}
 		}),
+		Entry("with an unknown operator", "the operator of an expression must be", func(s *addonsv1.NovaModuleSetSpec) {
+			s.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
+		}),
+		Entry("with an operator that needs values", "the operator of an expression must be", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Namespaces.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
+		}),
 	)
 })
 

@@ -27,30 +27,37 @@ const (
 
 // selects decides whether a set applies to a Cluster in namespace.
 func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace *corev1.Namespace) (selection, error) {
-	matches, err := matches(set.Spec.ClusterSelector, cluster.Labels)
-	if err != nil {
-		return unselected, fmt.Errorf("reading clusterSelector: %w", err)
-	}
-	if !matches {
-		return unselected, nil
-	}
-	if set.Namespace == cluster.Namespace {
-		return selected, nil
-	}
-	listed := slices.Contains(set.Spec.Namespaces.List, cluster.Namespace)
-	if !listed && set.Spec.Namespaces.Selector != nil {
-		if listed, err = matchesSelector(set.Spec.Namespaces.Selector, namespace.Labels); err != nil {
-			return unselected, fmt.Errorf("reading namespaces.selector: %w", err)
-		}
-	}
+	matches, err := matchesCluster(set, cluster, namespace)
+	allowed := set.Namespace == cluster.Namespace || allows(namespace, set.Namespace)
 	switch {
-	case !listed:
+	case err != nil && allowed:
+		return unselected, err
+	case err != nil || !matches:
+		// A mistake in a set that the namespace does not allow must not disturb its Clusters.
 		return unselected, nil
-	case !allows(namespace, set.Namespace):
+	case !allowed:
 		return forbidden, nil
 	default:
 		return selected, nil
 	}
+}
+
+// matchesCluster reports whether the selectors of a set match a Cluster.
+func matchesCluster(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace *corev1.Namespace) (bool, error) {
+	if !maySelect(set, cluster.Namespace) {
+		return false, nil
+	}
+	found, err := matches(set.Spec.ClusterSelector, cluster.Labels)
+	if err != nil {
+		return false, fmt.Errorf("reading clusterSelector: %w", err)
+	}
+	if !found || set.Namespace == cluster.Namespace || slices.Contains(set.Spec.Namespaces.List, cluster.Namespace) {
+		return found, nil
+	}
+	if found, err = matches(set.Spec.Namespaces.Selector, namespace.Labels); err != nil {
+		return false, fmt.Errorf("reading namespaces.selector: %w", err)
+	}
+	return found, nil
 }
 
 // maySelect reports whether a set may select Clusters in a namespace, according to the spec of the set
@@ -63,10 +70,6 @@ func matches(selector *metav1.LabelSelector, of map[string]string) (bool, error)
 	if selector == nil {
 		return false, nil
 	}
-	return matchesSelector(selector, of)
-}
-
-func matchesSelector(selector *metav1.LabelSelector, of map[string]string) (bool, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return false, err

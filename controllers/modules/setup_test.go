@@ -76,3 +76,23 @@ func TestLabelsCannotExcludeMandatorySet(t *testing.T) {
 		}
 	}
 }
+
+// A set of another tenant with an invalid selector is an error only for Clusters whose namespace allows
+// the set.
+func TestInvalidSelectorsOfOthers(t *testing.T) {
+	invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+	byCluster := aSet("red", "by-cluster", nil, addonsv1.NamespaceSelector{Selector: &metav1.LabelSelector{}})
+	byCluster.Spec.ClusterSelector = invalid
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "c"}}
+	namespace := func(allowed string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue", Annotations: map[string]string{addonsv1.AllowFromAnnotation: allowed}}}
+	}
+	for _, set := range []*addonsv1.NovaModuleSet{byCluster, aSet("red", "by-namespace", nil, addonsv1.NamespaceSelector{Selector: invalid})} {
+		if got, err := selects(set, cluster, namespace("platform")); err != nil || got != unselected {
+			t.Errorf("selects() of %s = %s, %v without permission", set.Name, got, err)
+		}
+		if got, err := selects(set, cluster, namespace("red")); err == nil || got != unselected {
+			t.Errorf("selects() of %s = %s, %v with permission", set.Name, got, err)
+		}
+	}
+}

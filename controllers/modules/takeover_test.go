@@ -74,4 +74,31 @@ var _ = Describe("A module that moves to another set", func() {
 		Expect(released(ctx, o)).To(BeFalse())
 		release(ctx, o)
 	})
+
+	It("is taken over by a set that could not be rendered at first", func(ctx SpecContext) {
+		const needed = "a: {{ .facts.nothing }}"
+		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.Modules[0].Chart.ValuesTemplate = needed
+		})
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Name = "other" })
+		Eventually(r.condition(ctx, "a", "first")).Should(ContainSubstring("aiting for the set " + r.key("second").String()))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+		Expect(o.DeletionTimestamp.IsZero()).To(BeTrue())
+		second := &addonsv1.NovaModuleSet{}
+		second.Namespace, second.Name = r.namespace, "second"
+		change(ctx, second, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Chart.ValuesTemplate = "" })
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+	})
+
+	It("is left to a set that does not support the Kubernetes version yet", func(ctx SpecContext) {
+		_, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.Modules[0].Kubernetes = ">=99"
+		})
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+	})
 })

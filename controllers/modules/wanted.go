@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,32 +12,45 @@ import (
 )
 
 // wantedObjects returns the Flux objects that all sets of the Cluster have in their current content. A
-// wave of a rollout, a suspended set and a set that waits for another one may write them later.
+// wave of a rollout, a suspended set and a set that waits for another one may write them later, and so
+// may a set with a module that does not support the Kubernetes version of the Cluster yet. It returns an
+// error while the content of one of these sets cannot be rendered: it may have a module that would
+// otherwise be removed.
 func (r *ClusterReconciler) wantedObjects(ctx context.Context, s *clusterScope) ([]client.Object, error) {
 	if s.isDeleted() {
 		return nil, nil
 	}
+	namespace, err := r.namespaceOf(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	var facts *modules.Facts
 	var wanted []client.Object
 	for name, set := range s.sets {
-		d := &rolloutTarget{scope: s, key: name, set: set}
-		if err := r.selectCluster(ctx, d); err != nil {
-			return nil, err
-		}
-		content := modules.ContentOf(&set.Spec)
-		if d.selection != selected || !set.DeletionTimestamp.IsZero() ||
-			validate(&content, set, r.ManagementFrom) != nil || permitted(&content, set, r.ManagementFrom) != nil {
+		// A set with an invalid selector selects no Cluster.
+		if selection, err := selects(set, s.cluster, namespace); err != nil || selection != selected {
 			continue
 		}
-		var err error
+		content := modules.ContentOf(&set.Spec)
+		if !set.DeletionTimestamp.IsZero() || permitted(&content, set, r.ManagementFrom) != nil {
+			continue
+		}
+		if err := validate(&content, set, r.ManagementFrom); err != nil {
+			return nil, fmt.Errorf("waiting for the set %s, which may have the same modules: %w", name, err)
+		}
 		if facts == nil {
 			if facts, err = r.facts.Read(ctx, s.cluster); err != nil {
 				return nil, err
 			}
 		}
-		rendering, wrong := r.render(content, d, content.Revision(), facts)
-		if wrong != nil {
-			continue
+		revision := content.Revision()
+		content.Modules = slices.Clone(content.Modules)
+		for i := range content.Modules {
+			content.Modules[i].Kubernetes = ""
+		}
+		rendering, err := r.render(content, &rolloutTarget{scope: s, key: name, set: set}, revision, facts)
+		if err != nil {
+			return nil, fmt.Errorf("waiting for the set %s, which may have the same modules: %w", name, err)
 		}
 		for i := range rendering.Modules {
 			if m := &rendering.Modules[i]; m.Object != nil {
@@ -61,13 +75,19 @@ func (r *ClusterReconciler) selectCluster(ctx context.Context, d *rolloutTarget)
 	if d.set == nil || d.scope.cluster == nil {
 		return nil
 	}
-	namespace := &corev1.Namespace{}
-	if d.set.Namespace != d.scope.key.Namespace {
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: d.scope.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Namespace: %w", err)
-		}
+	namespace, err := r.namespaceOf(ctx, d.scope)
+	if err != nil {
+		return err
 	}
-	var err error
 	d.selection, err = selects(d.set, d.scope.cluster, namespace)
 	return err
+}
+
+// namespaceOf reads the Namespace of the Cluster, for sets of other namespaces.
+func (r *ClusterReconciler) namespaceOf(ctx context.Context, s *clusterScope) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: s.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Namespace: %w", err)
+	}
+	return namespace, nil
 }

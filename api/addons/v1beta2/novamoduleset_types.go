@@ -15,6 +15,7 @@ import (
 type NovaModuleSetSpec struct {
 	// clusterSelector selects Clusters by their labels. An empty selector selects all.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="the operator of an expression must be In or NotIn, with values, or Exists or DoesNotExist, without"
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 
 	// namespaces selects further namespaces with Clusters. Each must allow the set by the
@@ -103,6 +104,7 @@ type NamespaceSelector struct {
 	// selector selects namespaces by their labels. An empty selector selects all. If not
 	// set, none are selected by label.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="the operator of an expression must be In or NotIn, with values, or Exists or DoesNotExist, without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
