@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -360,4 +361,32 @@ func TestStorageThatDoesNotRespond(t *testing.T) {
 	m.joined = true
 	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
 	m.Expect(m.images()).To(BeEmpty())
+}
+
+// A guest agent that does not allow a command, or whose answer is too large or of another
+// type, ends no session: those of all clusters with the same credentials would be opened
+// again.
+func TestAnswersOfGuestAgents(t *testing.T) {
+	for name, answer := range map[string]any{
+		"error": map[string]any{"error": map[string]any{"class": "CommandNotFound", "desc": "Command guest-network-get-interfaces has been disabled"}},
+		"type":  []any{map[string]any{"name": 7}}, "text": "none",
+		"size": []any{map[string]any{"name": strings.Repeat("x", 1<<20+1)}},
+	} {
+		for _, command := range []string{"network-get-interfaces", "get-osinfo"} {
+			t.Run(command+"/"+name, func(t *testing.T) {
+				m := newManager(t)
+				m.up()
+				vm := m.step(m)
+				m.Expect(m.server.Cluster.SetGuest(vm.ID, cluster.Guest{
+					NICs:    []cluster.GuestNIC{{Name: "eth0", MAC: m.find(vm.ID).MACs[0], Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.77/16")}}},
+					Answers: map[string]any{command: answer},
+				})).To(Succeed())
+				m.server.ResetRequests()
+				sent := func() int { return m.server.Requests()["GET /nodes/{node}/qemu/{vmid}/agent/"+command] }
+				m.Eventually(sent).Should(BeNumerically(">", 3), "it is asked again")
+				m.Expect(m.server.Requests()).NotTo(Or(HaveKey("GET /version"), HaveKey("POST /access/ticket")), "the session goes on")
+				m.Expect(m.step(m).Addresses).NotTo(BeEmpty(), "the addresses are kept")
+			})
+		}
+	}
 }

@@ -51,6 +51,12 @@ func IsNotSent(err error) bool {
 	return ok && e.notSent
 }
 
+// errTooLarge is the cause of a response that is larger than its limit.
+var errTooLarge = errors.New("too large")
+
+// IsTooLarge reports whether a response was larger than its limit.
+func IsTooLarge(err error) bool { return errors.Is(err, errTooLarge) }
+
 // Options are the settings of a Client.
 type Options struct {
 	Trust endpoints.Trust
@@ -166,7 +172,7 @@ func (c *Client) Send(ctx context.Context, method, target string, header http.He
 		content, err = io.ReadAll(io.LimitReader(&watched{Reader: res.Body, timer: timer, timeout: l.Part}, int64(l.Bytes)+1))
 		_ = res.Body.Close()
 		if len(content) > l.Bytes {
-			err = fmt.Errorf("%s's answer has more than %d MiB", c.peer, l.Bytes>>20)
+			err = fmt.Errorf("%s's answer has more than %d MiB: %w", c.peer, l.Bytes>>20, errTooLarge)
 		}
 	}
 	// The end of a response that the server aborted may arrive while the connection is

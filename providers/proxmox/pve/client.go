@@ -56,6 +56,9 @@ type Request struct {
 	// File is uploaded as a file with the name FileName.
 	File     []byte
 	FileName string
+	// Guest is set if a guest agent makes the data of the response. An answer that cannot
+	// be read is a failure of the guest then, and not of the server.
+	Guest bool
 	// Into receives the data of the response.
 	Into any
 }
@@ -273,10 +276,13 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header, se
 		limits.Bytes = maxList
 	}
 	res, content, err := c.transport.Send(ctx, r.Method, target, header, body, limits)
-	if err != nil {
-		return err //nolint:wrapcheck // it names the server
+	if err == nil {
+		err = decode(res, content, r.Into)
 	}
-	return decode(res, content, r.Into)
+	if r.Guest && (transport.IsTooLarge(err) || errors.Is(err, errNoAPI)) {
+		return &Error{Status: http.StatusInternalServerError, Detail: "the answer of the guest agent is too large, or not that of the command"}
+	}
+	return err //nolint:wrapcheck // it names the server
 }
 
 // uploadFields are the parameters of an upload in the only order in which a server
@@ -300,6 +306,9 @@ func multipartBody(r Request) ([]byte, string, error) {
 	return body.Bytes(), w.FormDataContentType(), err
 }
 
+// errNoAPI is the error of a response that is not one of the API.
+var errNoAPI = &Error{Status: http.StatusBadGateway, Detail: "the server sent no JSON of the API"}
+
 // decode reads the data or the error of a response.
 func decode(res *http.Response, body []byte, into any) error {
 	var answer struct {
@@ -316,7 +325,7 @@ func decode(res *http.Response, body []byte, into any) error {
 		err = json.Unmarshal(answer.Data, into)
 	}
 	if err != nil {
-		return &Error{Status: http.StatusBadGateway, Detail: "the server sent no JSON of the API"}
+		return errNoAPI
 	}
 	return nil
 }

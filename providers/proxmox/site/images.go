@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,9 +18,14 @@ import (
 // Image is an image with bootstrap data: a node that has its storage, and the storage.
 type Image struct{ Node, Storage string }
 
-// maxImages limits the images that are known, because a server of a tenant may list any
-// number of them.
-const maxImages = 20_000
+const (
+	// maxImages limits the machines whose images are known, because a server of a tenant
+	// may list any number of them.
+	maxImages = 20_000
+	// maxStorages limits the storages whose images are read. A local storage counts once
+	// for each node.
+	maxStorages = 5_000
+)
 
 // SetImage stores that the image of a machine may exist.
 func (s *Session) SetImage(id uuid.UUID, image Image) {
@@ -65,48 +71,11 @@ func (s *Session) watchImages(ctx context.Context) error {
 // readImages reads the images in the storages that were not read yet: an earlier process
 // may have left some. Later images are those that the session uploads.
 func (s *Session) readImages(ctx context.Context) {
-	s.mu.Lock()
-	due := map[string]*pve.Resource{}
-	for _, r := range s.storages {
-		key := r.Storage
-		if r.Shared == 0 {
-			key += "/" + r.Node
-		}
-		next, read := s.contents[key]
-		if r.Status == "available" && r.Has("iso") && (!read || !next.IsZero() && time.Now().After(next)) {
-			due[key] = r
-		}
-	}
-	s.mu.Unlock()
 	var reads errgroup.Group
 	reads.SetLimit(parallelReads / 2)
-	for key, r := range due {
+	for key, r := range s.unreadStorages() {
 		reads.Go(func() error {
-			var found []struct {
-				Volume string `json:"volid"`
-			}
-			err := s.client.Do(ctx, pve.Request{
-				Method: http.MethodGet, Path: []string{"nodes", r.Node, "storage", r.Storage, "content"}, Form: url.Values{"content": {"iso"}}, Into: &found,
-			})
-			if ctx.Err() != nil {
-				return nil
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.contents[key] = time.Time{}
-			if err != nil {
-				s.contents[key] = time.Now().Add(s.timeouts.Bootstrap)
-			}
-			var woken []hypervisor.Key
-			for _, volume := range found {
-				if id, ok := plan.ImageOwner(volume.Volume); ok && len(s.images) < maxImages {
-					s.images[id] = Image{r.Node, r.Storage}
-					if m := s.machines[id]; m != nil {
-						woken = append(woken, m.key)
-					}
-				}
-			}
-			s.wake(woken...)
+			s.readStorage(ctx, key, r)
 			return nil
 		})
 	}
@@ -114,4 +83,69 @@ func (s *Session) readImages(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.imagesRead = s.imagesRead || ctx.Err() == nil
+}
+
+// unreadStorages returns the storages whose images must be read, and forgets those that
+// the list does not have.
+func (s *Session) unreadStorages() map[string]*pve.Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listed, due := map[string]bool{}, map[string]*pve.Resource{}
+	for _, r := range s.storages {
+		listed[contentsKey(r)] = true
+	}
+	maps.DeleteFunc(s.contents, func(key string, _ time.Time) bool { return !listed[key] })
+	added := 0
+	for _, r := range s.storages {
+		key := contentsKey(r)
+		if r.Status != "available" || !r.Has("iso") || due[key] != nil {
+			continue
+		}
+		next, known := s.contents[key]
+		switch {
+		case !known && len(s.contents)+added < maxStorages:
+			added++
+			due[key] = r
+		case known && !next.IsZero() && time.Now().After(next):
+			due[key] = r
+		}
+	}
+	return due
+}
+
+// contentsKey returns the key of a storage: all nodes have the same images in a shared one.
+func contentsKey(r *pve.Resource) string {
+	if r.Shared == 0 {
+		return r.Storage + "/" + r.Node
+	}
+	return r.Storage
+}
+
+// readStorage reads the images in a storage.
+func (s *Session) readStorage(ctx context.Context, key string, r *pve.Resource) {
+	var found []struct {
+		Volume string `json:"volid"`
+	}
+	err := s.client.Do(ctx, pve.Request{
+		Method: http.MethodGet, Path: []string{"nodes", r.Node, "storage", r.Storage, "content"}, Form: url.Values{"content": {"iso"}}, Into: &found,
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contents[key] = time.Time{}
+	if err != nil {
+		s.contents[key] = time.Now().Add(s.timeouts.Bootstrap)
+	}
+	var woken []hypervisor.Key
+	for _, volume := range found {
+		if id, ok := plan.ImageOwner(volume.Volume); ok && len(s.images) < maxImages {
+			s.images[id] = Image{r.Node, r.Storage}
+			if m := s.machines[id]; m != nil {
+				woken = append(woken, m.key)
+			}
+		}
+	}
+	s.wake(woken...)
 }

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ const (
 	maxUnlisted = 3
 	// maxReport limits the report of a guest in bytes.
 	maxReport = 4096
+	// maxName is the longest name of a node or storage in bytes. Entries with a longer one
+	// are ignored: Proxmox VE has none, and names are kept.
+	maxName = 100
 )
 
 // serve logs in, reads the list and keeps it up to date until that fails.
@@ -206,6 +210,9 @@ func (s *Session) store(list uint64, now time.Time, found pve.Resources) {
 	before := s.guests
 	s.guests, s.nodes, s.storages = map[int]*pve.Resource{}, nil, nil
 	for _, r := range found {
+		if len(r.Node) > maxName || len(r.Storage) > maxName {
+			continue
+		}
 		switch r.Type {
 		case "qemu", "lxc":
 			s.guests[r.VMID] = r
@@ -372,20 +379,21 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	again := len(m.Network) > 0
 	s.mu.Unlock()
 	found, os := pve.GuestInterfaces{}, pve.GuestOS{}
-	agent := func(command string, into any) error {
-		return s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", command), Into: into})
-	}
-	err := agent("network-get-interfaces", &found)
+	err := s.client.Do(ctx, agentRequest(g, "network-get-interfaces", &found))
+	var osErr error
 	if err == nil && again {
-		err = agent("get-osinfo", &os)
+		osErr = s.client.Do(ctx, agentRequest(g, "get-osinfo", &os))
 	}
-	if pve.IsDown(err) {
-		return err
+	if down := cmp.Or(err, osErr); pve.IsDown(down) {
+		return down
 	}
 	found.Limit()
 	report := os.Result.Variant[:min(len(os.Result.Variant), maxReport)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if osErr != nil {
+		report = m.Report // the addresses are valid without the report
+	}
 	now := time.Now()
 	if err != nil || !hasAddress(found.Result) {
 		m.nextQuery, m.tries = now.Add(min(s.timeouts.Agent<<min(m.tries, 10), s.timeouts.AgentMax)), m.tries+1
@@ -408,6 +416,11 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	return nil
 }
 
+// agentRequest returns the request of a command to the guest agent of a VM.
+func agentRequest(g *pve.Resource, command string, into any) pve.Request {
+	return pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", command), Guest: true, Into: into}
+}
+
 // hasAddress reports whether a guest reports an address other than that of its loopback.
 func hasAddress(found []pve.GuestInterface) bool {
 	return slices.ContainsFunc(found, func(i pve.GuestInterface) bool { return i.Name != "lo" && len(i.Addresses) > 0 })
@@ -423,5 +436,5 @@ func (s *Session) AgentResponds(ctx context.Context, vmid int) error {
 	if g == nil {
 		return errNotListed
 	}
-	return s.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", "network-get-interfaces")})
+	return s.Do(ctx, agentRequest(g, "network-get-interfaces", nil))
 }

@@ -46,7 +46,7 @@ func agentSystem(_ *call, v *vm) (any, error) {
 	for key, value := range v.guest.System {
 		out[strings.ReplaceAll(key, "_", "-")] = value
 	}
-	return result(out)
+	return result(v.guest.answer("get-osinfo", out))
 }
 
 // agentInterfaces lists the interfaces of the guest, the loopback included.
@@ -73,7 +73,7 @@ func agentInterfaces(_ *call, v *vm) (any, error) {
 		}
 		list = append(list, entry)
 	}
-	return result(list)
+	return result(v.guest.answer("network-get-interfaces", list))
 }
 
 // agentReadFile handles GET …/agent/file-read.

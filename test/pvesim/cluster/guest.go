@@ -62,6 +62,17 @@ type Guest struct {
 	System map[string]string `json:"system,omitempty"`
 	// Files are contents by path, for agents without a machine.
 	Files map[string]string `json:"files,omitempty"`
+	// Answers are results of commands of the agent that replace the state above, such as
+	// that of a command which the agent does not allow.
+	Answers map[string]any `json:"answers,omitempty"`
+}
+
+// answer returns the result of a command of the agent.
+func (g *Guest) answer(command string, state any) any {
+	if other, ok := g.Answers[command]; ok {
+		return other
+	}
+	return state
 }
 
 // GuestNIC is a network interface as a guest agent reports it.

@@ -1,0 +1,46 @@
+package site
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+)
+
+// A server that lists other storages each time fills no memory: the storages are
+// forgotten, and only a limited number of them is read.
+func TestStoragesThatAreReadAreLimited(t *testing.T) {
+	g := NewWithT(t)
+	s := &Session{guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, contents: map[string]time.Time{}}
+	list := func(name string, count int) (found pve.Resources) {
+		for i := range count {
+			found = append(found, &pve.Resource{Type: "storage", Storage: name + strconv.Itoa(i), Node: "pve1", Status: "available", Content: "iso"})
+		}
+		return found
+	}
+	read := func(found pve.Resources) (due int) {
+		s.store(s.lists+1, time.Now(), found)
+		for key := range s.unreadStorages() {
+			s.contents[key] = time.Time{}
+			due++
+		}
+		return due
+	}
+	g.Expect(read(list("a", 10))).To(Equal(10))
+	g.Expect(read(list("a", 10))).To(BeZero(), "they were read")
+	g.Expect(read(list("b", 10))).To(Equal(10))
+	g.Expect(s.contents).To(And(HaveLen(10), HaveKey("b0/pve1")))
+	g.Expect(read(list("c", maxStorages+10))).To(Equal(maxStorages))
+	g.Expect(read(list("c", maxStorages+10))).To(BeZero(), "no other ones are read instead")
+	g.Expect(s.contents).To(HaveLen(maxStorages))
+
+	long := strings.Repeat("x", maxName+1)
+	g.Expect(read(list(long, 1))).To(BeZero())
+	s.store(s.lists+1, time.Now(), pve.Resources{{Type: "node", Node: long}, {Type: "node", Node: "pve1"}})
+	g.Expect(s.nodes).To(HaveLen(1))
+}
