@@ -140,16 +140,19 @@ for tool in "$@"; do
 done
 if ((${#missing[@]})); then
 	mkdir -p "$cache"
-	# One builder at a time: two would only share the processors and the work.
-	exec 9>"$cache/.lock"
-	flock 9
 	number=0 total=${#missing[@]} SECONDS=0
 	for tool in "${missing[@]}"; do
 		number=$((number + 1))
 		out=$(path "$tool")
-		[[ ! -x $out ]] || continue
-		printf 'tools: building %d/%d %s%s\n' $number "$total" "$tool" "$(remaining)" >&2
-		build "$tool" "$out"
+		# One builder at a time: two would only share the processors and the work.
+		# The lock is for one tool, so that no builder waits for the list of another.
+		exec 9>"$cache/.lock"
+		flock 9
+		if [[ ! -x $out ]]; then
+			printf 'tools: building %d/%d %s%s\n' $number "$total" "$tool" "$(remaining)" >&2
+			build "$tool" "$out"
+		fi
+		exec 9>&-
 	done
 	if ((total > 1)); then
 		printf 'tools: built %d in %dm%ds\n' "$total" $((SECONDS / 60)) $((SECONDS % 60)) >&2
