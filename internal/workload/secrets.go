@@ -355,7 +355,7 @@ func send(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// listGroupsOnly asks for a list of API groups without their types. Aggregated
+// listGroupsOnly requests a list of API groups without their types. Aggregated
 // discovery returns all types of the workload cluster, and the mapper of each
 // connection would keep them; without it, the mapper reads the groups that are
 // used.

@@ -501,7 +501,7 @@ func FuzzRESTConfig(f *testing.F) {
 	})
 }
 
-// A client asks an API server only for the API groups that it uses: aggregated discovery would keep the
+// A client requests only the API groups that it uses: aggregated discovery would keep the
 // types of all groups of all workload clusters in memory.
 func TestDiscoveryReadsUsedGroups(t *testing.T) {
 	var mutex sync.Mutex

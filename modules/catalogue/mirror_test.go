@@ -26,7 +26,7 @@ const (
 )
 
 // gitea is the part of Gitea's API that the mirror uses. It refuses requests with
-// unknown fields, without what they depend on, or for objects that exist.
+// unknown fields, without their dependencies, or for objects that exist.
 type gitea struct {
 	mu        sync.Mutex
 	passwords map[string]string

@@ -29,7 +29,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// isState tells whether kube-state-metrics exports a metric, and not a manager.
+// isState reports whether kube-state-metrics exports a metric, and not a manager.
 func isState(metric string) bool {
 	return strings.HasPrefix(metric, "capi_") && !strings.HasPrefix(metric, "capi_cluster_cache_")
 }

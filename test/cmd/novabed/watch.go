@@ -103,7 +103,7 @@ func (w *watcher) listNodes(ctx context.Context) ([]corev1.Node, error) {
 type milestone struct {
 	name    string
 	reached func(snapshot) bool
-	// before waits for what the milestone needs; nil if it needs nothing.
+	// before waits for the requirements of the milestone; nil if it has none.
 	before func(context.Context) error
 }
 

@@ -104,7 +104,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts the demo without capabilities: the kernel then grants its user 0 what it grants any
+// start starts the demo without capabilities: the kernel then grants its user 0 the rights of any
 // user who owns the same files.
 func start(ctx context.Context, hypervisor string) *demo {
 	GinkgoHelper()
