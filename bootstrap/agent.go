@@ -11,25 +11,28 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-// fetchedAgent is where the host agent is stored if the node image has none. The
-// folder is writable on every system.
-const fetchedAgent = "/var/lib/nova/bin/nova-host-agent"
+// agentFolders are where a downloaded host agent may be stored, the preferred one
+// first: SELinux lets services run programs in the usual folders only, and on
+// some systems these are read-only.
+const agentFolders = "/usr/local/bin /opt/bin /var/lib/nova/bin"
 
 // startScript starts the host agent of the node image. If the platform names
 // one, it starts that program only, and downloads it unless the image has it. A
 // machine without agent can only say so on its console.
 func startScript(in *Input) string {
-	script := "PATH=$PATH:/usr/local/bin:/opt/bin\nagent=$(command -v nova-host-agent) || agent=" + fetchedAgent + "\n"
+	script := "PATH=$PATH:/usr/local/bin:/opt/bin:/var/lib/nova/bin\nagent=$(command -v nova-host-agent) || agent=/usr/local/bin/nova-host-agent\n"
 	if agent := in.Platform.HostAgent; agent.URL != "" {
 		script += fmt.Sprintf(`verified() { echo "%s  $agent$1" | sha256sum -c - >/dev/null 2>&1; }
 verified || {
-  agent=%s
-  mkdir -p "${agent%%/*}"
+  for folder in %s; do
+    agent=$folder/nova-host-agent
+    mkdir -p "$folder" 2>/dev/null && touch "$agent.new" 2>/dev/null && break
+  done
   curl -fsSL --retry 20 --retry-delay 5 --retry-all-errors -o "$agent.new" %s
   verified .new && chmod 0755 "$agent.new" && mv "$agent.new" "$agent"
 }
 verified || { echo "nova-host-agent has another SHA-256 than platform.hostAgent" >&2; exit 1; }
-`, agent.SHA256, fetchedAgent, quote(agent.URL))
+`, agent.SHA256, agentFolders, quote(agent.URL))
 	}
 	return script + "exec \"$agent\" bootstrap\n"
 }

@@ -36,7 +36,9 @@ func TestAgentIsStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			script := strings.ReplaceAll(startScript(&Input{Platform: bootstrapv1.PlatformSpec{HostAgent: tc.spec}}), "/var/lib/nova", dir+"/nova")
+			// One folder cannot be written to.
+			script := strings.NewReplacer("/usr/local/bin", dir+"/served/bin", "/opt/bin", dir+"/opt", "/var/lib/nova", dir+"/nova").
+				Replace(startScript(&Input{Platform: bootstrapv1.PlatformSpec{HostAgent: tc.spec}}))
 			curl := "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && to=$2; shift; done\n[ \"$1\" = https://universe.corp/a ] && cp \"" + dir + "/served\" \"$to\"\n"
 			for path, content := range map[string]string{"bin/nova-host-agent": tc.image, "served": tc.served, "bin/curl": curl} {
 				if content == "" {

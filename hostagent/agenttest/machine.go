@@ -31,6 +31,7 @@ func New(t *testing.T, commands map[string]string) *Machine {
 	t.Helper()
 	n := &Machine{t: t, dir: t.TempDir(), Log: &bytes.Buffer{}}
 	n.Command("sleep", `echo "sleep $*" >>"$T/sleeps"; echo "$(($(cut -d. -f1 "$T/proc/uptime") + $1)).50 1.00" >"$T/proc/uptime"`)
+	n.Command("sync", ":")
 	for name, body := range commands {
 		n.Command(name, body)
 	}

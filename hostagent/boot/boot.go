@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func Run(ctx context.Context, m *machine.Machine) error {
 	defer log.Close()
 	b := &boot{m: m.Logging(log), stage: guest.Failed, begun: m.Now()}
 	b.host = guest.Of(b.m)
-	err = b.run(ctx)
+	err = b.safely(ctx)
 	if errors.Is(err, prepare.ErrReboot) {
 		return b.reboot(ctx)
 	}
@@ -81,6 +82,17 @@ func Run(ctx context.Context, m *machine.Machine) error {
 	}
 	b.removeResetReport(ctx)
 	return err
+}
+
+// safely runs the first boot, and reports a panic as its failure.
+func (b *boot) safely(ctx context.Context) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			b.m.Logf("%s", debug.Stack())
+			err = fmt.Errorf("the host agent failed: %v", problem)
+		}
+	}()
+	return b.run(ctx)
 }
 
 func (b *boot) run(ctx context.Context) error {
@@ -98,13 +110,13 @@ func (b *boot) run(ctx context.Context) error {
 		return err
 	}
 	b.stage = guest.Unfinished
-	if err := b.m.Write(stageFile, string(guest.Unfinished)+"\n", 0o600); err != nil {
+	if err := errors.Join(b.m.Write(stageFile, string(guest.Unfinished)+"\n", 0o600), b.m.Flush(ctx)); err != nil {
 		b.m.Logf("A reset would be reported as failed: %v", err)
 	}
 	if err := b.m.Remove(kubeadmFile, discoveryFile, config); err != nil {
 		b.m.Logf("Credentials stay in memory: %v", err)
 	}
-	b.forgetBootstrapData()
+	b.forgetBootstrapData(ctx)
 	if err := b.finish(ctx); err != nil {
 		return err
 	}

@@ -72,14 +72,15 @@ func (b *boot) repeat(ctx context.Context, request func() error) error {
 // keeps on the disk, and the copy that Ignition keeps in memory. cloud-init is
 // disabled first: on a later boot without these files it would treat the machine
 // as a new instance, or write them again.
-func (b *boot) forgetBootstrapData() {
+func (b *boot) forgetBootstrapData(ctx context.Context) {
 	if err := b.m.Remove("/run/ignition.json"); err != nil {
 		b.m.Logf("Ignition's copy stays: %v", err)
 	}
 	if !b.m.Exists(cloudDir) {
 		return
 	}
-	if err := b.m.Write(cloudDisabled, "", 0o644); err != nil {
+	// Without this file on the disk cloud-init would need its copies.
+	if err := errors.Join(b.m.Write(cloudDisabled, "", 0o644), b.m.Flush(ctx)); err != nil {
 		b.m.Logf("cloud-init's copies stay: %v", err)
 		return
 	}
@@ -93,6 +94,9 @@ func (b *boot) forgetBootstrapData() {
 				b.m.Logf("cloud-init's copy stays: %v", err)
 			}
 		}
+	}
+	if err := b.m.Flush(ctx); err != nil {
+		b.m.Logf("cloud-init's copies may be on the disk after a reset: %v", err)
 	}
 }
 

@@ -52,7 +52,10 @@ func (b *boot) installResetReport(ctx context.Context) error {
 	if err := errors.Join(b.m.Write(stageFile, stage+"\n", 0o600), writeUnit(b.m, resetUnit, resetUnitText)); err != nil {
 		return err
 	}
-	return b.m.Run(ctx, "systemctl", "--quiet", "enable", resetUnit)
+	if err := b.m.Run(ctx, "systemctl", "--quiet", "enable", resetUnit); err != nil {
+		return err
+	}
+	return b.m.Flush(ctx)
 }
 
 // writeUnit writes a unit that runs this program.

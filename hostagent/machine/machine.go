@@ -183,6 +183,9 @@ func (m *Machine) Remove(paths ...string) error {
 	return errors.Join(errs...)
 }
 
+// Flush writes changed files to the disks, so that they survive a reset.
+func (m *Machine) Flush(ctx context.Context) error { return m.Run(ctx, "sync") }
+
 // Has reports whether the machine has a command.
 func (m *Machine) Has(name string) bool {
 	_, err := m.find(name)
