@@ -9,9 +9,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -55,17 +57,17 @@ func run(args []string) error {
 		defer stop()
 		return balancer.Follow(ctx, m, int(port))
 	}
-	return fmt.Errorf("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT")
+	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT")
 }
 
 // apply applies the settings of the system, to try a configuration on a node
 // image.
 func apply(m *machine.Machine, path string) error {
-	file, err := os.Open(path)
+	file, err := os.Open(filepath.Clean(path))
 	if err != nil {
 		return fmt.Errorf("opening the node's configuration: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	config, err := nodeconfig.Read(file)
 	if err != nil {
 		return err

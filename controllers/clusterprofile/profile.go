@@ -110,7 +110,7 @@ func conditionsOf(cluster *clusterv1.Cluster) []any {
 		from := conditions.Get(cluster, c.from)
 		if from == nil {
 			from = &metav1.Condition{
-				Status: metav1.ConditionUnknown, Reason: "NotYetReported", LastTransitionTime: cluster.CreationTimestamp,
+				Status: metav1.ConditionUnknown, Reason: conditions.NotYetReportedReason, LastTransitionTime: cluster.CreationTimestamp,
 				Message: fmt.Sprintf("The Cluster has no condition %s yet", c.from),
 			}
 		}

@@ -63,7 +63,7 @@ func (n *Machine) Command(name, body string) {
 func (n *Machine) Program(path, content string) {
 	n.t.Helper()
 	n.Put(path, content)
-	if err := os.Chmod(filepath.Join(n.dir, path), 0o700); err != nil {
+	if err := os.Chmod(filepath.Join(n.dir, path), 0o700); err != nil { //nolint:gosec // a program
 		n.t.Fatal(err)
 	}
 }
@@ -72,7 +72,7 @@ func (n *Machine) Program(path, content string) {
 func (n *Machine) Put(path, content string) {
 	n.t.Helper()
 	path = filepath.Join(n.dir, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 		n.t.Fatal(err)
 	}
 }

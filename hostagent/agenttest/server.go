@@ -74,7 +74,7 @@ func (s *Server) Kubeconfig() string {
 func Respond(w http.ResponseWriter, code int, object map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object)
+	_ = json.NewEncoder(w).Encode(object) //nolint:errchkjson // the test chooses the object
 }
 
 // Fail writes a failure of an API server.

@@ -69,7 +69,7 @@ func Run(ctx context.Context, m *machine.Machine) error {
 	if err != nil {
 		return fmt.Errorf("opening log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	b := &boot{m: m.Logging(log), stage: guest.Failed, begun: m.Now()}
 	b.host = guest.Of(b.m)
 	err = b.safely(ctx)
@@ -143,7 +143,7 @@ func (b *boot) load() error {
 	if err != nil {
 		return fmt.Errorf("opening the node's configuration: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	b.c, err = nodeconfig.Read(file)
 	return err
 }
@@ -220,7 +220,7 @@ func logOf(m *machine.Machine) string {
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err == nil && info.Size() > maxLog {
 		_, _ = file.Seek(-maxLog, io.SeekEnd)
 	}

@@ -293,7 +293,7 @@ func (m *Machine) command(ctx context.Context, c Command) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, path, c.Args[1:]...) //nolint:gosec // the agent's own commands
+	command := exec.CommandContext(ctx, path, c.Args[1:]...)
 	command.Env = append(append([]string{}, m.env...), "PATH="+strings.Join(m.path, ":"))
 	if c.Dir != "" {
 		command.Dir = m.At(c.Dir)

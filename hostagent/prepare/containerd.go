@@ -113,29 +113,25 @@ func copyCAs(m *machine.Machine, folder, suffix string) error {
 	return nil
 }
 
-// makeConfig creates a configuration if containerd has none. It has the version
+// makeConfig returns the configuration of containerd, or a new one if it has none. It has the version
 // that this containerd writes: the version of a snippet must not be higher.
-func makeConfig(ctx context.Context, m *machine.Machine) (string, error) {
+func makeConfig(ctx context.Context, m *machine.Machine) string {
 	if m.Exists(containerdConfig) {
-		return m.Read(containerdConfig), nil
+		return m.Read(containerdConfig)
 	}
 	version := "2"
 	defaults, err := m.Output(ctx, "containerd", "config", "default")
 	if found := anyVersion.FindStringSubmatch(defaults); err == nil && found != nil {
 		version = strings.TrimSpace(found[1])
 	}
-	return "version = " + version + "\n", nil
+	return "version = " + version + "\n"
 }
 
 // setConfigPath configures containerd to read only the folder with the mirrors:
 // containerd 2 reads a list of two folders, which is its default, as the name of
 // one folder.
 func setConfigPath(ctx context.Context, m *machine.Machine) error {
-	config, err := makeConfig(ctx, m)
-	if err != nil {
-		return err
-	}
-	return m.Write(containerdConfig, withConfigPath(config), 0o644)
+	return m.Write(containerdConfig, withConfigPath(makeConfig(ctx, m)), 0o644)
 }
 
 // withConfigPath returns containerd's configuration with the mirrors.
@@ -169,10 +165,7 @@ func withConfigPath(config string) string {
 
 // importSnippets adds the snippets to the imports of containerd's configuration.
 func importSnippets(ctx context.Context, m *machine.Machine) error {
-	config, err := makeConfig(ctx, m)
-	if err != nil {
-		return err
-	}
+	config := makeConfig(ctx, m)
 	switch at := imports.FindStringIndex(config); {
 	case ownImport.MatchString(config):
 	case at != nil:

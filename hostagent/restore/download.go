@@ -108,7 +108,7 @@ func get(ctx context.Context, client *http.Client, from, to string) (string, err
 	if err != nil {
 		return "", withoutURL(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the server responds with %s", response.Status)
 	}

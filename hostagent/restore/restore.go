@@ -223,7 +223,7 @@ func (s *session) request(ctx context.Context, body alarmRequest) ([]alarm, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading alarms: %w", err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	var found struct {
 		Alarms []alarm `json:"alarms"`
 	}

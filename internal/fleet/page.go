@@ -93,7 +93,7 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request, who user.Info) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(text) // the browser may be gone
+	_, _ = w.Write(text) //nolint:gosec // html/template escaped it; the browser may be gone
 }
 
 // stream sends the table each time that it changes.

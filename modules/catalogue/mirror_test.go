@@ -260,6 +260,7 @@ func TestMirrorUsesAChangedSource(t *testing.T) {
 // While it runs, the script copies the repository again only if it is missing, and it stops at once when
 // its container is stopped, also during a request.
 func TestMirrorRunsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
 	for name, during := range map[string]bool{"between two checks": false, "during a request": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -570,7 +570,7 @@ func (b *Bed) healthy(ctx context.Context) error {
 		return err
 	}
 	b.Client = c
-	return probe(ctx, b.Config, "/readyz")
+	return probe(ctx, b.Config)
 }
 
 // install applies Cluster API's and the providers' components and lets the

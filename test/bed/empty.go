@@ -228,7 +228,7 @@ func (e *Empty) healthy(ctx context.Context) error {
 		return err
 	}
 	e.Client = c
-	return probe(ctx, e.Config, "/readyz")
+	return probe(ctx, e.Config)
 }
 
 // node is where all pods run.

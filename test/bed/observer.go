@@ -231,7 +231,7 @@ func (b *Bed) keepMetrics(ctx context.Context) error {
 	if b.observer == nil {
 		return nil
 	}
-	if serves := probe(ctx, b.Config, "/readyz") == nil; !serves {
+	if serves := probe(ctx, b.Config) == nil; !serves {
 		return nil
 	}
 	var errs []error

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,13 +200,13 @@ func (p *plane) joinEtcd(ctx context.Context, m *member) ([]string, error) {
 			return nil, fmt.Errorf("adding a member to etcd: %w", err)
 		}
 	}
-	cluster := own
+	cluster := []string{own}
 	for _, other := range list.Members {
 		if other.Name != "" && other.Name != m.name {
-			cluster += "," + other.Name + "=" + other.PeerURLs[0]
+			cluster = append(cluster, other.Name+"="+other.PeerURLs[0])
 		}
 	}
-	return []string{"--initial-cluster-state=existing", "--initial-cluster=" + cluster}, nil
+	return []string{"--initial-cluster-state=existing", "--initial-cluster=" + strings.Join(cluster, ",")}, nil
 }
 
 // promote lets a member of etcd vote, as soon as it has all data. Its API server
@@ -368,7 +369,7 @@ func (p *plane) ready(ctx context.Context, m *member) error {
 			return err
 		}
 	}
-	return probe(ctx, p.config(m.address, RootlessPort), "/readyz")
+	return probe(ctx, p.config(m.address, RootlessPort))
 }
 
 // initialize does once the last steps of kubeadm init, which need the API server, and

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (n *Nodes) Run(ctx context.Context, failed func(error)) error {
 			break
 		}
 	}
-	return nil
+	return nil //nolint:nilerr // the end of the context ends the simulation
 }
 
 // round brings all nodes to the state of their VMs.
@@ -222,8 +223,8 @@ func (n *Nodes) object(one *node, m *clusterv1.Machine, boot bootData) *corev1.N
 				{Type: corev1.NodeInternalDNS, Address: RootlessEndpoint},
 			},
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: m.Spec.Version, KubeProxyVersion: m.Spec.Version,
-				OSImage: "simulated", OperatingSystem: "linux", Architecture: "amd64",
+				KubeletVersion: m.Spec.Version,
+				OSImage:        "simulated", OperatingSystem: "linux", Architecture: "amd64",
 			},
 		},
 	}
@@ -264,12 +265,9 @@ func (n *Nodes) forget(ctx context.Context, one *node) error {
 	if err != nil {
 		return fmt.Errorf("listing VMs: %w", err)
 	}
-	for _, name := range names {
-		if name == one.name {
-			return nil
-		}
+	if !slices.Contains(names, one.name) {
+		delete(n.nodes, one.name)
 	}
-	delete(n.nodes, one.name)
 	return nil
 }
 

@@ -15,14 +15,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-// probe requests a path of an API server and fails unless the response is a
-// success.
-func probe(ctx context.Context, config *rest.Config, path string) error {
+// probe fails unless an API server is ready.
+func probe(ctx context.Context, config *rest.Config) error {
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
 	}
-	return d.RESTClient().Get().AbsPath(path).Do(ctx).Error()
+	return d.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
 // TenantKubeconfig returns the kubeconfig of a tenant cluster as its control

@@ -166,7 +166,7 @@ func buildAgent(ctx context.Context, c cache) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("building the host agent: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, agentProgram)
 	if err := tools.Build(ctx, program, "", "./cmd/"+agentProgram); err != nil {
 		return "", err

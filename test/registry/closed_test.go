@@ -37,7 +37,7 @@ func closed(t *testing.T) func(do func() error) error {
 		defer func() { _ = home.Close() }()
 		if to == netns.None() {
 			// The thread is then in the new namespace.
-			to, err = netns.New()
+			_, err = netns.New()
 		} else {
 			err = netns.Set(to)
 		}
@@ -163,15 +163,15 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 		return said
 	}
 	within(filepath.Join(bundle, "install.sh"), registry.Address, registry.CAFile())
-	components := ""
+	components := &strings.Builder{}
 	for _, provider := range [][]string{
 		{"--core", "cluster-api:v1.14.2"}, {"--infrastructure", "nova-vsphere"}, {"--infrastructure", "nova-zvirt"},
 		{"--infrastructure", "nova-proxmox"}, {"--bootstrap", "nova"}, {"--control-plane", "nova"}, {"--addon", "nova"},
 	} {
-		components += within(programs["clusterctl"], append([]string{"generate", "provider", "--config", filepath.Join(bundle, "clusterctl.yaml")}, provider...)...)
+		components.WriteString(within(programs["clusterctl"], append([]string{"generate", "provider", "--config", filepath.Join(bundle, "clusterctl.yaml")}, provider...)...))
 	}
 	images := []string{registry.Address + "/jetstack/cert-manager-webhook:v1.0.0", registry.Address + "/fluxcd/source-controller:v1.9.2"}
-	for _, found := range regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(components, -1) {
+	for _, found := range regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(components.String(), -1) {
 		images = append(images, found[1])
 	}
 	g.Expect(images).To(HaveLen(9), "two of the list, six managers and the core")

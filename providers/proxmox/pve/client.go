@@ -253,9 +253,12 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header, se
 		header = http.Header{}
 	}
 	target, kind := "https://"+server+apiPath, "application/x-www-form-urlencoded"
+	path := make([]string, 0, len(r.Path)+1)
+	path = append(path, target)
 	for _, part := range r.Path {
-		target += "/" + url.PathEscape(part)
+		path = append(path, url.PathEscape(part))
 	}
+	target = strings.Join(path, "/")
 	var body []byte
 	switch {
 	case r.File != nil:

@@ -57,11 +57,13 @@ func open(t *testing.T, e Endpoint) *Client {
 
 // version reads the version, which needs a login.
 func version(t *testing.T, c *Client) error {
+	t.Helper()
 	return c.Do(t.Context(), Request{Method: http.MethodGet, Path: []string{"version"}})
 }
 
 // pool creates a resource pool.
 func pool(t *testing.T, c *Client, name string) error {
+	t.Helper()
 	return c.Do(t.Context(), Request{Method: http.MethodPost, Path: []string{"pools"}, Form: map[string][]string{"poolid": {name}}})
 }
 

@@ -51,7 +51,7 @@ func TestInterfacesOfAGuestAreLimited(t *testing.T) {
 	g.Expect(found.Result).To(HaveLen(64))
 	g.Expect(found.Result[0].Addresses).To(HaveLen(32))
 	g.Expect(found.Result[0].Name).To(HaveLen(64))
-	g.Expect(cap(found.Result)).To(Equal(64))
+	g.Expect(found.Result).To(HaveCap(64))
 }
 
 func TestMissingVolumes(t *testing.T) {

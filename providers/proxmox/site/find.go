@@ -192,12 +192,12 @@ func (s *Session) ConfirmUnseen(ctx context.Context, id uuid.UUID) (bool, error)
 
 // causes are the texts of Proxmox VE for each reason, in lower case.
 var causes = []kit.Cause{
-	{infrav1.VMBusyReason, []string{"is locked", "got timeout", "file change by other user", "file changed by other user", "can't lock", "unexpected state change", "not ready"}},
-	{infrav1.DeleteProtectedReason, []string{"protection mode"}},
-	{infrav1.InsufficientResourcesReason, []string{
+	{Reason: infrav1.VMBusyReason, Texts: []string{"is locked", "got timeout", "file change by other user", "file changed by other user", "can't lock", "unexpected state change", "not ready"}},
+	{Reason: infrav1.DeleteProtectedReason, Texts: []string{"protection mode"}},
+	{Reason: infrav1.InsufficientResourcesReason, Texts: []string{
 		"no space left", "out of space", "not enough", "cannot allocate memory", "insufficient", "maxcpu", "exceeds", "quota",
 	}},
-	{infrav1.PlacementNotFoundReason, []string{"storage '", "bridge '", "no such node", "no such cluster node", "pool '"}},
+	{Reason: infrav1.PlacementNotFoundReason, Texts: []string{"storage '", "bridge '", "no such node", "no such cluster node", "pool '"}},
 }
 
 // Classify converts an error of a server to an Error with the text of Proxmox VE. It

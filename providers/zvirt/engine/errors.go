@@ -13,15 +13,15 @@ import (
 // causes are the texts of the engine for each reason, in lower case. Its status
 // codes are less specific: nearly all errors are a conflict.
 var causes = []kit.Cause{
-	{infrav1.NameConflictReason, []string{"name is already in use"}},
-	{infrav1.VMBusyReason, []string{
+	{Reason: infrav1.NameConflictReason, Texts: []string{"name is already in use"}},
+	{Reason: infrav1.VMBusyReason, Texts: []string{
 		"try again", "related operation is currently", "is locked", "are locked", "temporarily", "image locked", "in progress",
 	}},
-	{infrav1.DeleteProtectedReason, []string{"delete protection"}},
-	{infrav1.InsufficientResourcesReason, []string{
+	{Reason: infrav1.DeleteProtectedReason, Texts: []string{"delete protection"}},
+	{Reason: infrav1.InsufficientResourcesReason, Texts: []string{
 		"no host that satisfies", "low disk space", "not enough", "insufficient", "quota", "no available", "mac addresses left",
 	}},
-	{infrav1.PlacementNotFoundReason, []string{
+	{Reason: infrav1.PlacementNotFoundReason, Texts: []string{
 		"entity not found", "vm network interface profile doesn't exist", "does not contain the vm template", "storage domain's status is",
 	}},
 }

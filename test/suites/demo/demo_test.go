@@ -113,7 +113,7 @@ func start(ctx context.Context, hypervisor string) *demo {
 	Expect(tools.Build(ctx, program, "", "./test/cmd/novabed")).To(Succeed())
 	d := &demo{out: &output{}, ended: make(chan error, 1), dir: filepath.Join(bed.Cache(), "beds", name)}
 	d.variables = filepath.Join(d.dir, "env")
-	//nolint:noctx // it is interrupted, not killed: the test is about the signal
+	// Interrupted, not killed: the test is about the signal.
 	d.cmd = exec.Command("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs",
 		program, "demo", "--name", name, "--hypervisor", hypervisor)
 	d.cmd.Dir = tools.Root()
