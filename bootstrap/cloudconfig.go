@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // header is the first line that cloud-init requires.
@@ -35,7 +37,7 @@ type writeFile struct {
 }
 
 // cloudConfigDocument writes the configuration, and runs the host agent.
-func cloudConfigDocument(in *Input, config []byte) ([]byte, error) {
+func cloudConfigDocument(in *Input, config *nodeconfig.Config) ([]byte, error) {
 	packed, err := compress(config)
 	if err != nil {
 		return nil, err

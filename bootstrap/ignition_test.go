@@ -1,8 +1,11 @@
 package bootstrap
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/rand"
 	"encoding/base64"
+	"io"
 	"strings"
 	"testing"
 
@@ -29,22 +32,78 @@ func validated(t *testing.T, document []byte) types.Config {
 func TestIgnitionHasTheSameContent(t *testing.T) {
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
-			want := configOf(t, render(t, in))
+			want, files := configOf(t, render(t, in)), filesOf(t, render(t, in))
 			in.Spec.Format = bootstrapv1.FormatIgnition
 			document := render(t, in)
-			config := validated(t, document)
-			if diff := cmp.Diff(want, configOf(t, document)); diff != "" {
+			config, got := validated(t, document), configOf(t, document)
+			later := filesOf(t, document)
+			for path, content := range files {
+				if early := written(t, config, path); early != content && later[path] != content {
+					t.Errorf("%s is %q or %q, want %q", path, early, later[path], content)
+				}
+			}
+			want.Machine.Files, got.Machine.Files = nil, nil
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("configuration (-cloud-config +ignition):\n%s", diff)
 			}
 			if len(config.Systemd.Units) != 1 || !ptr.Deref(config.Systemd.Units[0].Enabled, false) {
 				t.Errorf("the units are %v", config.Systemd.Units)
 			}
 			for _, f := range config.Storage.Files {
-				if private := f.Path == keptConfigFile; private != (*f.Mode == 0o600) {
+				if f.Path == keptConfigFile && *f.Mode != 0o600 {
 					t.Errorf("%s has the mode %o", f.Path, *f.Mode)
 				}
 			}
 		})
+	}
+}
+
+// written returns a file that Ignition writes.
+func written(t *testing.T, config types.Config, path string) string {
+	t.Helper()
+	for _, f := range config.Storage.Files {
+		if f.Path != path {
+			continue
+		}
+		content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(*f.Contents.Source, "data:;base64,"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ptr.Deref(f.Contents.Compression, "") != "gzip" {
+			return string(content)
+		}
+		reader, err := gzip.NewReader(bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	return ""
+}
+
+// Ignition writes the user's files before the system starts, except for those
+// that something would hide or that it cannot write.
+func TestIgnitionWritesFilesOfTheUser(t *testing.T) {
+	out := render(t, facts(JoinWorker, func(in *Input) {
+		in.Spec.Format = bootstrapv1.FormatIgnition
+		in.Spec.Disks = []bootstrapv1.Disk{{Device: "/dev/sdb", MountPath: "/var/lib/x"}}
+		in.Spec.Files = []bootstrapv1.File{
+			{Path: "/etc/hostname", Content: "own\n"}, {Path: "/etc/twice", Content: "1"}, {Path: "/etc/twice", Content: "2"},
+			{Path: "/var/lib/x/y", Content: "below\n"}, {Path: "/run/z", Content: "memory\n"}, {Path: "/etc/hosts", Content: "more\n", Append: ptr.To(true)},
+			{Path: "/etc/owned", Content: "ops\n", Owner: "ops"},
+		}
+	}))
+	config, later := validated(t, out), filesOf(t, out)
+	for path, want := range map[string][2]string{
+		"/etc/hostname": {"own\n", ""}, "/etc/twice": {"", "2"}, "/var/lib/x/y": {"", "below\n"}, "/run/z": {"", "memory\n"},
+		"/etc/hosts": {"", "more\n"}, "/etc/owned": {"ops\n", "ops\n"},
+	} {
+		if got := [2]string{written(t, config, path), later[path]}; got != want {
+			t.Errorf("%s: Ignition and the agent write %q, want %q", path, got, want)
+		}
 	}
 }
 

@@ -29,19 +29,11 @@ func Render(in Input) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := config.Marshal()
-	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", in.Mode, err)
-	}
-	if len(content) > nodeconfig.MaxSize {
-		return nil, renderErrorf("spec.files", "the machine's configuration has %d MiB, the limit is %d MiB; compress large files (encoding Gzip), or download them with a command",
-			len(content)>>20, nodeconfig.MaxSize>>20)
-	}
 	write := cloudConfigDocument
 	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
 		write = ignitionDocument
 	}
-	out, err := write(&in, content)
+	out, err := write(&in, config)
 	if err != nil {
 		return nil, err
 	}

@@ -72,5 +72,7 @@ func apply(m *machine.Machine, path string) error {
 	if err != nil {
 		return err
 	}
+	// They need a reboot, and a mark that there was one.
+	config.Machine.KernelArguments = nil
 	return prepare.Apply(context.Background(), m, &config.Machine)
 }

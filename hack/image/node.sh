@@ -23,6 +23,10 @@ if ! command -v nova-host-agent >/dev/null; then
 	echo "node.sh: copy nova-host-agent to /usr/local/bin first" >&2 && exit 2
 fi
 
+# A copy has the owner of the original.
+chown root:root /usr/local/bin/nova-host-agent
+chmod 0755 /usr/local/bin/nova-host-agent
+
 # The cloud image is smaller than its disk.
 root=$(findmnt -no SOURCE / || true)
 if [ -b "$root" ] && command -v growpart >/dev/null; then

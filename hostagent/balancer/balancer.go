@@ -42,14 +42,22 @@ func Start(ctx context.Context, m *machine.Machine, port int) error {
 			return err
 		}
 	}
-	if err := m.Write(manifest, m.Read(path.Join(dir, "pod.yaml")), 0o600); err != nil {
+	pod, err := m.Load(path.Join(dir, "pod.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := m.Write(manifest, pod, 0o600); err != nil {
 		return err
 	}
 	if err := wait(ctx, m, port); err != nil {
 		return err
 	}
 	local := fmt.Sprintf("${1}server: https://127.0.0.1:%d\n${1}tls-server-name: kubernetes", port)
-	if text := m.Read(kubeconfig); !strings.Contains(text, fmt.Sprintf("server: https://127.0.0.1:%d\n", port)) {
+	text, err := m.Load(kubeconfig)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, fmt.Sprintf("server: https://127.0.0.1:%d\n", port)) {
 		if err := m.Write(kubeconfig, server.ReplaceAllString(text, local), 0o600); err != nil {
 			return err
 		}
@@ -126,8 +134,12 @@ func local(m *machine.Machine, port int) (*cluster.Client, error) {
 // write writes the load balancer's configuration for these API servers, unless
 // it lists them already. The pod detects the change.
 func write(m *machine.Machine, servers []string) error {
+	base, err := m.Load(path.Join(dir, "haproxy.base"))
+	if err != nil {
+		return err
+	}
 	text := strings.Builder{}
-	text.WriteString(m.Read(path.Join(dir, "haproxy.base")))
+	text.WriteString(base)
 	for i, address := range servers {
 		fmt.Fprintf(&text, "  server api-%d %s\n", i+1, address)
 	}

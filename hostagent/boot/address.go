@@ -109,13 +109,20 @@ func (b *boot) first(ctx context.Context, version int, filter ...string) (on, ad
 
 // defaultInterface returns the interface of the default route.
 func (b *boot) defaultInterface(ctx context.Context, version int) string {
-	var routes []struct {
+	type hop struct {
 		Device string `json:"dev"`
+	}
+	// A route over several routers has a device for each of them.
+	var routes []struct {
+		hop
+		Hops []hop `json:"nexthops"`
 	}
 	b.ip(ctx, &routes, fmt.Sprintf("-%d", version), "route", "show", "default")
 	for _, r := range routes {
-		if r.Device != "" {
-			return r.Device
+		for _, h := range append([]hop{r.hop}, r.Hops...) {
+			if h.Device != "" {
+				return h.Device
+			}
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,11 +71,13 @@ func Run(ctx context.Context, m *machine.Machine) error {
 		return fmt.Errorf("opening log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	b := &boot{m: m.Logging(log), stage: guest.Failed, begun: m.Now()}
+	b := &boot{m: m.Logging(log), stage: guest.Failed, begun: started(m)}
 	b.host = guest.Of(b.m)
 	err = b.safely(ctx)
 	if errors.Is(err, prepare.ErrReboot) {
-		return b.reboot(ctx)
+		if err = b.reboot(ctx); err != nil {
+			_ = b.m.Remove(path.Dir(keptConfig)) // it has credentials
+		}
 	}
 	if err != nil {
 		b.host.Report(ctx, b.m, b.stage, err.Error()+b.clock, logOf(b.m))
@@ -132,7 +135,11 @@ func (b *boot) run(ctx context.Context) error {
 // memory.
 func (b *boot) load() error {
 	if b.m.Exists(keptConfig) {
-		if err := b.m.Write(config, b.m.Read(keptConfig), 0o600); err != nil {
+		kept, err := b.m.Load(keptConfig)
+		if err != nil {
+			return err
+		}
+		if err := b.m.Write(config, kept, 0o600); err != nil {
 			return err
 		}
 		if err := b.m.Remove(path.Dir(keptConfig)); err != nil {
@@ -212,6 +219,17 @@ func (b *boot) commands(ctx context.Context, name string, commands []string) err
 		}
 	}
 	return b.m.Remove(file)
+}
+
+// started returns when the first boot began: the download of this program counts,
+// too. The script that starts it passes the uptime of the machine, in seconds.
+func started(m *machine.Machine) time.Time {
+	now, err := strconv.ParseFloat(strings.SplitN(m.Read("/proc/uptime")+" ", " ", 2)[0], 64) //nolint:mnd // the first word
+	then, missing := strconv.ParseFloat(m.Getenv("NOVA_BOOT_STARTED"), 64)
+	if err != nil || missing != nil || then > now {
+		return m.Now()
+	}
+	return m.Now().Add(-time.Duration((now - then) * float64(time.Second)))
 }
 
 // logOf returns the end of the log.

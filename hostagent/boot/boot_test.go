@@ -21,7 +21,7 @@ import (
 var commands = map[string]string{
 	"ip": `case "$*" in
 *"-4 route"*) echo '[{"dst":"default","gateway":"10.77.0.1","dev":"eth1","protocol":"dhcp"}]' ;;
-*"-6 route"*) echo '[{"dst":"default","gateway":"fe80::1","dev":"eth1"}]' ;;
+*"-6 route"*) echo '[{"dst":"default","nexthops":[{"gateway":"fe80::1","dev":"eth1"},{"gateway":"fe80::2","dev":"eth2"}]}]' ;;
 *"-4 address show scope global dev eth2"*|*"-4 address show scope global to 10.78.0.0/16"*) echo '[{},{"ifname":"eth2","addr_info":[{"family":"inet","local":"10.78.0.5","prefixlen":16}]}]' ;;
 *"-6 address show scope global to fd01::/64"*) echo '[{"ifname":"eth2","addr_info":[{"local":"fd01::5"}]}]' ;;
 *"-4 address show scope global dev eth1"*) echo '[{"ifname":"eth1","addr_info":[{"local":"10.77.0.105","dynamic":true}]}]' ;;
@@ -664,5 +664,33 @@ func TestNodeForgetsBootstrapData(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The proxy's file gets the node's own addresses, which it reaches directly.
+func TestNodeReachesItselfDirectly(t *testing.T) {
+	n := newNode(t, func(c *nodeconfig.Config) {
+		c.Machine.Files = []nodeconfig.File{{Path: "/etc/nova/proxy.env", Mode: "0600", Text: "NO_PROXY='localhost,__NOVA_NODE_IP__'\n"}}
+	})
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Get("etc/nova/proxy.env"); got != "NO_PROXY='localhost,10.77.0.105'\n" {
+		t.Errorf("the proxy's file is %q", got)
+	}
+}
+
+// The time that the download of the agent took counts, too.
+func TestNodeCountsFromTheFirstCommand(t *testing.T) {
+	n := newNode(t, nil)
+	n.api.missing = []string{"*"}
+	n.api.slow = func() { n.Put("proc/uptime", fmt.Sprintf("%.2f 1.00\n", n.Seconds()+600)) }
+	n.Put("proc/uptime", "3000.50 1.00\n")
+	err := boot.Run(t.Context(), n.With("NOVA_BOOT_STARTED=100.50"))
+	if err == nil || !strings.Contains(err.Error(), "could not join the cluster within 68 min") {
+		t.Errorf("err = %v", err)
+	}
+	if n.Seconds() > 3000+2*601 {
+		t.Errorf("gave up at %v", n.Seconds())
 	}
 }

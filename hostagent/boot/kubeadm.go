@@ -137,7 +137,11 @@ func (b *boot) restrictKubeVIP() error {
 	if b.c.Join.KubeVIP == "" {
 		return nil
 	}
-	return b.m.Write(kubeVIP, strings.ReplaceAll(b.m.Read(kubeVIP), "/super-admin.conf", "/admin.conf"), 0o600)
+	text, err := b.m.Load(kubeVIP)
+	if err != nil {
+		return err
+	}
+	return b.m.Write(kubeVIP, strings.ReplaceAll(text, "/super-admin.conf", "/admin.conf"), 0o600)
 }
 
 // join runs kubeadm join, and continues failed attempts.

@@ -290,7 +290,15 @@ func TestNodeRebootsForKernelArguments(t *testing.T) {
 	n.Put("proc/cmdline", "root=/dev/sda1 quiet\n")
 	n.Command("update-grub", `echo update-grub >>"$T/calls"`)
 	n.Command("vmware-rpctool", rpctool)
-	if err := n.boot(); err != nil {
+	// The reboot ends the agent: the files of that moment are kept.
+	n.Command("systemctl", `case "$*" in reboot) cp -a "$T/var/lib/nova" "$T/saved"; cp "$T/reports" "$T/reports.then" ;; esac`+"\n"+commands["systemctl"])
+	if err := n.boot(); err == nil || !strings.Contains(err.Error(), "the system did not reboot within 10m0s") {
+		t.Fatal(err)
+	}
+	if n.There("var/lib/nova/first-boot") || !strings.Contains(n.Get("reports"), "nova: failed: the system did not reboot") {
+		t.Error("a system that does not reboot keeps the credentials on its disk, or reports nothing")
+	}
+	if err := errors.Join(os.RemoveAll(n.Dir("var/lib/nova")), os.Rename(n.Dir("saved"), n.Dir("var/lib/nova"))); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := n.Get("calls"), "update-grub\nsystemctl enable nova-bootstrap.service\nsystemctl reboot\n"; got != want {
@@ -302,8 +310,8 @@ func TestNodeRebootsForKernelArguments(t *testing.T) {
 	if unit := n.Get("etc/systemd/system/nova-bootstrap.service"); !strings.Contains(unit, " bootstrap\n") {
 		t.Errorf("nothing continues after the reboot:\n%s", unit)
 	}
-	if strings.Contains(n.Get("reports"), "failed") || !n.There("var/lib/nova/booting/stage") {
-		t.Errorf("reported %s", n.Get("reports"))
+	if strings.Contains(n.Get("reports.then"), "failed") || !n.There("var/lib/nova/booting/stage") {
+		t.Errorf("reported %s", n.Get("reports.then"))
 	}
 	if err := os.RemoveAll(n.Dir("run")); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,11 @@ func (b *boot) reboot(ctx context.Context) error {
 	if err := b.m.Mkdir(path.Dir(keptConfig), 0o700); err != nil {
 		return err
 	}
-	if err := b.m.Write(keptConfig, b.m.Read(config), 0o600); err != nil {
+	text, err := b.m.Load(config)
+	if err != nil {
+		return err
+	}
+	if err := b.m.Write(keptConfig, text, 0o600); err != nil {
 		return err
 	}
 	if err := writeUnit(b.m, unit, bootUnitText); err != nil {
@@ -96,7 +100,10 @@ func (b *boot) reboot(ctx context.Context) error {
 		return err
 	}
 	// Nothing else may run until the system reboots.
-	return b.m.Sleep(ctx, rebootTimeout)
+	if err := b.m.Sleep(ctx, rebootTimeout); err != nil {
+		return err
+	}
+	return fmt.Errorf("the system did not reboot within %s", rebootTimeout)
 }
 
 // ReportReset reports to the hypervisor that the machine was restarted during

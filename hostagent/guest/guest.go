@@ -64,9 +64,12 @@ func (h *Hypervisor) ProviderID(m *machine.Machine) string {
 // Forget removes the bootstrap data from the settings of the VM. A failure is
 // ignored: the manager removes it later anyway.
 func (h *Hypervisor) Forget(ctx context.Context, m *machine.Machine) {
-	if h != nil {
-		h.forget(ctx, m)
+	if h == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	h.forget(ctx, m)
 }
 
 // dmi returns a field of the machine's DMI, or nothing.

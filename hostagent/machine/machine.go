@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -92,6 +93,16 @@ func (m *Machine) Logging(to io.Writer) *Machine {
 	return &other
 }
 
+// Getenv returns a variable of the environment that commands have.
+func (m *Machine) Getenv(name string) string {
+	for _, entry := range slices.Backward(m.env) {
+		if value, is := strings.CutPrefix(entry, name+"="); is {
+			return value
+		}
+	}
+	return ""
+}
+
 // Now returns the time.
 func (m *Machine) Now() time.Time { return m.clock.Now() }
 
@@ -113,17 +124,37 @@ func (m *Machine) Exists(path string) bool {
 	return err == nil
 }
 
-// Read returns the content of a file, and nothing if it cannot be read.
+// Read returns the content of a file, and nothing if it cannot be read. Use Load
+// for a file that is written again.
 func (m *Machine) Read(path string) string {
-	content, err := os.ReadFile(m.At(path))
+	content, err := m.Load(path)
 	if err != nil {
 		return ""
 	}
-	return string(content)
+	return content
+}
+
+// Load returns the content of a file.
+func (m *Machine) Load(path string) (string, error) {
+	content, err := os.ReadFile(m.At(path))
+	if err != nil {
+		return "", fmt.Errorf("reading file: %w", err)
+	}
+	return string(content), nil
+}
+
+// Edit replaces the content of a file, which keeps its permissions. A new file
+// gets the mode.
+func (m *Machine) Edit(path, content string, mode os.FileMode) error {
+	if info, err := os.Stat(m.At(path)); err == nil {
+		mode = info.Mode()
+	}
+	return m.Write(path, content, mode)
 }
 
 // Write replaces a file and makes its folders. Other programs see the old or
-// the new content, never a part.
+// the new content, never a part, and the new content is on the disk before the
+// file has its name.
 func (m *Machine) Write(path, content string, mode os.FileMode) error {
 	path = m.At(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // folders of the system are readable
@@ -137,7 +168,7 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // it has another name by then
 	_, err = file.WriteString(content)
-	if err = errors.Join(err, file.Chmod(mode), file.Close()); err != nil {
+	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := os.Rename(file.Name(), path); err != nil {
@@ -163,9 +194,10 @@ func (m *Machine) Append(path, text string) error {
 	return nil
 }
 
-// Mkdir creates a folder and its parents. An existing folder gets the mode too.
+// Mkdir creates a folder, and its parents with the usual mode. An existing folder
+// gets the mode too.
 func (m *Machine) Mkdir(path string, mode os.FileMode) error {
-	if err := os.MkdirAll(m.At(path), mode); err != nil {
+	if err := os.MkdirAll(m.At(path), 0o755); err != nil { //nolint:gosec // parents are readable
 		return fmt.Errorf("creating folder: %w", err)
 	}
 	if err := os.Chmod(m.At(path), mode); err != nil {
@@ -283,6 +315,8 @@ func (m *Machine) Start(ctx context.Context, c Command, output io.Writer) (runni
 	}
 	stop = func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
+		killer := time.AfterFunc(killDelay, func() { _ = command.Process.Kill() })
+		defer killer.Stop()
 		<-done
 	}
 	return running, stop, nil
@@ -301,7 +335,9 @@ func (m *Machine) command(ctx context.Context, c Command) (*exec.Cmd, error) {
 	if c.Input != "" {
 		command.Stdin = strings.NewReader(c.Input)
 	}
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	// The signal is for the programs that the command has started, too.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	command.WaitDelay = killDelay
 	return command, nil
 }

@@ -115,23 +115,27 @@ func copyCAs(m *machine.Machine, folder, suffix string) error {
 
 // makeConfig returns the configuration of containerd, or a new one if it has none. It has the version
 // that this containerd writes: the version of a snippet must not be higher.
-func makeConfig(ctx context.Context, m *machine.Machine) string {
+func makeConfig(ctx context.Context, m *machine.Machine) (string, error) {
 	if m.Exists(containerdConfig) {
-		return m.Read(containerdConfig)
+		return m.Load(containerdConfig)
 	}
 	version := "2"
 	defaults, err := m.Output(ctx, "containerd", "config", "default")
 	if found := anyVersion.FindStringSubmatch(defaults); err == nil && found != nil {
 		version = strings.TrimSpace(found[1])
 	}
-	return "version = " + version + "\n"
+	return "version = " + version + "\n", nil
 }
 
 // setConfigPath configures containerd to read only the folder with the mirrors:
 // containerd 2 reads a list of two folders, which is its default, as the name of
 // one folder.
 func setConfigPath(ctx context.Context, m *machine.Machine) error {
-	return m.Write(containerdConfig, withConfigPath(makeConfig(ctx, m)), 0o644)
+	config, err := makeConfig(ctx, m)
+	if err != nil {
+		return err
+	}
+	return m.Edit(containerdConfig, withConfigPath(config), 0o644)
 }
 
 // withConfigPath returns containerd's configuration with the mirrors.
@@ -165,7 +169,10 @@ func withConfigPath(config string) string {
 
 // importSnippets adds the snippets to the imports of containerd's configuration.
 func importSnippets(ctx context.Context, m *machine.Machine) error {
-	config := makeConfig(ctx, m)
+	config, err := makeConfig(ctx, m)
+	if err != nil {
+		return err
+	}
 	switch at := imports.FindStringIndex(config); {
 	case ownImport.MatchString(config):
 	case at != nil:
@@ -173,7 +180,7 @@ func importSnippets(ctx context.Context, m *machine.Machine) error {
 	default:
 		config = fmt.Sprintf("imports = [%q]\n", snippets+"/*.toml") + config
 	}
-	return m.Write(containerdConfig, config, 0o644)
+	return m.Edit(containerdConfig, config, 0o644)
 }
 
 // hasMirrors reports whether containerd uses the mirrors. Imported files take

@@ -45,7 +45,7 @@ func disks(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error
 			return err
 		}
 	}
-	if c.SwapMiB > 0 && !m.Exists(swapFile) {
+	if c.SwapMiB > 0 && !strings.Contains("\n"+m.Read(fstab), "\n"+swapFile+" ") {
 		return addSwap(ctx, m, c.SwapMiB)
 	}
 	return nil

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
@@ -18,7 +20,11 @@ import (
 const maxUnpacked = 64 << 20
 
 // files writes the files, which root owns for now.
-func files(_ context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
+func files(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
+	if len(c.Files) == 0 {
+		return nil
+	}
+	relabel, units := []string{"restorecon"}, false
 	for i := range c.Files {
 		f := &c.Files[i]
 		mode, err := mode(f)
@@ -33,11 +39,39 @@ func files(_ context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
 			// A repeated step must not add the text again.
 			content = withText(m.Read(f.Path), content)
 		}
-		if err := m.Write(f.Path, content, mode); err != nil {
+		if err := write(m, f.Path, content, mode); err != nil {
 			return err
 		}
+		relabel = append(relabel, m.At(f.Path))
+		units = units || strings.HasPrefix(f.Path, "/etc/systemd/system/")
 	}
-	return nil
+	// The policy of SELinux has labels for some paths.
+	if m.Has(relabel[0]) {
+		if err := m.Run(ctx, relabel...); err != nil {
+			m.Logf("Files keep the labels of their folders: %v", err)
+		}
+	}
+	if !units {
+		return nil
+	}
+	return m.Run(ctx, "systemctl", "daemon-reload")
+}
+
+// write writes a file of the user: into the file that a link leads to, and in
+// place in the file systems of the kernel.
+func write(m *machine.Machine, path, content string, mode os.FileMode) error {
+	if strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") {
+		if err := os.WriteFile(m.At(path), []byte(content), mode); err != nil {
+			return fmt.Errorf("writing file: %w", err)
+		}
+		return nil
+	}
+	if target, err := filepath.EvalSymlinks(m.At(path)); err == nil {
+		if inside, err := filepath.Rel(m.At("/"), target); err == nil && !strings.HasPrefix(inside, "..") {
+			path = "/" + inside
+		}
+	}
+	return m.Write(path, content, mode)
 }
 
 func withText(existing, added string) string {

@@ -58,7 +58,8 @@ func timeServers(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine)
 		if !m.Exists(file) {
 			file = "/etc/chrony/chrony.conf"
 		}
-		if err := m.Write(file, chrony(m.Read(file), c.TimeServers), 0o644); err != nil {
+		// An image without the file has the default servers of chrony.
+		if err := m.Edit(file, chrony(m.Read(file), c.TimeServers), 0o644); err != nil {
 			return err
 		}
 		services = []string{"chronyd", "chrony"}

@@ -433,3 +433,39 @@ func TestCAsAreTrusted(t *testing.T) {
 		t.Errorf("without a store: %v", err)
 	}
 }
+
+// A file keeps the permissions that protect its content, and a link keeps its
+// target.
+func TestFilesKeepTheirPlace(t *testing.T) {
+	n := agenttest.New(t, commands)
+	n.Put("etc/containerd/config.toml", "version = 3\n")
+	n.Put("usr/share/real", "old\n")
+	n.Put("etc/.keep", "")
+	if err := os.Symlink("../usr/share/real", n.Dir("etc/link")); err != nil {
+		t.Fatal(err)
+	}
+	err := prepare.Apply(t.Context(), n.Machine, &nodeconfig.Machine{Snippets: true, Files: []nodeconfig.File{{Path: "/etc/link", Mode: "0644", Text: "new\n"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(n.Dir("etc/containerd/config.toml")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("containerd's configuration may contain credentials, and is %v: %v", info.Mode(), err)
+	}
+	if target, err := os.Readlink(n.Dir("etc/link")); err != nil || target != "../usr/share/real" || n.Get("usr/share/real") != "new\n" {
+		t.Errorf("the link leads to %q with %q: %v", target, n.Get("usr/share/real"), err)
+	}
+}
+
+// A swap file that was not finished is recreated.
+func TestSwapIsFinished(t *testing.T) {
+	n := agenttest.New(t, commands)
+	n.Put("var/lib/nova.swap", "half")
+	for range 2 {
+		if err := prepare.Apply(t.Context(), n.Machine, &nodeconfig.Machine{SwapMiB: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls := n.Get("calls"); calls != "dd\nmkswap\nswapon\n" || n.Get("etc/fstab") != "/var/lib/nova.swap none swap sw 0 0\n" {
+		t.Errorf("calls %q, fstab %q", calls, n.Get("etc/fstab"))
+	}
+}

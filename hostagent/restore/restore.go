@@ -211,7 +211,13 @@ func (s *session) request(ctx context.Context, body alarmRequest) ([]alarm, erro
 	if err != nil {
 		return nil, fmt.Errorf("writing request: %w", err)
 	}
-	socket := s.m.At(path.Join(s.work, "client:0"))
+	// A socket's path has at most 107 bytes, so it begins at the open folder.
+	folder, err := os.Open(s.m.At(s.work))
+	if err != nil {
+		return nil, fmt.Errorf("opening the folder of etcd: %w", err)
+	}
+	defer func() { _ = folder.Close() }()
+	socket := fmt.Sprintf("/proc/self/fd/%d/client:0", folder.Fd())
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}

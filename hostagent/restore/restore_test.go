@@ -98,7 +98,8 @@ func TestNodeRefusesToRestore(t *testing.T) {
 		"OtherBytes": {content: "another snapshot", want: "the SHA-256 of snapshot s differs"},
 		"Data":       {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Put("var/lib/etcd/member/snap/db", "precious") }, want: "already contains an etcd member"},
 		"EtcdFails":  {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Program("etcd", "#!/bin/sh\necho broken; exit 1\n") }, want: "etcd does not start"},
-		"NoEtcdutl":  {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Put("etcdutl", "#!/bin/sh\nexit 1\n") }, want: "etcdutl failed"},
+		"Etcdutl":    {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Put("etcdutl", "#!/bin/sh\nexit 1\n") }, want: "etcdutl failed"},
+		"NoEtcdutl":  {content: "the snapshot", prepare: func(n *agenttest.Machine) { _ = os.Remove(n.Dir("etcdutl")) }, want: "has no etcdutl"},
 		"NoServer":   {content: "the snapshot", fails: 99, want: "snapshot s cannot be downloaded: the server responds with 403 Forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {

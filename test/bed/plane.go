@@ -535,18 +535,24 @@ func (p *plane) forward(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			continue
 		}
-		defer func() { _ = to.Close() }()
-		ended := make(chan struct{}, 2)
-		for _, ends := range [][2]net.Conn{{to, conn}, {conn, to}} {
-			go func() {
-				_, _ = io.Copy(ends[0], ends[1]) // ends with either connection
-				ended <- struct{}{}
-			}()
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-		}
+		join(ctx, to, conn)
 		return
+	}
+}
+
+// join copies between two connections until one of them ends, and closes the
+// first one.
+func join(ctx context.Context, to, conn net.Conn) {
+	defer func() { _ = to.Close() }()
+	ended := make(chan struct{}, 2)
+	for _, ends := range [][2]net.Conn{{to, conn}, {conn, to}} {
+		go func() {
+			_, _ = io.Copy(ends[0], ends[1]) // ends with either connection
+			ended <- struct{}{}
+		}()
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
 }

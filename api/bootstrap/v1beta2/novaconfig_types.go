@@ -190,8 +190,9 @@ type NodeConfigSpec struct {
 	// +optional
 	Kubeadm KubeadmSpec `json:"kubeadm,omitempty,omitzero"`
 
-	// files are files that are written before any command runs. A change replaces
-	// machines. If not set, none are written.
+	// files are files that are written before preKubeadmCommands run, and after disks
+	// and mounts are mounted. A change replaces machines. If not set, none are
+	// written.
 	// +optional
 	// +listType=map
 	// +listMapKey=path
