@@ -494,7 +494,7 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err
 	}
-	if err := b.spawn(ctx, p.programs[supervisorProgram], "run", b.layout.path("plan.json")); err != nil {
+	if err := b.spawn(ctx, b.layout); err != nil {
 		return err
 	}
 	if b.unmanaged {
@@ -513,20 +513,20 @@ func (b *Bed) network() *host.Network {
 	return host.NewNetwork(b.Name, b.layout.path("network"), b.log)
 }
 
-// spawn starts a program in the bed's network and control group, in its own
+// spawn starts a supervisor in the bed's network and control group, in its own
 // session, so that it continues after this process ends.
-func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
+func (b *Bed) spawn(ctx context.Context, l layout) error {
 	if err := os.MkdirAll(b.layout.logs(), 0o755); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(b.layout.logs(), filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(b.layout.logs(), supervisorProgram+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd, err := b.command(context.WithoutCancel(ctx), program, args...)
+	cmd, err := b.command(context.WithoutCancel(ctx), b.Program(supervisorProgram), "run", l.path("plan.json"))
 	if err != nil {
-		return fmt.Errorf("starting %s: %w", program, err)
+		return fmt.Errorf("starting supervisor: %w", err)
 	}
 	cmd.Dir = b.Dir
 	// The proxy of the user's environment is not used, because it is not
@@ -535,7 +535,14 @@ func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", program, err)
+		return fmt.Errorf("starting supervisor: %w", err)
+	}
+	if b.rootless {
+		// Not later by the supervisor: the bed may end before that, and without a
+		// control group it finds only processes with a pid file.
+		if err := supervisor.WritePid(l.pids(), supervisor.Self, cmd.Process.Pid); err != nil {
+			return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		}
 	}
 	// Reaped when it ends, should this process live longer.
 	go func() { _ = cmd.Wait() }()
@@ -621,13 +628,17 @@ func (b *Bed) Stop(ctx context.Context) error {
 	return errors.Join(append(errs, Down(ctx, b.Name))...)
 }
 
-// Down takes a bed away that is known by name only, also after a crash. It
-// does nothing when there is none.
+// Down takes a bed away that is known by name only, also after a crash. If there
+// is none, it does nothing, but fails for users other than root: they cannot
+// delete the bed of another user.
 func Down(ctx context.Context, name string) error {
 	r, err := recorded(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A reboot takes the record and leaves the files.
-		r, err = record{Name: name, Dir: defaultDir(name)}, nil
+		// A reboot takes the record of root and leaves the files.
+		r, err = record{Name: name, Dir: defaultDir(name), Rootless: os.Geteuid() != 0}, nil
+		if _, missing := os.Stat(r.Dir); r.Rootless && missing != nil {
+			return fmt.Errorf("user %d has no test environment %s; run the command as the user who started it, maybe root", os.Geteuid(), name)
+		}
 	}
 	if err != nil {
 		return err

@@ -35,11 +35,11 @@ type Empty struct {
 	// Address is where its API server listens.
 	Address string
 
-	layout layout
-	pid    int
-	ca     *authority
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	layout  layout
+	process *os.Process
+	ca      *authority
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
 }
 
 // emptyFlags make the management cluster one that others can reach, and whose
@@ -148,7 +148,7 @@ exec "$0" run "$2"`, program, e.Address, plan)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting supervisor: %w", err)
 	}
-	e.pid = cmd.Process.Pid
+	e.process = cmd.Process
 	go func() { _ = cmd.Wait() }()
 	return await(ctx, time.Minute, "joining the network", func(context.Context) error { return e.wire() })
 }
@@ -170,8 +170,8 @@ func (e *Empty) wire() error {
 		if beds, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || beds == own || ours == own {
 			return errors.Join(errors.New("network namespace is not made yet"), err)
 		}
-		outer := "m" + strconv.Itoa(e.pid)
-		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: outer}, PeerName: "eth0", PeerNamespace: netlink.NsPid(e.pid)}
+		outer := "m" + strconv.Itoa(e.process.Pid)
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: outer}, PeerName: "eth0", PeerNamespace: netlink.NsPid(e.process.Pid)}
 		if err := netlink.LinkAdd(link); err != nil {
 			return fmt.Errorf("adding link: %w", err)
 		}
@@ -183,7 +183,7 @@ func (e *Empty) wire() error {
 	})
 }
 
-func (e *Empty) netns() string { return "/proc/" + strconv.Itoa(e.pid) + "/ns/net" }
+func (e *Empty) netns() string { return "/proc/" + strconv.Itoa(e.process.Pid) + "/ns/net" }
 
 // Kubeconfig is the file by which an administrator reaches the cluster from
 // inside the bed.
@@ -277,11 +277,14 @@ func (e *Empty) Stop() error {
 		e.stop()
 		e.ended.Wait()
 	}
-	if e.pid == 0 {
+	if e.process == nil {
 		return nil
 	}
-	pid := e.pid
-	e.pid = 0
 	// A start that broke off has not come as far as a pid file.
-	return errors.Join(e.observer.end(), end(pid), endSupervised(e.layout))
+	err := e.process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	e.process = nil
+	return errors.Join(e.observer.end(), err, supervisor.End(e.layout.pids()))
 }

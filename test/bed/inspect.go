@@ -1,10 +1,6 @@
 package bed
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"slices"
 	"syscall"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
@@ -38,14 +34,7 @@ func (b *Bed) Pid(name string) (int, error) { return supervisor.Pid(b.layout.pid
 // Kill sends a signal to a program. Whatever ends by it is started again,
 // except for hypervisors.
 func (b *Bed) Kill(name string, signal syscall.Signal) error {
-	pid, err := b.Pid(name)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, signal); err != nil {
-		return fmt.Errorf("sending %s to %s: %w", signal, name, err)
-	}
-	return nil
+	return supervisor.Signal(b.layout.pids(), name, signal)
 }
 
 // Lose destroys the management cluster, with its managers and Flux. All else
@@ -59,37 +48,5 @@ func (b *Bed) Lose() error {
 	for _, h := range simulations {
 		kept = append(kept, h.process("").Name)
 	}
-	return endSupervised(b.layout, kept...)
-}
-
-// endSupervised ends a supervisor and its programs except for those that are
-// kept.
-func endSupervised(l layout, kept ...string) error {
-	programs, err := supervisor.Names(l.pids())
-	if err != nil {
-		return err
-	}
-	// The supervisor first: it would start the others again.
-	var errs []error
-	for _, name := range append([]string{supervisor.Self}, programs...) {
-		if slices.Contains(kept, name) {
-			continue
-		}
-		pid, err := supervisor.Pid(l.pids(), name)
-		if err == nil {
-			err = end(pid)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("ending %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// end kills a process, unless it has ended.
-func end(pid int) error {
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("killing process %d: %w", pid, err)
-	}
-	return nil
+	return supervisor.End(b.layout.pids(), kept...)
 }

@@ -321,7 +321,7 @@ func (p *plane) services() string {
 
 // start starts the programs of a member.
 func (p *plane) start(ctx context.Context, m *member) error {
-	if err := p.bed.spawn(ctx, p.bed.Program(supervisorProgram), "run", m.layout.path("plan.json")); err != nil {
+	if err := p.bed.spawn(ctx, m.layout); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -335,11 +335,7 @@ func (p *plane) end(m *member) error {
 	p.mu.Lock()
 	m.running = false
 	p.mu.Unlock()
-	if err := endSupervised(m.layout); err != nil {
-		return err
-	}
-	// The numbers of ended processes may soon be those of others.
-	return os.RemoveAll(m.layout.pids())
+	return supervisor.End(m.layout.pids())
 }
 
 // running are the members whose programs run.
@@ -449,7 +445,7 @@ func (p *plane) startShared(ctx context.Context, boot bootData) error {
 	if err := supervisor.WritePlan(l.path("plan.json"), plan); err != nil {
 		return err
 	}
-	return p.bed.spawn(ctx, p.bed.Program(supervisorProgram), "run", l.path("plan.json"))
+	return p.bed.spawn(ctx, l)
 }
 
 func (p *plane) shared(l layout, pods string) []supervisor.Process {

@@ -130,11 +130,11 @@ func (m manager) kubeconfig(l layout) string { return l.path("pods", m.name, "ku
 // endRootless ends all programs of a rootless bed, also those of its workload
 // clusters.
 func (b *Bed) endRootless() error {
-	errs := []error{endSupervised(b.layout)}
+	errs := []error{supervisor.End(b.layout.pids())}
 	clusters, err := filepath.Glob(b.layout.path("management", "*"))
 	errs = append(errs, err)
 	for _, dir := range clusters {
-		errs = append(errs, endSupervised(layout(dir)))
+		errs = append(errs, supervisor.End(layout(dir).pids()))
 	}
 	return errors.Join(errs...)
 }

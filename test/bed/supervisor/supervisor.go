@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,9 +26,6 @@ const (
 	// look is how often the files a program waits for are looked for.
 	look = 50 * time.Millisecond
 )
-
-// Self is the name under which a supervisor writes its own pid file.
-const Self = "supervisor"
 
 // Process is a program that is kept running.
 type Process struct {
@@ -85,7 +80,7 @@ func Run(ctx context.Context, path string, log io.Writer) error {
 			return fmt.Errorf("preparing: %w", err)
 		}
 	}
-	if err := writePid(plan.Pids, Self, os.Getpid()); err != nil {
+	if err := WritePid(plan.Pids, Self, os.Getpid()); err != nil {
 		return err
 	}
 	out := &lines{w: log}
@@ -138,7 +133,7 @@ func runOnce(ctx context.Context, plan Plan, p Process) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := writePid(plan.Pids, p.Name, cmd.Process.Pid); err != nil {
+	if err := WritePid(plan.Pids, p.Name, cmd.Process.Pid); err != nil {
 		return errors.Join(err, cmd.Process.Kill())
 	}
 	ended := make(chan error, 1)
@@ -149,46 +144,6 @@ func runOnce(ctx context.Context, plan Plan, p Process) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// Pid returns the process ID of a program from its pid file.
-func Pid(dir, name string) (int, error) {
-	data, err := os.ReadFile(filepath.Join(dir, name+".pid"))
-	if err != nil {
-		return 0, fmt.Errorf("finding process of %s: %w", name, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0, fmt.Errorf("finding process of %s: %w", name, err)
-	}
-	return pid, nil
-}
-
-// Names are the programs that have a pid file.
-func Names(dir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
-	if err != nil {
-		return nil, fmt.Errorf("listing programs: %w", err)
-	}
-	var names []string
-	for _, file := range files {
-		if name := strings.TrimSuffix(filepath.Base(file), ".pid"); name != Self {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
-// writePid writes a pid file in one step, so that no reader sees half of it.
-func writePid(dir, name string, pid int) error {
-	path := filepath.Join(dir, name+".pid")
-	if err := os.WriteFile(path+".new", fmt.Appendln(nil, pid), 0o644); err != nil {
-		return fmt.Errorf("writing pid file: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("writing pid file: %w", err)
-	}
-	return nil
 }
 
 // awaitFiles waits until all files exist, and reports whether they do.

@@ -2,8 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -47,12 +49,54 @@ func TestKilledProgramIsStartedAgain(t *testing.T) {
 	g.Eventually(pidOf(dir), 5*time.Second).ShouldNot(Equal(first))
 }
 
-// TestPidFiles checks that the supervisor can be distinguished from its
-// programs, because it must be ended first.
-func TestPidFiles(t *testing.T) {
+// TestEnd checks that a supervisor ends before its programs, because it starts
+// those again.
+func TestEnd(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	supervisor := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+	program := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+	kept := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+	for name, cmd := range map[string]*exec.Cmd{Self: supervisor, "sample": program, "kept": kept} {
+		g.Expect(cmd.Start()).To(Succeed())
+		g.Expect(WritePid(dir, name, cmd.Process.Pid)).To(Succeed())
+	}
+	g.Expect(End(dir, "kept")).To(Succeed())
+	for cmd, by := range map[*exec.Cmd]string{supervisor: "signal: terminated", program: "signal: killed"} {
+		g.Expect(cmd.Wait()).To(MatchError(by))
+	}
+	g.Expect(Signal(dir, "sample", syscall.Signal(0))).To(MatchError(os.ErrProcessDone))
+	g.Expect(Signal(dir, "kept", syscall.Signal(0))).To(Succeed())
+	g.Expect(End(dir, "kept")).To(Succeed(), "all has ended already")
+}
+
+// TestEndSparesOtherProcesses checks that a process is not killed because it has
+// the ID of one that has ended, or that ran before a reboot.
+func TestEndSparesOtherProcesses(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	other := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+	g.Expect(other.Start()).To(Succeed())
+	id, _, err := identify(other.Process.Pid)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, written := range map[string]identity{
+		Self:      {pid: id.pid, started: id.started - 1, boot: id.boot},
+		"started": {pid: id.pid, started: id.started - 1, boot: id.boot},
+		"boot":    {pid: id.pid, started: id.started, boot: "00000000-0000-4000-8000-000000000000"},
+	} {
+		content := fmt.Sprintln(written.pid, written.started, written.boot)
+		g.Expect(os.WriteFile(filepath.Join(dir, name+".pid"), []byte(content), 0o600)).To(Succeed())
+	}
+	g.Expect(End(dir)).To(Succeed())
+	_, runs, err := identify(other.Process.Pid)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(runs).To(BeTrue())
+}
+
+func TestPidFileOfASupervisor(t *testing.T) {
 	g := NewWithT(t)
 	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
-	g.Eventually(func() ([]string, error) { return Names(dir) }, 10*time.Second).Should(Equal([]string{"sample"}))
+	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
 	g.Expect(Pid(dir, Self)).To(Equal(os.Getpid()))
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,58 +71,66 @@ func (d *demo) run(ctx context.Context) (err error) {
 		board.close()
 		return err
 	}
+	played, end := context.WithCancelCause(ctx)
+	var nodes sync.WaitGroup
 	defer func() {
+		// The simulation starts programs. None may start after Stop has ended all.
+		end(nil)
+		nodes.Wait()
 		fmt.Fprintln(d.out, "Removing the demo.")
 		err = errors.Join(err, b.Stop(context.WithoutCancel(ctx)))
 	}()
-	played, end := context.WithCancel(ctx)
-	defer end()
-	ended, err := d.create(played, b, board, stones)
+	err = d.create(played, b, board, stones, func(do func() error) {
+		nodes.Go(func() { end(do()) })
+	})
 	board.close()
 	if err != nil {
 		found, explained := diagnose(context.WithoutCancel(ctx), b, d.cluster)
 		printTroubles(os.Stderr, found)
 		return errors.Join(err, explained)
 	}
-	if err := d.report(ctx, b, time.Since(began)); err != nil {
+	if err := d.report(played, b, time.Since(began)); err != nil {
 		return err
 	}
 	if d.exit {
 		return nil
 	}
-	select {
-	case <-ctx.Done():
+	<-played.Done()
+	if ctx.Err() != nil {
 		return nil
-	case err := <-ended:
-		return err
 	}
+	return context.Cause(played)
 }
 
-// create creates the workload cluster and waits until its nodes are Ready. The channel gets the end
-// of the simulation of nodes.
-func (d *demo) create(ctx context.Context, b *bed.Bed, board *board, stones []milestone) (<-chan error, error) {
+// create creates the workload cluster and waits until its nodes are Ready. Background calls the
+// simulation of nodes, whose end ends the context.
+func (d *demo) create(ctx context.Context, b *bed.Bed, board *board, stones []milestone, background func(func() error)) error {
 	nodes, err := b.SimulateNodes(ctx, d.cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	log, err := os.Create(filepath.Join(b.Logs(), "nodes.log"))
 	if err != nil {
-		return nil, fmt.Errorf("opening log of the nodes: %w", err)
+		return fmt.Errorf("opening log of the nodes: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() {
+	background(func() error {
 		defer func() { _ = log.Close() }()
-		ended <- nodes.Run(ctx, func(err error) { fmt.Fprintln(log, time.Now().Format(time.TimeOnly), err) })
-	}()
+		if err := nodes.Run(ctx, func(err error) { fmt.Fprintln(log, time.Now().Format(time.TimeOnly), err) }); err != nil {
+			return fmt.Errorf("simulating nodes: %w", err)
+		}
+		return nil
+	})
 	created := board.step("Generating and applying the cluster")
-	err = b.Create(ctx, d.cluster)
+	if err = b.Create(ctx, d.cluster); err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	created(err)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	q := quickstart{timeout: d.timeout}
 	_, err = q.reach(ctx, &watcher{bed: b, cluster: d.cluster.Key()}, board, stones)
-	return ended, err
+	return err
 }
 
 // report prints the commands that a person can type. They need the file with the variables.

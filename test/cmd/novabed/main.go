@@ -15,7 +15,8 @@ import (
 func main() {
 	// The command prints its own output, without the logs of libraries.
 	log.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// SIGHUP: the terminal was closed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := command().ExecuteContext(ctx)
 	stop()
 	if err != nil {
