@@ -25,9 +25,12 @@ aarch64) arch=arm64 ;;
 	;;
 esac
 "bin/nova-release-$arch" push -layout release/images ${ca:+-ca "$ca"} "$registry/@PATH@"
-"bin/nova-release-$arch" push -layout images ${ca:+-ca "$ca"} "$registry"
+# Others may move the tags of their images.
+"bin/nova-release-$arch" push -layout images -replace ${ca:+-ca "$ca"} "$registry"
+# Characters that sed would interpret.
+quoted=$(printf '%s\n' "$here" | sed 's/[&|\\]/\\&/g')
 {
-	sed "s|\${NOVA_REPOSITORY:=.*out/repository}|$here/repository|" release/clusterctl.yaml
+	sed "s|\${NOVA_REPOSITORY:=.*out/repository}|$quoted/repository|" release/clusterctl.yaml
 	cat <<END
 - name: cluster-api
   type: CoreProvider

@@ -80,6 +80,11 @@ func TestImagesArePushedAndPulled(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	layout := filepath.Join(dir, "images")
 
+	for _, registry := range []string{"https://" + one.Address, one.Address + "/nova/", "registry/nova"} {
+		said, err := run(t, login(one, one.Password), program, "push", "-layout", layout, registry)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(said).To(ContainSubstring("must have the form HOST[:PORT][/PATH]"))
+	}
 	said, err := run(t, login(one, one.Password), program, "push", "-layout", layout, one.Address+"/nova")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(said).To(ContainSubstring("is signed by an unknown CA: name the file of the CA with -ca"))
@@ -88,6 +93,18 @@ func TestImagesArePushedAndPulled(t *testing.T) {
 	g.Expect(said).To(And(ContainSubstring(`run "docker login `+one.Address), Not(ContainSubstring("wr0ng"))))
 	_, err = run(t, login(one, one.Password), program, "push", "-layout", layout, "-ca", one.CAFile(), one.Address+"/nova")
 	g.Expect(err).NotTo(HaveOccurred())
+
+	// A published version does not change.
+	pushed, err := run(t, login(one, one.Password), program, "push", "-layout", layout, "-ca", one.CAFile(), one.Address+"/nova")
+	g.Expect(err).NotTo(HaveOccurred(), "the same images")
+	changed := t.TempDir()
+	g.Expect(os.CopyFS(changed, os.DirFS(dir))).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(changed, "bin", "arm64", "nova-vsphere"), []byte("changed"), 0o600)).To(Succeed())
+	_, err = run(t, nil, program, "images", "-dir", changed, "-version", "v0.1.7", "-registry", "registry.example/nova", "-revision", "abc", "-key", key)
+	g.Expect(err).NotTo(HaveOccurred())
+	said, err = run(t, login(one, one.Password), program, "push", "-layout", filepath.Join(changed, "images"), "-ca", one.CAFile(), one.Address+"/nova")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(And(ContainSubstring("a published version is never changed"), Not(ContainSubstring("nova-vsphere@"))))
 
 	for _, command := range [][]string{{"verify"}, {"verify-attestation", "-type", "https://slsa.dev/provenance/v1"}} {
 		for public, valid := range map[string]bool{key + ".pub": true, otherKey + ".pub": false} {
@@ -102,6 +119,8 @@ func TestImagesArePushedAndPulled(t *testing.T) {
 	bundled := filepath.Join(dir, "bundled")
 	_, err = run(t, login(one, one.Password), program, "pull", "-layout", bundled, "-from", one.Address, "-ca", one.CAFile(), list)
 	g.Expect(err).NotTo(HaveOccurred())
+	tags := strings.Split(strings.TrimSpace(pushed), "\n")
+	g.Expect(tags[len(tags)-1]).To(HaveSuffix("/nova/nova-vsphere:v0.1.7"), "after its signatures")
 	_, err = run(t, login(other, other.Password), program, "push", "-layout", bundled, "-ca", other.CAFile(), other.Address)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, path := range []string{"/v2/nova/nova-vsphere/manifests/v0.1.7", "/v2/renamed/manifests/v1"} {

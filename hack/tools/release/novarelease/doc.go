@@ -6,7 +6,7 @@
 //	nova-release manifests -dir out -version v0.1.0 -registry REGISTRY -revision COMMIT -epoch 1700000000 [-key cosign.key]
 //	nova-release sign   -key cosign.key FILE
 //	nova-release pull   -layout DIR [-from REGISTRY] [-arch ARCH] LIST
-//	nova-release push   -layout DIR REGISTRY
+//	nova-release push   -layout DIR [-replace] REGISTRY
 //	nova-release upload -dir out/repository -version v0.1.0 URL
 //
 // A folder of images has the layout of OCI. Each entry of its index is annotated

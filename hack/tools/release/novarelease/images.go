@@ -43,6 +43,9 @@ func newReleaser(flags *flag.FlagSet, args []string) (*releaser, error) {
 	if r.dir == "" || r.version == "" || r.registry == "" || r.revision == "" || flags.NArg() > 0 {
 		return nil, errors.New("-dir, -version, -registry and -revision are needed, and no argument")
 	}
+	if err := checkRegistry(r.registry); err != nil {
+		return nil, err
+	}
 	r.made = time.Unix(*epoch, 0).UTC()
 	r.layout = layout.Path(filepath.Join(r.dir, "images"))
 	var err error

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -68,57 +70,134 @@ func explain(server string, err error) error {
 	return err
 }
 
+// registryForm is the form of a registry with a path. A host without a dot or a
+// port would be a folder of Docker Hub, unless it is localhost.
+var registryForm = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*:[0-9]+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+
+func checkRegistry(registry string) error {
+	if !registryForm.MatchString(registry) {
+		return fmt.Errorf("registry %q must have the form HOST[:PORT][/PATH], such as registry.example.com/nova, without a scheme and without a slash at its end", registry)
+	}
+	return nil
+}
+
+// pushed is an entry of a layout with its name in a registry.
+type pushed struct {
+	entry v1.Descriptor
+	ref   name.Reference
+	image remote.Taggable
+}
+
+// named reports whether users know the image by this tag. The tags of signatures and
+// attestations consist of the digest of an image.
+func (p pushed) named() bool {
+	tag, is := p.ref.(name.Tag)
+	return is && !strings.HasPrefix(tag.TagStr(), "sha256-")
+}
+
 // push copies all images of a layout to a registry.
 func push(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	dir := flags.String("layout", "", "The folder with the images.")
 	ca := flags.String("ca", "", "A file with the CA of the registry.")
+	replace := flags.Bool("replace", false, "Replace tags that the registry has with another digest. If not set, that is an error, and nothing is pushed.")
 	registry, err := argument(flags, args, "registry, such as registry.example.com/nova")
 	if err != nil {
+		return err
+	}
+	if err := checkRegistry(registry); err != nil {
 		return err
 	}
 	c, err := newClient(*ca)
 	if err != nil {
 		return err
 	}
-	path, err := layout.FromPath(*dir)
+	all, err := entries(*dir, registry)
 	if err != nil {
 		return fmt.Errorf("reading images in %s: %w", *dir, err)
 	}
-	index, err := path.ImageIndex()
-	if err != nil {
-		return fmt.Errorf("reading images in %s: %w", *dir, err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return fmt.Errorf("reading images in %s: %w", *dir, err)
-	}
-	for _, entry := range manifest.Manifests {
-		ref, err := name.ParseReference(registry + "/" + entry.Annotations[refName])
-		if err != nil {
-			return fmt.Errorf("reading name of image %s: %w", entry.Digest, err)
+	if !*replace {
+		for _, p := range all {
+			if err := explain(p.ref.Context().RegistryStr(), c.absent(ctx, p)); err != nil {
+				return fmt.Errorf("checking %s: %w", p.ref, err)
+			}
 		}
-		if err := explain(ref.Context().RegistryStr(), c.write(ctx, index, entry, ref)); err != nil {
-			return fmt.Errorf("pushing %s: %w", ref, err)
+	}
+	for _, p := range all {
+		// By digest: an image has its tag only after its signatures are there, because
+		// a cluster may pull it at any time.
+		digest := p.ref.Context().Digest(p.entry.Digest.String())
+		if err := explain(digest.RegistryStr(), remote.Push(digest, p.image, c.options(ctx)...)); err != nil {
+			return fmt.Errorf("pushing %s: %w", p.ref, err)
 		}
-		fmt.Println(ref)
+	}
+	for _, names := range []bool{false, true} {
+		for _, p := range all {
+			if p.named() != names {
+				continue
+			}
+			if tag, is := p.ref.(name.Tag); is {
+				if err := explain(tag.RegistryStr(), remote.Tag(tag, p.image, c.options(ctx)...)); err != nil {
+					return fmt.Errorf("tagging %s: %w", p.ref, err)
+				}
+			}
+			fmt.Println(p.ref)
+		}
 	}
 	return nil
 }
 
-// write pushes one entry of an index.
-func (c client) write(ctx context.Context, from v1.ImageIndex, entry v1.Descriptor, ref name.Reference) error {
-	if entry.MediaType.IsIndex() {
-		index, err := from.ImageIndex(entry.Digest)
-		if err != nil {
-			return err
-		}
-		return remote.WriteIndex(ref, index, c.options(ctx)...)
-	}
-	image, err := from.Image(entry.Digest)
+// entries returns all images of a layout with their names in a registry.
+func entries(dir, registry string) ([]pushed, error) {
+	path, err := layout.FromPath(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return remote.Write(ref, image, c.options(ctx)...)
+	index, err := path.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	var all []pushed
+	for _, entry := range manifest.Manifests {
+		p := pushed{entry: entry}
+		if p.ref, err = name.ParseReference(registry + "/" + entry.Annotations[refName]); err != nil {
+			return nil, fmt.Errorf("reading name of image %s: %w", entry.Digest, err)
+		}
+		if entry.MediaType.IsIndex() {
+			p.image, err = index.ImageIndex(entry.Digest)
+		} else {
+			p.image, err = index.Image(entry.Digest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading image %s: %w", entry.Digest, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// absent fails if the registry has the tag with another digest.
+func (c client) absent(ctx context.Context, p pushed) error {
+	tag, is := p.ref.(name.Tag)
+	if !is {
+		return nil
+	}
+	found, err := remote.Head(tag, c.options(ctx)...)
+	var answer *transport.Error
+	switch {
+	case errors.As(err, &answer) && slices.Contains([]int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden}, answer.StatusCode):
+		// Some registries refuse access to a repository that does not exist. If the
+		// credentials are wrong, the push fails.
+		return nil
+	case err != nil:
+		return err
+	case found.Digest != p.entry.Digest:
+		return fmt.Errorf("the registry has the tag with the digest %s, this folder with %s: a published version is never changed", found.Digest, p.entry.Digest)
+	}
+	return nil
 }
 
 // pull adds the images of a list to a layout. A line names an image, and may name

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 )
@@ -68,7 +69,7 @@ func signFile(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(file)
+	data, err := mapFile(file)
 	if err != nil {
 		return fmt.Errorf("reading file to sign: %w", err)
 	}
@@ -80,4 +81,20 @@ func signFile(ctx context.Context, flags *flag.FlagSet, args []string) error {
 		return fmt.Errorf("writing signature: %w", err)
 	}
 	return nil
+}
+
+// mapFile maps a file into memory instead of reading it: a bundle may be larger
+// than the memory, and a key of Ed25519 needs the whole message twice. The map
+// lasts until the program ends.
+func mapFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return nil, err
+	}
+	return syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_PRIVATE)
 }

@@ -14,6 +14,13 @@ import (
 	"strings"
 )
 
+const (
+	// tokenHeader is the header with the token of a GitLab.
+	tokenHeader = "PRIVATE-TOKEN"
+	// maxRedirects is the number of redirects that Go follows by default.
+	maxRedirects = 10
+)
+
 // upload copies the files of clusterctl's repository to generic packages of a
 // GitLab project. A file of a version that is published already must not differ.
 func upload(ctx context.Context, flags *flag.FlagSet, args []string) error {
@@ -77,15 +84,27 @@ func refused(status int) error {
 	return fmt.Errorf("the server responded with %d %s: set GITLAB_TOKEN to a token with the scope api", status, http.StatusText(status))
 }
 
+// withholdToken removes the token from a redirect to another server, such as the
+// object storage of a GitLab. Go does that only for headers that it knows.
+func withholdToken(request *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	if first := via[0].URL; request.URL.Host != first.Host || request.URL.Scheme != first.Scheme {
+		request.Header.Del(tokenHeader)
+	}
+	return nil
+}
+
 func (c client) do(ctx context.Context, method, target string, data []byte) (int, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(data))
 	if err != nil {
 		return 0, nil, err
 	}
 	if token := os.Getenv("GITLAB_TOKEN"); token != "" {
-		request.Header.Set("PRIVATE-TOKEN", token)
+		request.Header.Set(tokenHeader, token)
 	}
-	response, err := (&http.Client{Transport: c.transport}).Do(request)
+	response, err := (&http.Client{Transport: c.transport, CheckRedirect: withholdToken}).Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
