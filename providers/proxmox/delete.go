@@ -83,19 +83,26 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	})
 }
 
-// deleteImage deletes the image with the bootstrap data.
+// deleteImage deletes an image with the bootstrap data. The node of the image is not
+// always that of the VM, which may have been migrated. An image on local storage is gone
+// with its node.
 func (d *driver) deleteImage(ctx context.Context, v *view) error {
-	at := v.Image
-	if v.VM != nil {
+	at, found := v.Image, d.session.Site()
+	if at.Node == "" && v.VM != nil {
 		at.Node = v.VM.Node
 	}
-	found := d.session.Site()
 	if at.Storage == "" {
 		at.Storage = found.StorageNamed(at.Node, v.Mark.ISO)
 	}
-	if at.Node = found.NodeOf(at.Storage, at.Node); at.Node == "" {
-		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the storage %q of the bootstrap data is not on an online node, or the user cannot see it, so the image cannot be deleted: make the storage available, or delete the image and remove the tag of the VM that names the storage", cmp.Or(at.Storage, v.Mark.ISO))
+	node := found.NodeOf(at.Storage, at.Node)
+	switch {
+	case node == "" && v.Image.Node != "" && found.IsRemoved(v.Image.Node):
+		d.session.ImageDeleted(v.id, v.Image)
+		return nil
+	case node == "":
+		return hypervisor.Failure(infrav1.PlacementNotFoundReason, "the image with the bootstrap data cannot be deleted: the storage %q on the node %s is not on an online node, or the user cannot see it. Make the storage available. If the node is lost, remove it from the Proxmox VE cluster", cmp.Or(at.Storage, v.Mark.ISO), at.Node)
 	}
+	at.Node = node
 	d.session.SetImage(v.id, at)
 	var upid string
 	err := d.session.Do(ctx, pve.Request{
@@ -109,7 +116,7 @@ func (d *driver) deleteImage(ctx context.Context, v *view) error {
 		d.session.SetActive(v.id, true)
 		return hypervisor.Waiting(infrav1.VMBusyReason, "the image with the bootstrap data is being deleted")
 	}
-	d.session.ImageDeleted(v.id)
+	d.session.ImageDeleted(v.id, at)
 	return nil
 }
 

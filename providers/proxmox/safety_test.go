@@ -390,3 +390,37 @@ func TestAnswersOfGuestAgents(t *testing.T) {
 		}
 	}
 }
+
+// The image with the bootstrap data is deleted on the node that it was uploaded to, although
+// the VM was migrated: another node has a storage with the same name.
+func TestLocalImageOfAMigratedVM(t *testing.T) {
+	m := newManager(t)
+	m.machine.Spec.Placement.Nodes, m.machine.Spec.Placement.BootstrapStorage = []string{"pve1"}, "local"
+	m.up()
+	id := strconv.Itoa(m.candidates()[0])
+	m.Expect(m.images()).To(HaveLen(1))
+	m.must(http.MethodPut, m.path(id)+"/config", map[string]any{plan.ISODrive: plan.EmptyDrive})
+	m.task(http.MethodPost, m.path(id)+"/migrate", map[string]any{"target": "pve2", "online": "1"})
+	m.Expect(m.find(id).Node).To(Equal("pve2"))
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).Host).To(Equal("pve2")) }).Should(Succeed())
+	m.joined = true
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
+	m.Expect(m.images()).To(BeEmpty())
+}
+
+// An image on the local storage of a node that was removed from the cluster is lost with
+// it, and does not block the deletion of the machine.
+func TestLocalImageOfANodeThatIsRemoved(t *testing.T) {
+	m := newManager(t)
+	m.machine.Spec.Placement.Nodes, m.machine.Spec.Placement.BootstrapStorage = []string{"pve2"}, "local"
+	m.up()
+	id := strconv.Itoa(m.candidates()[0])
+	m.PowerOffVM(id)
+	m.DestroyVM(id)
+	m.until(hypervisor.Absent)
+	m.Expect(m.images()).To(HaveLen(1))
+	m.Expect(m.server.SetOnline("pve2", false)).To(Succeed())
+	m.Expect(m.server.Cluster.RemoveNode("pve2")).To(Succeed())
+	m.delete()
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).State).To(Equal(hypervisor.Absent)) }).Should(Succeed())
+}

@@ -128,6 +128,12 @@ func (site *Site) isOnline(node string) bool {
 	return slices.ContainsFunc(site.Nodes, func(n *pve.Resource) bool { return n.Node == node && n.Status == "online" })
 }
 
+// IsRemoved reports whether a node is not part of the cluster any more: the list has nodes
+// that are offline too.
+func (site *Site) IsRemoved(node string) bool {
+	return len(site.Nodes) > 0 && !slices.ContainsFunc(site.Nodes, func(n *pve.Resource) bool { return n.Node == node })
+}
+
 // storageOn returns a storage on a node.
 func (site *Site) storageOn(node, name string) *pve.Resource {
 	for _, s := range site.Storages {

@@ -35,7 +35,8 @@ type Found struct {
 	Free     int
 	// Rejected is set if a clone with the free ID was rejected because a guest has it.
 	Rejected bool
-	// Image is the image with the bootstrap data of the machine.
+	// Image is an image with the bootstrap data of the machine. There are several if it
+	// was uploaded on several nodes: the next one follows when this one is deleted.
 	Image Image
 }
 
@@ -45,7 +46,10 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	f.Image, f.Outdated = s.images[id], m.outdated
+	f.Outdated = m.outdated
+	if known := s.images[id]; len(known) > 0 {
+		f.Image = known[0]
+	}
 	for _, vmid := range candidates {
 		g := s.guests[vmid]
 		if g == nil {

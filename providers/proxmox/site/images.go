@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,20 +26,48 @@ const (
 	// maxStorages limits the storages whose images are read. A local storage counts once
 	// for each node.
 	maxStorages = 5_000
+	// maxOwnImages limits the images of one machine.
+	maxOwnImages = 16
 )
 
-// SetImage stores that the image of a machine may exist.
+// SetImage stores that an image of a machine may exist.
 func (s *Session) SetImage(id uuid.UUID, image Image) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images[id] = image
+	s.setImage(id, image)
 }
 
-// ImageDeleted stores that a machine has no image.
-func (s *Session) ImageDeleted(id uuid.UUID) {
+// setImage stores that an image of a machine may exist, before the other ones. The caller
+// holds the lock.
+func (s *Session) setImage(id uuid.UUID, image Image) {
+	others := s.otherImages(id, image)
+	s.images[id] = append([]Image{image}, others[:min(len(others), maxOwnImages-1)]...)
+}
+
+// otherImages returns the images of a machine without one. All nodes have the same image
+// in a shared storage. The caller holds the lock.
+func (s *Session) otherImages(id uuid.UUID, image Image) []Image {
+	shared := slices.ContainsFunc(s.storages, func(r *pve.Resource) bool { return r.Storage == image.Storage && r.Shared == 1 })
+	return slices.DeleteFunc(slices.Clone(s.images[id]), func(other Image) bool {
+		return other.Storage == image.Storage && (shared || other.Node == image.Node)
+	})
+}
+
+// addImage stores an image of a machine that was found, after the ones that are known. The
+// caller holds the lock.
+func (s *Session) addImage(id uuid.UUID, image Image) {
+	if known := s.images[id]; len(s.otherImages(id, image)) == len(known) && len(known) < maxOwnImages {
+		s.images[id] = append(known, image)
+	}
+}
+
+// ImageDeleted stores that an image of a machine does not exist.
+func (s *Session) ImageDeleted(id uuid.UUID, image Image) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.images, id)
+	if s.images[id] = s.otherImages(id, image); len(s.images[id]) == 0 {
+		delete(s.images, id)
+	}
 	m := s.machine(id)
 	m.Uploaded = false
 	s.wake(m.key)
@@ -141,7 +170,7 @@ func (s *Session) readStorage(ctx context.Context, key string, r *pve.Resource) 
 	var woken []hypervisor.Key
 	for _, volume := range found {
 		if id, ok := plan.ImageOwner(volume.Volume); ok && len(s.images) < maxImages {
-			s.images[id] = Image{r.Node, r.Storage}
+			s.addImage(id, Image{r.Node, r.Storage})
 			if m := s.machines[id]; m != nil {
 				woken = append(woken, m.key)
 			}

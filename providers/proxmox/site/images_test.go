@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
@@ -43,4 +44,31 @@ func TestStoragesThatAreReadAreLimited(t *testing.T) {
 	g.Expect(read(list(long, 1))).To(BeZero())
 	s.store(s.lists+1, time.Now(), pve.Resources{{Type: "node", Node: long}, {Type: "node", Node: "pve1"}})
 	g.Expect(s.nodes).To(HaveLen(1))
+}
+
+// The image of a machine that is deleted does not hide another one, and a shared storage
+// has one image for all nodes.
+func TestImagesOfAMachine(t *testing.T) {
+	g := NewWithT(t)
+	id := uuid.New()
+	s := &Session{
+		machines: map[uuid.UUID]*Machine{}, images: map[uuid.UUID][]Image{}, wake: func(...hypervisor.Key) {},
+		storages: []*pve.Resource{{Storage: "shared", Node: "pve1", Shared: 1}, {Storage: "local", Node: "pve1"}, {Storage: "local", Node: "pve2"}},
+	}
+	s.addImage(id, Image{"pve1", "local"})
+	s.addImage(id, Image{"pve1", "shared"})
+	s.addImage(id, Image{"pve2", "shared"})
+	s.SetImage(id, Image{"pve2", "local"})
+	g.Expect(s.Find(id, nil).Image).To(Equal(Image{"pve2", "local"}), "the one that was uploaded last")
+	g.Expect(s.images[id]).To(Equal([]Image{{"pve2", "local"}, {"pve1", "local"}, {"pve1", "shared"}}))
+	s.ImageDeleted(id, Image{"pve2", "shared"})
+	s.ImageDeleted(id, Image{"pve2", "local"})
+	g.Expect(s.Find(id, nil).Image).To(Equal(Image{"pve1", "local"}))
+	s.ImageDeleted(id, Image{"pve1", "local"})
+	g.Expect(s.images).To(BeEmpty())
+	for i := range 2 * maxOwnImages {
+		s.addImage(id, Image{strconv.Itoa(i), "local"})
+	}
+	s.SetImage(id, Image{"pve1", "local"})
+	g.Expect(s.images[id]).To(HaveLen(maxOwnImages))
 }

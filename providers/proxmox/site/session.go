@@ -145,7 +145,7 @@ type Session struct {
 	// images are the images with bootstrap data by the ID of their machine, and
 	// contents are the storages whose images were read, with the time of the next try
 	// if that failed.
-	images   map[uuid.UUID]Image
+	images   map[uuid.UUID][]Image
 	contents map[string]time.Time
 	// imagesRead is set once each storage was read, or failed.
 	imagesRead bool
@@ -169,7 +169,7 @@ func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake
 	s := &Session{
 		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake, poll: make(chan struct{}, 1), started: time.Now(),
 		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
-		images: map[uuid.UUID]Image{}, contents: map[string]time.Time{},
+		images: map[uuid.UUID][]Image{}, contents: map[string]time.Time{},
 	}
 	s.user, _, _ = strings.Cut(e.Username, "!")
 	m := sessions.NewMeter("proxmox", s.server)
@@ -326,7 +326,7 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 	case Clone:
 		m.planned, m.mark, m.template, m.Resized, m.Uploaded = a.Planned, a.Mark, a.Config, false, false
 	case Upload:
-		s.images[id] = Image{a.Node, a.Storage}
+		s.setImage(id, Image{a.Node, a.Storage})
 	}
 	s.mu.Unlock()
 	var upid string

@@ -101,6 +101,27 @@ func (c *Cluster) Rejoin(name string) error {
 	return err
 }
 
+// RemoveNode removes a node that is offline from the cluster, as a person does if it is
+// lost. Its local volumes are lost with it.
+func (c *Cluster) RemoveNode(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	if n.online {
+		return schema.Failed("the node %s is online", name)
+	}
+	for _, v := range c.vms {
+		if v.node == name {
+			return schema.Failed("the node %s has the VM %d", name, v.vmid)
+		}
+	}
+	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(other *node) bool { return other == n })
+	return nil
+}
+
 // AddDisk creates a disk in a storage and attaches it to a VM, as a storage
 // driver or a person does. vmid is the VMID in the name of the disk.
 func (c *Cluster) AddDisk(id, option, storage string, vmid int, gib int64) (string, error) {
