@@ -109,9 +109,14 @@ func (c *Connector) open(ctx context.Context, cluster *proxmoxv1.NovaProxmoxClus
 		more = identity.Spec.AdditionalServers
 	}
 	e := pve.Endpoint{Servers: append([]string{login.Server}, more...), Username: login.Username, Password: login.Password, Trust: endpoints.Trust(login.TLS)}
-	user := sessions.User{Server: login.Server, Name: e.Username, Identity: login.Identity != nil}
-	e.Guard = c.logins.Guard(user, e.Password, "Proxmox VE "+user.Server, func(err error) bool { return pve.IsStatus(err, http.StatusUnauthorized) })
-	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(user.Identity))
+	isIdentity := login.Identity != nil
+	// Rejected logins count for the server that rejected them: the first one may be a name
+	// that a tenant makes up.
+	e.Guard = func(ctx context.Context, server string, send func() error) error {
+		user := sessions.User{Server: server, Name: login.Username, Identity: isIdentity}
+		return c.logins.Guard(user, login.Password, "Proxmox VE "+server, func(err error) bool { return pve.IsStatus(err, http.StatusUnauthorized) })(ctx, send)
+	}
+	id := sessions.ID(strings.Join(e.Servers, " "), e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(isIdentity))
 	s, err := c.Open(id, login.Server, hypervisor.KeyOf(cluster), func(q *sessions.CreationQueue) (*site.Session, error) {
 		return site.Open(e, c.options.timeouts, q, c.Machines.Add, func() { c.RequeueClusters(id) })
 	})

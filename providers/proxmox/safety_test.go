@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -423,4 +425,32 @@ func TestLocalImageOfANodeThatIsRemoved(t *testing.T) {
 	m.Expect(m.server.Cluster.RemoveNode("pve2")).To(Succeed())
 	m.delete()
 	m.Eventually(func(g Gomega) { g.Expect(m.step(g).State).To(Equal(hypervisor.Absent)) }).Should(Succeed())
+}
+
+// Rejected logins count for the server that was contacted, and not for a first server that
+// accepts no connection.
+func TestRejectedLoginsAtAdditionalServers(t *testing.T) {
+	m := newManager(t)
+	m.Expect(m.connect(m)).NotTo(BeNil())
+	m.connector.Close()
+	m.connector = adapter{}.Connect(m.objects, conformance.ConnectorOptions{Lockout: true})
+	secret := &corev1.Secret{}
+	m.Expect(m.objects.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: clusterName}, secret)).To(Succeed())
+	secret.Data["password"] = []byte("wrong")
+	m.Expect(m.objects.Update(t.Context(), secret)).To(Succeed())
+	m.server.ResetRequests()
+	for range 6 {
+		closed, err := net.Listen("tcp", "127.0.0.1:0")
+		m.Expect(err).NotTo(HaveOccurred())
+		m.Expect(closed.Close()).To(Succeed())
+		c := &proxmoxv1.NovaProxmoxCluster{}
+		m.Expect(m.objects.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: clusterName}, c)).To(Succeed())
+		c.Spec.Server, c.Spec.AdditionalServers = closed.Addr().String(), []string{m.Server()}
+		m.Expect(m.objects.Update(t.Context(), c)).To(Succeed())
+		m.Eventually(func() error {
+			_, err := m.connector.Connect(t.Context(), m.machine)
+			return err
+		}).Should(MatchError(Or(ContainSubstring("authentication failure"), ContainSubstring("would lock the user out"))))
+	}
+	m.Expect(m.server.Requests()).To(HaveKeyWithValue("POST /access/ticket", 3))
 }

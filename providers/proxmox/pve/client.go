@@ -43,8 +43,9 @@ type Endpoint struct {
 	// is the password of the user or the secret of the token.
 	Username, Password string
 	Trust              endpoints.Trust
-	// Guard calls login, or returns an error instead.
-	Guard func(ctx context.Context, login func() error) error
+	// Guard calls login, which sends the credentials to a server, or returns an error
+	// instead.
+	Guard func(ctx context.Context, server string, login func() error) error
 }
 
 // Request is a request to the API.
@@ -201,18 +202,29 @@ func (c *Client) login(ctx context.Context, stale ticket) (t ticket, err error) 
 		return t, nil
 	}
 	t = ticket{}
-	err = c.endpoint.Guard(ctx, func() error {
-		err := c.send(ctx, Request{
-			Method: http.MethodPost, Path: []string{"access", "ticket"}, Into: &t,
-			Form: url.Values{"username": {c.endpoint.Username}, "password": {c.endpoint.Password}},
-		}, nil)
-		if err == nil && t.CSRF == "" {
-			// A second factor is required: the ticket is only half of a login.
-			t, err = ticket{}, &Error{Status: http.StatusUnauthorized, Detail: "the user needs a second factor: use an API token"}
-		}
-		return err
+	err = c.toServers(ctx, func(server string) error {
+		return c.endpoint.Guard(ctx, server, func() (err error) {
+			t, err = c.loginAt(ctx, server)
+			return err
+		})
 	})
 	return t, err
+}
+
+// loginAt logs in at a server.
+func (c *Client) loginAt(ctx context.Context, server string) (t ticket, err error) {
+	err = c.exchange(ctx, Request{
+		Method: http.MethodPost, Path: []string{"access", "ticket"}, Into: &t,
+		Form: url.Values{"username": {c.endpoint.Username}, "password": {c.endpoint.Password}},
+	}, nil, server)
+	if err == nil && t.CSRF == "" {
+		// A second factor is required: the ticket is only half of a login.
+		err = &Error{Status: http.StatusUnauthorized, Detail: "the user needs a second factor: use an API token"}
+	}
+	if err != nil {
+		return ticket{}, err
+	}
+	return t, nil
 }
 
 // Login logs in with the password, or checks the API token.
@@ -233,10 +245,16 @@ func (c *Client) Logout() {
 
 // send sends a request to the server in use, and to the next ones while servers do
 // not accept connections.
-func (c *Client) send(ctx context.Context, r Request, header http.Header) (err error) {
+func (c *Client) send(ctx context.Context, r Request, header http.Header) error {
+	return c.toServers(ctx, func(server string) error { return c.exchange(ctx, r, header.Clone(), server) })
+}
+
+// toServers calls exchange with the server in use, and with the next ones while servers do
+// not accept connections.
+func (c *Client) toServers(ctx context.Context, exchange func(server string) error) (err error) {
 	for range c.endpoint.Servers {
 		at := c.server.Load()
-		if err = c.exchange(ctx, r, header.Clone(), c.endpoint.Servers[at]); !IsDown(err) || ctx.Err() != nil {
+		if err = exchange(c.endpoint.Servers[at]); !IsDown(err) || ctx.Err() != nil {
 			return err
 		}
 		c.server.CompareAndSwap(at, (at+1)%int32(len(c.endpoint.Servers)))

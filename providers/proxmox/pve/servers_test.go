@@ -38,7 +38,7 @@ func start(t *testing.T, timings map[string]time.Duration) *pvesim.Server {
 func at(s *pvesim.Server) Endpoint {
 	e := Endpoint{
 		Username: pvesim.DefaultUsername, Password: pvesim.DefaultPassword, Trust: endpoints.Trust{CABundle: s.CABundle},
-		Guard: func(_ context.Context, login func() error) error { return login() },
+		Guard: func(_ context.Context, _ string, login func() error) error { return login() },
 	}
 	for _, u := range s.URLs {
 		e.Servers = append(e.Servers, strings.TrimPrefix(u, "https://"))
