@@ -9,6 +9,7 @@ import (
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,11 @@ var refusedHosts = map[string]string{
 	"HTTPRoute with no hosts":        "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: []}}",
 	"Gateway of a page":              "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: x.nova.apps.example}]}}",
 	"Gateway without a host":         "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS}]}}",
-	"Gateway with all of a port":     "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TCP}]}}",
+	"Gateway with all of a port":     "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TCP, port: 8443}]}}",
+	"Gateway of TCP with a page":     "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TCP, port: 5432, hostname: x.nova.apps.example}]}}",
+	"HTTPRoute of another namespace": "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a}, {name: a, namespace: nova-ingress}]}}",
+	"HTTPRoute of a page at its own": "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a}], hostnames: [x.nova.apps.example]}}",
+	"Ingress with a certificate":     "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}], tls: [{hosts: [shop.apps.example]}, {hosts: [x.nova.apps.example]}]}}",
 	"ListenerSet of a page":          "{kind: ListenerSet, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: TLS, hostname: '*.nova.apps.example'}]}}",
 	"IngressRoute of a page":         "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`x.nova.apps.example`)'}]}}",
 	"IngressRoute in capitals":       "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`X.NOVA.apps.example`)'}]}}",
@@ -50,20 +55,26 @@ var refusedHosts = map[string]string{
 	"IngressRoute by expression":     "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostRegexp(`.+`)'}]}}",
 	"IngressRoute by path":           "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'PathPrefix(`/`)'}]}}",
 	"IngressRouteTCP of all":         "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`*`)'}]}}",
+	"Service with a full stop":       "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'x.nova.apps.example.'}}, spec: {ports: [{port: 80}]}}",
+	"Service with a space":           "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/internal-hostname: 'x.nova.apps .example'}}, spec: {ports: [{port: 80}]}}",
 	"Service with a record":          "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'shop.apps.example, X.nova.apps.example'}}, spec: {ports: [{port: 80}]}}",
 }
 
 // allowedHosts are the specs of objects that a team may write.
 var allowedHosts = map[string]string{
-	"Ingress":            "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: supernova.apps.example}]}}",
-	"Ingress below":      "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.team.apps.example'}]}}",
-	"HTTPRoute":          "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, '*.team.apps.example']}}",
-	"Gateway":            "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: shop.apps.example}, {name: b, protocol: UDP}]}}",
-	"IngressRoute":       "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) && PathPrefix(`/a`)'}]}}",
-	"IngressRouteTCP":    "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`db.apps.example`)'}]}}",
-	"Service":            "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
-	"Service of a team":  "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.apps.example}}, spec: {ports: [{port: 80}]}}",
-	"Service of no name": "{kind: Service, apiVersion: v1, metadata: {annotations: {a: b}}, spec: {ports: [{port: 80}]}}",
+	"Ingress":              "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: supernova.apps.example}]}}",
+	"Ingress below":        "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.team.apps.example'}]}}",
+	"HTTPRoute":            "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, '*.team.apps.example']}}",
+	"Gateway":              "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: shop.apps.example}, {name: b, protocol: UDP, port: 53}, {name: c, protocol: TCP, port: 5432}]}}",
+	"HTTPRoute at its own": "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a}, {name: b, namespace: team}]}}",
+	"HTTPRoute of a mesh":  "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a, kind: Service, group: '', namespace: other}]}}",
+	"Ingress with TLS":     "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}], tls: [{hosts: [shop.apps.example]}, {secretName: a}]}}",
+	"Service of two names": "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'a.apps.example, *.B.apps.example'}}, spec: {ports: [{port: 80}]}}",
+	"IngressRoute":         "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) && PathPrefix(`/a`)'}]}}",
+	"IngressRouteTCP":      "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`db.apps.example`)'}]}}",
+	"Service":              "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
+	"Service of a team":    "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.apps.example}}, spec: {ports: [{port: 80}]}}",
+	"Service of no name":   "{kind: Service, apiVersion: v1, metadata: {annotations: {a: b}}, spec: {ports: [{port: 80}]}}",
 }
 
 // pageHosts checks that only namespaces of the platform publish host names in the zone of the pages.
@@ -73,6 +84,7 @@ func pageHosts(t *testing.T, c client.Client) {
 	for kind, group := range routeKinds {
 		g.Expect(c.Create(t.Context(), definition(kind, group))).To(Succeed())
 	}
+	old := deleted(t, c, refusedHosts["Ingress of a page"], "old", "team")
 	var pages []*unstructured.Unstructured
 	for _, set := range Names() {
 		for _, o := range written(t, set, named(t)["vsphere-hybrid-3"]) {
@@ -101,12 +113,53 @@ func pageHosts(t *testing.T, c client.Client) {
 	for name, spec := range allowedHosts {
 		g.Expect(try(spec, "team")).To(Succeed(), name)
 	}
+	deletedObjects(t, c, old)
 	for _, page := range pages {
 		take(t, c, page)
 		page = page.DeepCopy()
 		page.SetNamespace("team")
 		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(page), client.DryRunAll, client.ForceOwnership, client.FieldOwner("test"))
 		g.Expect(err).To(MatchError(ContainSubstring("nova-page-hosts")), page.GetName())
+	}
+}
+
+// deleted creates an object that a finalizer holds during its deletion.
+func deleted(t *testing.T, c client.Client, spec, name, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	g := NewWithT(t)
+	o := &unstructured.Unstructured{}
+	g.Expect(yaml.Unmarshal([]byte(spec), &o.Object)).To(Succeed())
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetFinalizers([]string{"nova-platform.io/test"})
+	g.Expect(c.Create(t.Context(), o)).To(Succeed())
+	g.Expect(c.Delete(t.Context(), o)).To(Succeed())
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+	return o
+}
+
+// deletedObjects checks that a finalizer does not make an exception for host names, and that those of old
+// can be removed.
+func deletedObjects(t *testing.T, c client.Client, old *unstructured.Unstructured) {
+	t.Helper()
+	g := NewWithT(t)
+	held := deleted(t, c, allowedHosts["Ingress"], "held", "team")
+	for _, change := range []func(*unstructured.Unstructured){
+		func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"rules": []any{map[string]any{"host": "x." + zone}}}
+		},
+		func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"external-dns.alpha.kubernetes.io/hostname": "x." + zone})
+		},
+	} {
+		changed := held.DeepCopy()
+		change(changed)
+		g.Expect(c.Update(t.Context(), changed)).To(MatchError(ContainSubstring("nova-page-hosts")))
+	}
+	for _, o := range []*unstructured.Unstructured{held, old} {
+		o.SetFinalizers(nil)
+		g.Expect(c.Update(t.Context(), o)).To(Succeed(), o.GetName())
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(MatchError(apierrors.IsNotFound, "not found"))
 	}
 }
 
@@ -160,11 +213,12 @@ func TestPagesAreInTheirZone(t *testing.T) {
 	}
 }
 
-// checkLogin checks the domains in the values of the login.
+// checkLogin checks the cookie and the domains in the values of the login. A cookie with the default name
+// may be from the time before the zone.
 func checkLogin(t *testing.T, values map[string]any) {
 	t.Helper()
 	for key, want := range map[string]string{
-		"cookie-domain": "." + zone, "whitelist-domain": "." + zone, "redirect-url": "https://nova-oauth." + zone + "/oauth2/callback",
+		"cookie-name": "__Secure-nova-login", "cookie-domain": "." + zone, "whitelist-domain": "." + zone, "redirect-url": "https://nova-oauth." + zone + "/oauth2/callback",
 	} {
 		if got, _, _ := unstructured.NestedString(values, "extraArgs", key); got != want {
 			t.Errorf("%s of the login is %q, not %q", key, got, want)

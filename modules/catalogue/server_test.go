@@ -167,4 +167,11 @@ func lockdown(t *testing.T, c client.Client) {
 		o.SetNamespace("team")
 		set("kustomize-controller", "spec", "serviceAccountName")(o)
 	})).To(Succeed(), "other namespaces are not its business")
+	held := deleted(t, c, `{kind: Kustomization, apiVersion: kustomize.toolkit.fluxcd.io/v1, spec: {
+		serviceAccountName: team-a, interval: 10m, prune: true, sourceRef: {kind: GitRepository, name: code}}}`, "held", "team-a")
+	changed := held.DeepCopy()
+	set("kustomize-controller", "spec", "serviceAccountName")(changed)
+	g.Expect(c.Update(t.Context(), changed)).To(MatchError(ContainSubstring("spec.serviceAccountName must be team-a")))
+	held.SetFinalizers(nil)
+	g.Expect(c.Update(t.Context(), held)).To(Succeed(), "the finalizer is removed")
 }
