@@ -78,6 +78,11 @@ func (v *view) stateOf(deleting bool) (hypervisor.State, string, error) {
 	case v.VM == nil:
 		return hypervisor.Absent, "", nil
 	}
+	return v.stateOfVM(deleting)
+}
+
+// stateOfVM returns the state of a VM that exists, from the list.
+func (v *view) stateOfVM(deleting bool) (hypervisor.State, string, error) {
 	switch v.VM.Status {
 	case "running":
 		return hypervisor.Running, "", nil

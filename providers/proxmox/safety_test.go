@@ -454,3 +454,20 @@ func TestRejectedLoginsAtAdditionalServers(t *testing.T) {
 	}
 	m.Expect(m.server.Requests()).To(HaveKeyWithValue("POST /access/ticket", 3))
 }
+
+// A clone that was rejected because its VM exists causes many lists only until the VM is
+// found.
+func TestListsAfterARejectedClone(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	m.Expect(m.server.SetTiming(cluster.TimeFull, time.Second)).To(Succeed())
+	m.step(m)
+	m.Eventually(m.VMs).Should(HaveLen(1))
+	m.restart()
+	m.server.ResetRequests()
+	m.created(nil)
+	m.Expect(m.server.Requests()).To(HaveKey("POST /nodes/{node}/qemu/{vmid}/clone"), "a clone was rejected")
+	m.up()
+	m.server.ResetRequests()
+	m.Consistently(func() int { return m.server.Requests()["GET /cluster/resources"] }, "500ms", interval).Should(BeNumerically("<", 12))
+}

@@ -263,14 +263,8 @@ func (s *Session) wakeNew(before map[int]*pve.Resource) {
 // observed records the state of a VM in a valid list, and returns whether its machine must
 // be reconciled. The caller holds the lock.
 func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) bool {
-	if now != nil && m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
-		m.status = ""
-	}
-	if now != nil && hasMark(now, id) {
-		m.unknownSince, m.awaited, m.planned = time.Time{}, false, plan.Planned{}
-	}
-	if old != nil && now != nil && now.Uptime < old.Uptime && m.queried {
-		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
+	if now != nil {
+		s.seen(id, m, old, now)
 	}
 	changed := (old == nil) != (now == nil) || old != nil && !old.Same(now)
 	if m.outdated {
@@ -284,6 +278,19 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 		m.awaited, changed = false, true
 	}
 	return changed || m.checking
+}
+
+// seen records the state of a VM that the list has. The caller holds the lock.
+func (s *Session) seen(id uuid.UUID, m *Machine, old, now *pve.Resource) {
+	if m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
+		m.status = ""
+	}
+	if hasMark(now, id) {
+		m.unknownSince, m.awaited, m.checking, m.planned = time.Time{}, false, false, plan.Planned{}
+	}
+	if old != nil && now.Uptime < old.Uptime && m.queried {
+		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
+	}
 }
 
 // hasMark reports whether a VM has the mark of the machine with an ID.

@@ -162,6 +162,8 @@ const (
 	maxAge = time.Minute
 	// maxNetworksAge is how long the networks of nodes are kept.
 	maxNetworksAge = 10 * time.Minute
+	// clockSkew is by how much the clock of the API server may be ahead of this one.
+	clockSkew = time.Minute
 )
 
 // Open opens a session. It calls wake with the machines that must be reconciled.
@@ -280,7 +282,7 @@ func (s *Session) MayAppear(id uuid.UUID, exists time.Time) (unknown, soon bool)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	unknown = !m.unknownSince.IsZero() && !exists.After(m.unknownSince)
+	unknown = !m.unknownSince.IsZero() && !exists.Add(-clockSkew).After(m.unknownSince)
 	m.awaited = unknown && time.Since(m.unknownSince) < s.timeouts.Appear
 	return unknown, m.awaited
 }
@@ -364,25 +366,35 @@ const unknownTask = "unknown"
 
 // finish records the result of a task. The caller holds the lock.
 func (s *Session) finish(m *Machine, result string) {
-	verb := m.Verb
 	m.Busy, m.upid, m.written = false, "", s.lists
-	if verb == Clone {
+	if m.Verb == Clone {
 		s.CreationQueue.Done(m.key)
 		delete(s.marks, m.VMID)
 	}
 	// A task that ended with warnings succeeded.
-	if result != "OK" && len(result) > 0 && !isWarning(result) {
-		if verb != Shutdown {
-			m.Failure = Classify(s.server, &pve.Error{Status: http.StatusInternalServerError, Detail: result})
-		}
-		if verb == Clone {
-			m.planned = plan.Planned{}
-		}
-		s.wake(m.key)
-		return
+	if result == "OK" || result == "" || isWarning(result) {
+		s.succeeded(m)
+	} else {
+		s.failed(m, result)
 	}
-	m.outdated = verb == Clone || verb == Configure
-	switch verb {
+	s.wake(m.key)
+}
+
+// failed records the failure of a task. A guest may ignore a shutdown. The caller holds the
+// lock.
+func (s *Session) failed(m *Machine, result string) {
+	if m.Verb != Shutdown {
+		m.Failure = Classify(s.server, &pve.Error{Status: http.StatusInternalServerError, Detail: result})
+	}
+	if m.Verb == Clone {
+		m.planned = plan.Planned{}
+	}
+}
+
+// succeeded records the success of a task. The caller holds the lock.
+func (s *Session) succeeded(m *Machine) {
+	m.outdated = m.Verb == Clone || m.Verb == Configure
+	switch m.Verb {
 	case Clone:
 		// A clone has the options of its template, and the same disks.
 		s.configs[m.VMID] = cached[plan.Config]{m.template, time.Now()}
@@ -403,7 +415,6 @@ func (s *Session) finish(m *Machine, result string) {
 		m.planned = plan.Planned{}
 	case Tag: // the list has the tags
 	}
-	s.wake(m.key)
 }
 
 func isWarning(result string) bool { return len(result) > 8 && result[:8] == "WARNINGS" }
