@@ -29,6 +29,13 @@ if (($# != 3)) || [[ ! -e $1/SHA256SUMS ]]; then
 fi
 dir=$(cd "$1" && pwd)
 version=$2
+(cd "$dir" && sha256sum --quiet --check SHA256SUMS)
+# Images of the providers are named with the registry of the release.
+registry=$(<"$dir/registry")
+if ! grep -qxF "$registry/nova-bootstrap:$version" "$dir/images.txt"; then
+	echo "bundle.sh: the release in $dir is not version \"$version\": $(grep -m1 /nova-bootstrap: "$dir/images.txt")" >&2
+	exit 1
+fi
 file=$(realpath "$3")
 ca=${CA:+$(realpath "$CA")}
 images=${IMAGES:+$(realpath "$IMAGES")}
@@ -49,14 +56,15 @@ tools=$("$here/tools/build.sh" nova-release kubectl)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cp -R "$dir" "$work/release"
-# Its files are part of this bundle's own checksums.
-rm -rf "$work/release"/{bin,repository,SHA256SUMS*} "$work/release"/*.tar.zst
-mkdir -p "$work"/{bin,repository/cluster-api/"$core_version",repository/cert-manager/"$cert_manager"}
+# The files of the release, without others in its folder. The checksums are part of
+# this bundle's own.
+mkdir -p "$work"/{release,bin,repository/cluster-api/"$core_version",repository/cert-manager/"$cert_manager"}
+cut -c 67- "$dir/SHA256SUMS" | grep -vE '^(bin|repository)/' | tar -C "$dir" --verbatim-files-from -T - -c | tar -C "$work/release" -x
 # The other releases in the folder are not part of this one.
-for provider in "$dir/repository"/*/; do
-	mkdir -p "$work/repository/$(basename "$provider")"
-	cp -R "$provider/$version" "$work/repository/$(basename "$provider")/"
+for folder in "$dir"/repository/*/"$version"; do
+	provider=$(basename "$(dirname "$folder")")
+	mkdir -p "$work/repository/$provider"
+	cp -R "$folder" "$work/repository/$provider/"
 done
 "$kubectl" kustomize "$core/core/config/default" |
 	sed -E -e "s|image: [^ ]+/cluster-api-controller:[^ ]+|image: registry.k8s.io/cluster-api/cluster-api-controller:$core_version|" \
@@ -83,12 +91,10 @@ fi
 if [[ -z ${WITHOUT_DOCS:-} ]]; then
 	"$here/site.sh" "$work/docs" "$version"
 fi
-# Images of the providers are named with the registry of the release.
-registry=$(sed -nE "s|^([^ ]+)/nova-bootstrap:$version\$|\1|p" "$dir/images.txt")
 sed -e "s|@PATH@|${registry#*/}|" -e "s|@CORE@|$core_version|" -e "s|@CERT_MANAGER@|$cert_manager|" hack/bundle/install.sh >"$work/install.sh"
 chmod +x "$work/install.sh"
-(cd "$work" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum) >"$work.sums"
-mv "$work.sums" "$work/SHA256SUMS"
+(cd "$work" && find . -type f ! -path ./SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)
+rm -f "$file" "$file.sig"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@${SOURCE_DATE_EPOCH:-0}" --transform "s|^\.|nova-$version|" -c . | zstd -q -f -T0 -o "$file"
 if [[ -n ${KEY:-} ]]; then
 	"$release" sign -key "$key" "$file"

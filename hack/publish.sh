@@ -21,6 +21,11 @@ if [[ ! -e $1/SHA256SUMS ]]; then
 	exit 1
 fi
 (cd "$1" && sha256sum --quiet --check SHA256SUMS)
+# Manifests and signatures name it.
+if [[ $REGISTRY != "$(<"$1/registry")" ]]; then
+	echo "publish.sh: the release in $1 is for the registry $(<"$1/registry"), not $REGISTRY: run \"make release REGISTRY=$REGISTRY\"" >&2
+	exit 1
+fi
 release=$("$here/tools/build.sh" nova-release)
 ca=(${CA:+-ca "$CA"})
 "$release" push -layout "$1/images" "${ca[@]}" "$REGISTRY"

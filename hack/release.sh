@@ -15,8 +15,11 @@
 #   monitoring/      alerts and dashboards, and how Prometheus finds the managers
 #   sbom/            the components of each manager (CycloneDX)
 #   images.txt       all images that a closed network needs
+#   registry         the registry that images and signatures name
 #   CHANGELOG.md     the changes of all versions
-#   SHA256SUMS       of all of it
+#   SHA256SUMS       of all of it, written last
+#
+# Other files in DIR, such as bundles and node images, are left alone.
 #
 # The build is reproducible. ARCH lists architectures (amd64 arm64), REGISTRY is
 # the registry of the managers' images, URL the address of the repository, and
@@ -68,10 +71,21 @@ operator() {
 	done
 }
 
-tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod)
-{ read -r release; read -r sbom; } <<<"$tools"
+# sbom NAME FILE writes the SBOM of a program. It contains no user, time or machine
+# of the build, so that it is reproducible; the part "tools" would have checksums of
+# cyclonedx-gomod's own executable.
+sbom() {
+	"$cyclonedx" bin -json -noserial -version "$version" -output - "$2" 2>/dev/null |
+		sed -e '/^    "timestamp": /d' -e '/^    "tools": \[$/,/^    \],\{0,1\}$/d' >"$dir/sbom/$1.cdx.json"
+}
 
-rm -rf "$dir"/{bin,host-agent,images,sbom,gitops,monitoring,clusterctl-url.yaml}
+tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod)
+{ read -r release; read -r cyclonedx; } <<<"$tools"
+
+# The checksums first: without them, a build that broke off is no release.
+rm -f "$dir"/SHA256SUMS{,.sig}
+entries=(bin host-agent images sbom gitops monitoring clusterctl.yaml clusterctl-url.yaml operator.yaml digests images.txt registry CHANGELOG.md)
+rm -rf "${entries[@]/#/$dir/}"
 mkdir -p "$dir"/{host-agent,sbom,repository,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
@@ -80,13 +94,9 @@ for arch in "${archs[@]}"; do
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags '-s -w' -o "$dir/host-agent/$agent-linux-$arch" "./cmd/$agent"
 	for manager in "${managers[@]}"; do
-		# The SBOM contains no user, time or machine of the build, so that it is
-		# reproducible.
-		"$sbom" bin -json -noserial -version "$version" -output - "$dir/bin/$arch/$manager" 2>/dev/null |
-			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
+		sbom "$manager-$arch" "$dir/bin/$arch/$manager"
 	done
-	"$sbom" bin -json -noserial -version "$version" -output - "$dir/host-agent/$agent-linux-$arch" 2>/dev/null |
-		sed '/^    "timestamp": /d' >"$dir/sbom/$agent-$arch.cdx.json"
+	sbom "$agent-$arch" "$dir/host-agent/$agent-linux-$arch"
 done
 facts=(-dir "$dir" -version "$version" -registry "$registry" -revision "$revision" -epoch "$epoch" ${key:+-key "$key"})
 "$release" images "${facts[@]}"
@@ -104,8 +114,14 @@ rm "$dir/repository/clusterctl.yaml"
 cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"
 cp CHANGELOG.md "$dir/"
 REGISTRY=$registry "$here/images.sh" "$version" "${managers[@]}" >"$dir/images.txt"
-rm -f "$dir"/SHA256SUMS*
-(cd "$dir" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+printf '%s\n' "$registry" >"$dir/registry"
+(
+	cd "$dir"
+	for entry in repository "${entries[@]}"; do
+		[[ ! -e $entry ]] || find "$entry" -type f -print0
+	done | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS.new
+	mv SHA256SUMS.new SHA256SUMS
+)
 if [[ -n $key ]]; then
 	"$release" sign -key "$key" "$dir/SHA256SUMS"
 else

@@ -86,7 +86,9 @@ func fakeRelease(t *testing.T, release string) string {
 	written := strings.ReplaceAll(string(config), filepath.Join(dir, "repository"), "${NOVA_REPOSITORY:=${PWD}/out/repository}")
 	g.Expect(os.WriteFile(filepath.Join(dir, "clusterctl.yaml"), []byte(written), 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(dir, "images.txt"), []byte(list.String()), 0o600)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(dir, "SHA256SUMS"), nil, 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "registry"), []byte("registry.release.test/nova\n"), 0o600)).To(Succeed())
+	_, err = run(t, nil, "sh", "-euc", `cd "$0"; find . -type f ! -name SHA256SUMS -printf '%P\0' | xargs -0 sha256sum >SHA256SUMS`, dir)
+	g.Expect(err).NotTo(HaveOccurred())
 	return dir
 }
 
@@ -132,9 +134,23 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(work, "cert-manager.yaml"), []byte(manager), 0o600)).To(Succeed())
 
 	file := filepath.Join(work, "nova.tar.zst")
-	_, err = run(t, append(login, "FROM="+mirror.Address, "CA="+mirror.CAFile(), "IMAGES="+filepath.Join(work, "list"),
-		"CERT_MANAGER="+filepath.Join(work, "cert-manager.yaml"), "WITHOUT_DOCS=1"),
-		filepath.Join(tools.Root(), "hack", "bundle.sh"), dir, version, file)
+	bundled := func(version string) (string, error) {
+		return run(t, append(login, "FROM="+mirror.Address, "CA="+mirror.CAFile(), "IMAGES="+filepath.Join(work, "list"),
+			"CERT_MANAGER="+filepath.Join(work, "cert-manager.yaml"), "WITHOUT_DOCS=1"),
+			filepath.Join(tools.Root(), "hack", "bundle.sh"), dir, version, file)
+	}
+	said, err := bundled("v0.1.1")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(ContainSubstring(`is not version "v0.1.1"`))
+	digests, err := os.ReadFile(filepath.Join(dir, "digests"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "digests"), nil, 0o600)).To(Succeed())
+	said, err = bundled(version)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(said).To(ContainSubstring("digests: FAILED"))
+	g.Expect(os.WriteFile(filepath.Join(dir, "digests"), digests, 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "node image.qcow2"), []byte("no part of the release"), 0o600)).To(Succeed())
+	_, err = bundled(version)
 	g.Expect(err).NotTo(HaveOccurred())
 	mirror.Stop()
 
@@ -145,6 +161,8 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 	_, err = run(t, nil, "tar", "-C", target, "--zstd", "-xf", file)
 	g.Expect(err).NotTo(HaveOccurred())
 	bundle := filepath.Join(target, "nova-"+version)
+	g.Expect(filepath.Join(bundle, "release", "digests")).To(BeAnExistingFile())
+	g.Expect(filepath.Join(bundle, "release", "node image.qcow2")).NotTo(BeAnExistingFile())
 	within := func(program string, args ...string) string {
 		var said string
 		g.Expect(inside(func() error {
