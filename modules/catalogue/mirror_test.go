@@ -22,8 +22,24 @@ const (
 	// Passwords of any characters reach Gitea unchanged.
 	adminPassword = `ad"min\pass word`
 	fluxPassword  = `fl"ux\pass word`
-	sourceURL     = "https://code.example/nova/release.git"
 )
+
+// newSource serves the references of a release repository to readers with one of the passwords, and
+// returns its address. Gitea reads the rest.
+func newSource(t *testing.T, passwords ...string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case user != "release" || !slices.Contains(passwords, password):
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/nova/release.git/info/refs") || r.URL.RawQuery != "service=git-upload-pack":
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/nova/release.git"
+}
 
 // gitea is the part of Gitea's API that the mirror uses. It refuses requests with
 // unknown fields, without their dependencies, or for objects that exist.
@@ -202,7 +218,7 @@ func mirror(t *testing.T, address string, arguments []string, environment ...str
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir(), "STATE=" + t.TempDir(), "GITEA_ADDRESS=" + address,
 		"ADMIN_USERNAME=root", "ADMIN_PASSWORD=" + adminPassword, "FLUX_USERNAME=flux", "FLUX_PASSWORD=" + fluxPassword,
-		"SOURCE_URL=" + sourceURL, "SOURCE_USERNAME=release", "SOURCE_PASSWORD=source",
+		"SOURCE_URL=" + newSource(t, "source"), "SOURCE_USERNAME=release", "SOURCE_PASSWORD=source",
 	}, environment...)
 	// A request that is under way when the script is stopped keeps its output open.
 	cmd.WaitDelay = time.Second
@@ -210,9 +226,10 @@ func mirror(t *testing.T, address string, arguments []string, environment ...str
 }
 
 // runMirror runs the script once, as its container does, and returns its output.
-func runMirror(t *testing.T, address, password, reader string) (string, error) {
+func runMirror(t *testing.T, address, password, reader string, environment ...string) (string, error) {
 	t.Helper()
-	out, err := mirror(t, address, []string{"once"}, "ADMIN_PASSWORD="+password, "FLUX_PASSWORD="+reader).CombinedOutput()
+	environment = append(environment, "ADMIN_PASSWORD="+password, "FLUX_PASSWORD="+reader)
+	out, err := mirror(t, address, []string{"once"}, environment...).CombinedOutput()
 	return string(out), err
 }
 
@@ -220,14 +237,15 @@ func runMirror(t *testing.T, address, password, reader string) (string, error) {
 // each start, and fills Gitea again after it has lost everything.
 func TestMirrorFillsGitea(t *testing.T) {
 	g, address := newGitea(t)
-	want := fmt.Sprintf("%q map[nova/release:%s] [flux]", fluxPassword, sourceURL)
+	source := newSource(t, "source")
+	want := fmt.Sprintf("%q map[nova/release:%s] [flux]", fluxPassword, source)
 	for _, what := range []string{"an empty", "a full", "a restarted"} {
 		if what == "a restarted" {
 			g.mu.Lock()
 			g.passwords, g.mirrors, g.org, g.readers = map[string]string{}, map[string]string{}, false, nil
 			g.mu.Unlock()
 		}
-		if out, err := runMirror(t, address, adminPassword, fluxPassword); err != nil {
+		if out, err := runMirror(t, address, adminPassword, fluxPassword, "SOURCE_URL="+source); err != nil {
 			t.Fatalf("filling %s Gitea: %v: %s", what, err, out)
 		}
 		if got := g.state(); got != want {
@@ -243,8 +261,8 @@ func TestMirrorFillsGitea(t *testing.T) {
 // cannot change those of a mirror.
 func TestMirrorUsesAChangedSource(t *testing.T) {
 	g, address := newGitea(t)
-	const moved = "https://moved.example/nova/release.git"
-	for _, source := range [][2]string{{sourceURL, "source"}, {moved, "source"}, {moved, "renewed"}} {
+	moved := newSource(t, "source", "renewed")
+	for _, source := range [][2]string{{newSource(t, "source"), "source"}, {moved, "source"}, {moved, "renewed"}} {
 		if out, err := mirror(t, address, []string{"once"}, "SOURCE_URL="+source[0], "SOURCE_PASSWORD="+source[1]).CombinedOutput(); err != nil {
 			t.Fatalf("filling Gitea: %v: %s", err, out)
 		}
@@ -253,6 +271,31 @@ func TestMirrorUsesAChangedSource(t *testing.T) {
 		}
 		if !slices.Contains(g.readers, "flux") {
 			t.Error("the account of Flux cannot read the mirror")
+		}
+	}
+}
+
+// The script keeps the copy that exists while the release repository cannot be read.
+func TestMirrorKeepsTheCopyWithoutItsSource(t *testing.T) {
+	g, address := newGitea(t)
+	source := newSource(t, "source")
+	if out, err := runMirror(t, address, adminPassword, fluxPassword, "SOURCE_URL="+source); err != nil {
+		t.Fatalf("filling Gitea: %v: %s", err, out)
+	}
+	want := g.state()
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	for message, environment := range map[string][]string{
+		"status 401": {"SOURCE_URL=" + source, "SOURCE_PASSWORD=expired"},
+		"status 404": {"SOURCE_URL=" + source + "/other"},
+		"connect":    {"SOURCE_URL=" + closed.URL},
+	} {
+		out, err := runMirror(t, address, adminPassword, fluxPassword, environment...)
+		if err == nil || !strings.Contains(out, message) || strings.Contains(out, "expired") {
+			t.Errorf("the script reports %v, not %q: %s", err, message, out)
+		}
+		if got := g.state(); got != want {
+			t.Errorf("after %q Gitea contains %s, not %s", message, got, want)
 		}
 	}
 }

@@ -69,6 +69,25 @@ delete() {
   return 1
 }
 
+# readable requests the references of the release repository, as Git does. Redirects are
+# followed, without the credentials if they lead to another host.
+readable() {
+  {
+    printf 'url = %s\n' "$(text "$(printf %s "$SOURCE_URL" | sed 's|/*$||')/info/refs?service=git-upload-pack")"
+    [ -z "$SOURCE_USERNAME$SOURCE_PASSWORD" ] || printf 'user = %s\n' "$(text "$SOURCE_USERNAME:$SOURCE_PASSWORD")"
+  } >"$work/source"
+  got="$(curl --config "$work/source" --silent --show-error --proto =http,https --location --max-redirs 5 --globoff \
+    --max-time 60 --output /dev/null --write-out '%{http_code}')" || return 1
+  [ "$got" = 200 ] && return 0
+  echo "reading the release repository: its server returned the status $got, not 200" >&2
+  return 1
+}
+
+# renew deletes the copy, once its source can be read.
+renew() {
+  readable && delete /repos/nova/release
+}
+
 fill() {
   user="$(text "$FLUX_USERNAME")"
   password="$(text "$FLUX_PASSWORD")"
@@ -77,7 +96,7 @@ fill() {
   # The password may have changed.
   want 200 PATCH "/admin/users/$FLUX_USERNAME" "{\"login_name\":$user,\"source_id\":0,\"password\":$password,\"must_change_password\":false}" || return 1
   missing /orgs/nova POST /orgs '{"username":"nova","visibility":"private"}' || return 1
-  [ -e "$copied" ] || delete /repos/nova/release || return 1
+  [ -e "$copied" ] || renew || return 1
   missing /repos/nova/release POST /repos/migrate \
     "{\"service\":\"git\",\"clone_addr\":$(text "$SOURCE_URL"),\"auth_username\":$(text "$SOURCE_USERNAME"),\"auth_password\":$(text "$SOURCE_PASSWORD"),\"repo_owner\":\"nova\",\"repo_name\":\"release\",\"mirror\":true,\"mirror_interval\":\"10m0s\",\"private\":true}" || return 1
   touch "$copied"
