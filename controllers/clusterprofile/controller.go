@@ -34,6 +34,9 @@ const (
 	// refreshInterval is the interval at which an unchanged profile is written
 	// again, in case another client has changed it: profiles are not watched.
 	refreshInterval = time.Hour
+	// conflictInterval is the time after which a profile that another manager owns is
+	// written again: profiles are not watched.
+	conflictInterval = 10 * time.Minute
 	// maxCA is the size of the largest CA bundle in a profile.
 	maxCA = 64 << 10
 )
@@ -133,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	next := publication{object: object(cluster), status: status(cluster, ca, r.Release), at: time.Now()}
 	if last, found := r.published.Get(req.NamespacedName); found && next.at.Sub(last.at) < refreshInterval &&
 		equality.Semantic.DeepEqual(last.object, next.object) && equality.Semantic.DeepEqual(last.status, next.status) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: refreshInterval - next.at.Sub(last.at)}, nil
 	}
 	err = r.write(ctx, next)
 	switch {
@@ -144,13 +147,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// decide which of them describes the cluster.
 		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, addonsv1.ClusterProfileConflictEventReason, "Publish",
 			"ClusterProfile %s is not written: another manager owns it. Delete it or rename the Cluster", cluster.Name)
-		r.published.Set(req.NamespacedName, next)
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("writing ClusterProfile: %w", err)
 	}
 	r.published.Set(req.NamespacedName, next)
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: refreshInterval}, nil
 }
 
 // write applies the profile and its status. It forces nothing: fields of

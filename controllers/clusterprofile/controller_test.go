@@ -82,9 +82,16 @@ func TestReconciler(t *testing.T) {
 	other.SetNamespace("default")
 	other.SetName("red")
 	g.Expect(e.Client.Create(ctx, other)).To(Succeed())
-	createCluster(g, e, "red")
+	red := createCluster(g, e, "red")
 	g.Eventually(eventsOf(ctx, e, "red")).Should(ContainElement(ContainSubstring("ClusterProfile red is not written: another manager owns it")))
 	g.Expect(field("red", "spec", "clusterManager", "name")()).To(Equal("fleet"), "the profile of another manager is kept")
+
+	// It counts as not written, so any event of the Cluster writes it once the other is gone.
+	g.Expect(e.Client.Delete(ctx, other)).To(Succeed())
+	unchanged := red.DeepCopy()
+	red.Annotations = map[string]string{"example.com/seen": "true"}
+	g.Expect(e.Client.Patch(ctx, red, client.MergeFrom(unchanged))).To(Succeed())
+	g.Eventually(field("red", "spec", "clusterManager", "name")).Should(Equal("nova"))
 }
 
 // eventsOf returns the messages of the events of a Cluster.

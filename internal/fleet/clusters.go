@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -167,11 +168,22 @@ func sentence(message string) string {
 		depth = indent
 		parts = append(parts, strings.TrimSuffix(strings.TrimPrefix(text, "* "), ":"))
 	}
-	out := strings.Join(parts, ": ")
+	out := printable(strings.Join(parts, ": "))
 	if len(out) > maxSentence {
 		out = strings.ToValidUTF8(out[:maxSentence], "") + "…"
 	}
 	return out
+}
+
+// printable returns a text with spaces instead of control characters, which end an event or
+// hide a part of the text. Only line feeds are kept.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c != '\n' && unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, text)
 }
 
 // versions returns the Kubernetes versions of the control plane's machines.

@@ -17,7 +17,8 @@ func TestSentence(t *testing.T) {
 		"The VM is missing": "The VM is missing",
 		"* WorkersAvailable: 1 of 3 available\n* RemoteConnectionProbe: no response":                                 "WorkersAvailable: 1 of 3 available",
 		"* ControlPlaneAvailable:\n  * Machine a:\n    * EtcdMemberHealthy: no leader\n  * Machine b: x\n* Other: y": "ControlPlaneAvailable: Machine a: EtcdMemberHealthy: no leader",
-		"\n* A: b": "A: b",
+		"\n* A: b":               "A: b",
+		"* A: b\r\revent: x\x1b": "A: b  event: x ",
 	} {
 		NewWithT(t).Expect(sentence(message)).To(Equal(want), message)
 	}

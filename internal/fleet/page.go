@@ -71,6 +71,12 @@ func (p *page) handler() http.Handler {
 func (p *page) asUser(next func(http.ResponseWriter, *http.Request, user.Info)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		response, known, err := p.users.authenticator.AuthenticateRequest(r)
+		if isOutage(err) {
+			requests.WithLabelValues("failed").Inc()
+			ctrl.Log.WithName("fleet").Error(err, "Reviewing a token")
+			http.Error(w, "The management cluster does not respond, try again", http.StatusServiceUnavailable)
+			return
+		}
 		if err != nil || !known {
 			if err != nil {
 				ctrl.Log.WithName("fleet").V(1).Info("Rejected a token", "cause", err.Error())
@@ -145,7 +151,7 @@ func send(w io.Writer, out *http.ResponseController, text, before []byte) error 
 	}
 	event := ": no change\n\n"
 	if !bytes.Equal(text, before) {
-		event = "data: " + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\ndata: ") + "\n\n"
+		event = "data: " + strings.ReplaceAll(strings.TrimSpace(printable(string(text))), "\n", "\ndata: ") + "\n\n"
 	}
 	if _, err := io.WriteString(w, event); err != nil {
 		return fmt.Errorf("writing event: %w", err)

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,7 @@ func TestPage(t *testing.T) {
 	e, err := env.Start(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(e.Stop()).To(Succeed()) })
-	s := &site{Env: e, g: g, ctx: t.Context(), address: servePage(t, e)}
+	s := &site{Env: e, t: t, g: g, address: servePage(t, e)}
 	blue := s.cluster("team-a", "blue", `* WorkersAvailable: <script>alert("x")</script>`)
 	s.cluster("team-b", "red", "* ControlPlaneAvailable: no quorum")
 
@@ -52,13 +53,14 @@ func TestPage(t *testing.T) {
 	}
 	g.Eventually(func() string { return text(g, s.get("/", everywhere)) }).Should(And(ContainSubstring("team-a/blue"), ContainSubstring("team-b/red"), ContainSubstring("no quorum")))
 	own := s.get("/", teamA)
+	defer func() { _ = own.Body.Close() }()
 	g.Expect(own.Header.Get("Content-Security-Policy")).To(And(ContainSubstring("default-src 'none'"), Not(ContainSubstring("unsafe"))))
 	shown := text(g, own)
 	g.Expect(shown).To(And(ContainSubstring("team-a/blue"), Not(ContainSubstring("team-b")), Not(ContainSubstring("red")), Not(ContainSubstring("<script>alert")), ContainSubstring("&lt;script&gt;alert")))
 	g.Expect(text(g, s.get("/", nothing))).To(And(ContainSubstring("There is no Cluster"), Not(ContainSubstring("blue"))))
-	g.Expect(s.get("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))
+	g.Expect(s.head("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))
 	for path, kind := range map[string]string{"/style.css": "text/css", "/page.js": "text/javascript"} {
-		g.Expect(s.get(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind))
+		g.Expect(s.head(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind))
 	}
 
 	stream := s.get("/events", teamA)
@@ -73,6 +75,24 @@ func TestPage(t *testing.T) {
 	g.Eventually(events).Should(Receive(ContainSubstring("team-a/blue")))
 	s.report(blue, "* InfrastructureReady: the datastore is full")
 	g.Eventually(events).Should(Receive(ContainSubstring("InfrastructureReady: the datastore is full")))
+}
+
+// A token that the API server cannot review is not a rejected one: the browser must not
+// begin a new login.
+func TestAPIServerThatDoesNotRespond(t *testing.T) {
+	g := NewWithT(t)
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(closed.Close()).To(Succeed())
+	users, err := newUsers(&rest.Config{Host: "http://" + closed.Addr().String()}, http.DefaultClient)
+	g.Expect(err).NotTo(HaveOccurred())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer token")
+	w := newRecorder()
+	(&page{users: users}).handler().ServeHTTP(w, request)
+	g.Expect(w.code).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(w.Header()).NotTo(HaveKey("Www-Authenticate"))
 }
 
 // Open pages are bounded.
@@ -100,19 +120,19 @@ func (r *recorder) Write(text []byte) (int, error) { return len(text), nil }
 // site is a management cluster with the page.
 type site struct {
 	*env.Env
+	t       *testing.T
 	g       *WithT
-	ctx     context.Context
 	address string
 	n       int
 }
 
 // cluster creates a Cluster that is not available, and its namespace.
 func (s *site) cluster(namespace, name, message string) *clusterv1.Cluster {
-	s.g.Expect(s.Client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	s.g.Expect(s.Client.Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereCluster", Name: name},
 	}}
-	s.g.Expect(s.Client.Create(s.ctx, c)).To(Succeed())
+	s.g.Expect(s.Client.Create(s.t.Context(), c)).To(Succeed())
 	s.report(c, message)
 	return c
 }
@@ -121,7 +141,7 @@ func (s *site) cluster(namespace, name, message string) *clusterv1.Cluster {
 func (s *site) report(c *clusterv1.Cluster, message string) {
 	c.Status.Initialization.ControlPlaneInitialized = new(true)
 	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterAvailableCondition, Status: metav1.ConditionFalse, Reason: "NotAvailable", Message: message, LastTransitionTime: metav1.Now()}}
-	s.g.Expect(s.Client.Status().Update(s.ctx, c)).To(Succeed())
+	s.g.Expect(s.Client.Status().Update(s.t.Context(), c)).To(Succeed())
 }
 
 // account returns the token of an account that may list Clusters in a
@@ -144,22 +164,29 @@ func (s *site) account(namespace string) string {
 		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role.Name}, RoleRef: ref, Subjects: subjects})
 	}
 	for _, o := range objects {
-		s.g.Expect(s.Client.Create(s.ctx, o)).To(Succeed())
+		s.g.Expect(s.Client.Create(s.t.Context(), o)).To(Succeed())
 	}
 	request := &authenticationv1.TokenRequest{}
-	s.g.Expect(s.Client.SubResource("token").Create(s.ctx, account, request)).To(Succeed())
+	s.g.Expect(s.Client.SubResource("token").Create(s.t.Context(), account, request)).To(Succeed())
 	return request.Status.Token
 }
 
 // get requests a path as the login proxy does.
 func (s *site) get(path, token string) *http.Response {
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+s.address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.address+path, http.NoBody)
 	s.g.Expect(err).NotTo(HaveOccurred())
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)
 	s.g.Expect(err).NotTo(HaveOccurred())
+	return response
+}
+
+// head requests a path and closes the response.
+func (s *site) head(path, token string) *http.Response {
+	response := s.get(path, token)
+	s.g.Expect(response.Body.Close()).To(Succeed())
 	return response
 }
 

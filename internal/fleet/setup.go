@@ -35,7 +35,7 @@ const (
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_fleet_requests_total",
-		Help: "Requests to the fleet page by result of the authentication: accepted or rejected.",
+		Help: "Requests to the fleet page by result of the authentication: accepted, rejected or failed.",
 	}, []string{"result"})
 	open = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nova_fleet_streams",

@@ -2,10 +2,15 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -56,6 +61,17 @@ func newUsers(config *rest.Config, client *http.Client) (*users, error) {
 		return nil, fmt.Errorf("making authorizer: %w", err)
 	}
 	return &users{authenticator: authenticate, authorizer: authorize}, nil
+}
+
+// isOutage reports whether the API server did not review a token, so that nothing is known
+// about the token.
+func isOutage(err error) bool {
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return slices.ContainsFunc(all.Errors(), isOutage)
+	}
+	_, rejected := errors.AsType[*apierrors.StatusError](err)
+	_, unreachable := errors.AsType[net.Error](err)
+	return rejected || unreachable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // mayList reports whether a user may list the Clusters of a namespace, or of all
