@@ -644,7 +644,8 @@ func Down(ctx context.Context, name string) error {
 		return err
 	}
 	b := &Bed{Name: name, Dir: r.Dir, rootless: r.Rootless, layout: layout(r.Dir), log: io.Discard}
-	if err := b.halt(ctx); err != nil {
+	// Root may have started a rootless bed too, and the record may be lost.
+	if err := errors.Join(b.endRootless(), b.halt(ctx)); err != nil {
 		return fmt.Errorf("deleting test environment %s: %w", name, err)
 	}
 	return b.layout.clear()
