@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -23,6 +24,8 @@ const (
 	// maxStreams bounds the open pages: each is a connection and is rendered for
 	// its own user.
 	maxStreams = 200
+	// maxOwnStreams bounds the open pages of one user, so that others can open one.
+	maxOwnStreams = 4
 	// streamLifetime is how long a stream may last: the browser connects again,
 	// with a token that is reviewed again.
 	streamLifetime = 5 * time.Minute
@@ -45,6 +48,39 @@ type page struct {
 	changes *changes
 	streams chan struct{}
 	now     func() time.Time
+
+	mu sync.Mutex
+	// opened is the number of streams of each user who has one.
+	opened map[string]int
+}
+
+// acquire takes a stream for a user, unless too many are open.
+func (p *page) acquire(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opened[name] >= maxOwnStreams {
+		return false
+	}
+	select {
+	case p.streams <- struct{}{}:
+	default:
+		return false
+	}
+	if p.opened == nil {
+		p.opened = map[string]int{}
+	}
+	p.opened[name]++
+	return true
+}
+
+// release ends a stream of a user.
+func (p *page) release(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	<-p.streams
+	if p.opened[name]--; p.opened[name] == 0 {
+		delete(p.opened, name)
+	}
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{"age": age}).ParseFS(content, "page.html"))
@@ -104,15 +140,13 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request, who user.Info) {
 
 // stream sends the table each time that it changes.
 func (p *page) stream(w http.ResponseWriter, r *http.Request, who user.Info) {
-	select {
-	case p.streams <- struct{}{}:
-	default:
+	if !p.acquire(who.GetName()) {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "Too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
 	open.Inc()
-	defer func() { <-p.streams; open.Dec() }()
+	defer func() { p.release(who.GetName()); open.Dec() }()
 	ctx, cancel := context.WithTimeout(r.Context(), streamLifetime)
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -98,12 +99,26 @@ func TestAPIServerThatDoesNotRespond(t *testing.T) {
 // Open pages are bounded.
 func TestStreamsAreBounded(t *testing.T) {
 	g := NewWithT(t)
-	p := &page{streams: make(chan struct{}, 1)}
-	p.streams <- struct{}{}
-	w := newRecorder()
-	p.stream(w, (&http.Request{}).WithContext(t.Context()), nil)
-	g.Expect(w.code).To(Equal(http.StatusServiceUnavailable))
-	g.Expect(w.Header().Get("Retry-After")).NotTo(BeEmpty())
+	p := &page{streams: make(chan struct{}, maxOwnStreams+1)}
+	isRefused := func(name string) {
+		w := newRecorder()
+		p.stream(w, (&http.Request{}).WithContext(t.Context()), &user.DefaultInfo{Name: name})
+		g.Expect(w.code).To(Equal(http.StatusServiceUnavailable))
+		g.Expect(w.Header().Get("Retry-After")).NotTo(BeEmpty())
+	}
+	for range maxOwnStreams {
+		g.Expect(p.acquire("a")).To(BeTrue())
+	}
+	isRefused("a")
+	g.Expect(p.acquire("b")).To(BeTrue(), "another user can open the page")
+	isRefused("c")
+	p.release("a")
+	g.Expect(p.acquire("a")).To(BeTrue())
+	for range maxOwnStreams {
+		p.release("a")
+	}
+	p.release("b")
+	g.Expect(p.opened).To(BeEmpty())
 }
 
 type recorder struct {
