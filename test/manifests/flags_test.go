@@ -24,8 +24,8 @@ func documentsFlags(ctx context.Context, binaries string) {
 	common, others, found := strings.Cut(string(text), "## One manager")
 	Expect(found).To(BeTrue())
 	documented := map[string]map[string]string{}
-	for _, p := range Providers() {
-		documented[p.Dir] = map[string]string{}
+	for _, program := range programs() {
+		documented[program] = map[string]string{}
 	}
 	const effects = ` \| [^|]{10,} \| [^|]{5,} \|$`
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]+)"+effects).FindAllStringSubmatch(common, -1) {
@@ -35,12 +35,22 @@ func documentsFlags(ctx context.Context, binaries string) {
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]+) \\| ([^|]+)"+effects).FindAllStringSubmatch(others, -1) {
 		for manager := range strings.SplitSeq(row[2], ", ") {
+			Expect(documented).To(HaveKey(manager), row[1])
 			documented[manager][row[1]] = row[3]
 		}
 	}
-	for _, p := range Providers() {
-		Expect(documented[p.Dir]).To(Equal(flagsOf(ctx, filepath.Join(binaries, p.Dir))), p.Dir)
+	for _, program := range programs() {
+		Expect(documented[program]).To(Equal(flagsOf(ctx, filepath.Join(binaries, program))), program)
 	}
+}
+
+// programs are the programs with the flags of managers.
+func programs() []string {
+	names := []string{"nova-fleet"}
+	for _, p := range Providers() {
+		names = append(names, p.Dir)
+	}
+	return names
 }
 
 // flagsOf returns the flags of a manager by name, with their defaults in the

@@ -131,8 +131,8 @@ var _ = Describe("a manager that is restricted to one namespace", Ordered, func(
 		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		var packages []string
-		for _, p := range Providers() {
-			packages = append(packages, "./cmd/"+p.Dir)
+		for _, program := range programs() {
+			packages = append(packages, "./cmd/"+program)
 		}
 		Expect(tools.Build(ctx, binaries+"/", "", packages...)).To(Succeed())
 	})
