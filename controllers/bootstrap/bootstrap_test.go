@@ -370,7 +370,8 @@ func (b *bed) expectProxy(ctx context.Context, manifests []string) {
 		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
 		return o
 	}
-	Expect(b.Create(ctx, object(manifests[0]))).To(Succeed())
+	// An apply of the agent rejects unknown fields.
+	Expect(b.Create(ctx, object(manifests[0]), client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
 	credentials, proxy, found := strings.Cut(manifests[1], "---\n")
 	Expect(found).To(BeTrue())
 	Expect(credentials).To(ContainSubstring("hunter2"))

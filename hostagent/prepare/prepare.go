@@ -20,14 +20,14 @@ type step struct {
 	apply func(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error
 }
 
-// steps are in order: a step that can reboot the machine comes first, and disks
-// next, because later steps may write to the disks. Files come before the
-// services that read them, users after files, since a user's home may be made
-// by a file, and owners after users.
+// steps are in order: disks come first, because later steps may write to them.
+// Files come before the programs and services that read them, also before the
+// boot loader, and users after files, since a user's home may be made by a file.
+// Owners come after users.
 var steps = []step{
-	{"kernel arguments", kernelArguments},
 	{"disks", disks},
 	{"files", files},
+	{"kernel arguments", kernelArguments},
 	{"kernel", kernel},
 	{"users", users},
 	{"owners of files", owners},
