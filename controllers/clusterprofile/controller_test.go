@@ -86,7 +86,7 @@ func TestReconciler(t *testing.T) {
 	g.Eventually(eventsOf(ctx, e, "red")).Should(ContainElement(ContainSubstring("ClusterProfile red is not written: another manager owns it")))
 	g.Expect(field("red", "spec", "clusterManager", "name")()).To(Equal("fleet"), "the profile of another manager is kept")
 
-	// It counts as not written, so any event of the Cluster writes it once the other is gone.
+	// It counts as not written, so any event of the Cluster writes it once the other is deleted.
 	g.Expect(e.Client.Delete(ctx, other)).To(Succeed())
 	unchanged := red.DeepCopy()
 	red.Annotations = map[string]string{"example.com/seen": "true"}

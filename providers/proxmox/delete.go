@@ -84,7 +84,7 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 }
 
 // deleteImage deletes an image with the bootstrap data. The node of the image is not
-// always that of the VM, which may have been migrated. An image on local storage is gone
+// always that of the VM, which may have been migrated. An image on local storage is lost
 // with its node.
 func (d *driver) deleteImage(ctx context.Context, v *view) error {
 	at, found := v.Image, d.session.Site()

@@ -385,8 +385,8 @@ func TestAnswersOfGuestAgents(t *testing.T) {
 				})).To(Succeed())
 				m.server.ResetRequests()
 				sent := func() int { return m.server.Requests()["GET /nodes/{node}/qemu/{vmid}/agent/"+command] }
-				m.Eventually(sent).Should(BeNumerically(">", 3), "it is asked again")
-				m.Expect(m.server.Requests()).NotTo(Or(HaveKey("GET /version"), HaveKey("POST /access/ticket")), "the session goes on")
+				m.Eventually(sent).Should(BeNumerically(">", 3), "it is queried again")
+				m.Expect(m.server.Requests()).NotTo(Or(HaveKey("GET /version"), HaveKey("POST /access/ticket")), "the session continues")
 				m.Expect(m.step(m).Addresses).NotTo(BeEmpty(), "the addresses are kept")
 			})
 		}

@@ -46,7 +46,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	defer func() { m.checking = m.checking && f.Rejected }() // whoever checks more sets it again
+	defer func() { m.checking = m.checking && f.Rejected }() // the next check sets it again
 	f.Outdated = m.outdated
 	if known := s.images[id]; len(known) > 0 {
 		f.Image = known[0]
