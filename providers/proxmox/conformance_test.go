@@ -61,7 +61,7 @@ type adapter struct{}
 // Traits are those of an API that cannot revoke a ticket, and in which an image is
 // detached and deleted.
 func (adapter) Traits() conformance.Traits {
-	return conformance.Traits{UserDataRequests: 2, NoLogout: true}
+	return conformance.Traits{UserDataRequests: 2, NoLogout: true, GuestRequest: "/agent/"}
 }
 
 func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.Simulator {

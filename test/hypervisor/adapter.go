@@ -71,6 +71,10 @@ type Traits struct {
 	UserDataRequests int
 	// NoLogout is set if the API cannot end a session.
 	NoLogout bool
+	// GuestRequest is a part of the names of requests that go to the guest of each VM
+	// by itself, such as those to a guest agent. A session sends one for each VM after
+	// its start.
+	GuestRequest string
 }
 
 // traits returns the traits of an adapter, which has a method Traits if its
