@@ -29,11 +29,14 @@ const (
 func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace *corev1.Namespace) (selection, error) {
 	matches, err := matchesCluster(set, cluster, namespace)
 	allowed := set.Namespace == cluster.Namespace || allows(namespace, set.Namespace)
-	switch {
-	case err != nil && allowed:
-		return unselected, err
-	case err != nil || !matches:
+	if !allowed && err != nil {
 		// A mistake in a set that the namespace does not allow must not disturb its Clusters.
+		matches, err = false, nil
+	}
+	switch {
+	case err != nil:
+		return unselected, err
+	case !matches:
 		return unselected, nil
 	case !allowed:
 		return forbidden, nil

@@ -75,9 +75,9 @@ func Run(ctx context.Context, m *machine.Machine) error {
 	b.host = guest.Of(b.m)
 	err = b.safely(ctx)
 	if errors.Is(err, prepare.ErrReboot) {
-		if err = b.reboot(ctx); err != nil {
-			_ = b.m.Remove(path.Dir(keptConfig)) // it has credentials
-		}
+		// It returns if the system does not reboot.
+		err = b.reboot(ctx)
+		_ = b.m.Remove(path.Dir(keptConfig)) // it has credentials
 	}
 	if err != nil {
 		b.host.Report(ctx, b.m, b.stage, err.Error()+b.clock, logOf(b.m))

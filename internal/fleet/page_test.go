@@ -52,19 +52,19 @@ func TestPage(t *testing.T) {
 			g.Expect(text(g, response)).NotTo(ContainSubstring("blue"))
 		}
 	}
-	g.Eventually(func() string { return text(g, s.get("/", everywhere)) }).Should(And(ContainSubstring("team-a/blue"), ContainSubstring("team-b/red"), ContainSubstring("no quorum")))
+	g.Eventually(func() string { return text(g, s.get("/", everywhere)) }).Should(And(ContainSubstring("team-a/blue"), ContainSubstring("team-b/red"), ContainSubstring("no quorum"))) //nolint:bodyclose // text closes it
 	own := s.get("/", teamA)
 	defer func() { _ = own.Body.Close() }()
 	g.Expect(own.Header.Get("Content-Security-Policy")).To(And(ContainSubstring("default-src 'none'"), Not(ContainSubstring("unsafe"))))
 	shown := text(g, own)
 	g.Expect(shown).To(And(ContainSubstring("team-a/blue"), Not(ContainSubstring("team-b")), Not(ContainSubstring("red")), Not(ContainSubstring("<script>alert")), ContainSubstring("&lt;script&gt;alert")))
-	g.Expect(text(g, s.get("/", nothing))).To(And(ContainSubstring("There is no Cluster"), Not(ContainSubstring("blue"))))
-	g.Expect(s.head("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))
+	g.Expect(text(g, s.get("/", nothing))).To(And(ContainSubstring("There is no Cluster"), Not(ContainSubstring("blue")))) //nolint:bodyclose // text closes it
+	g.Expect(s.head("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))                                            //nolint:bodyclose // head closes it
 	for path, kind := range map[string]string{"/style.css": "text/css", "/page.js": "text/javascript"} {
-		g.Expect(s.head(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind))
+		g.Expect(s.head(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind)) //nolint:bodyclose // head closes it
 	}
 
-	stream := s.get("/events", teamA)
+	stream := s.get("/events", teamA) //nolint:bodyclose // it is closed below
 	events := make(chan string, 100)
 	go func() {
 		defer close(events)

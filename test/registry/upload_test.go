@@ -20,7 +20,7 @@ import (
 // the request names.
 func proxyTo(t *testing.T, server *httptest.Server) string {
 	t.Helper()
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		to, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -51,7 +51,7 @@ func TestTokenStaysAtItsServer(t *testing.T) {
 	tokens := map[string]string{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		tokens[r.Host+r.URL.Path] = r.Header.Get("PRIVATE-TOKEN")
+		tokens[r.Host+r.URL.Path] = r.Header.Get("Private-Token")
 		mu.Unlock()
 		switch {
 		case r.Host == "storage.example.com":

@@ -296,7 +296,7 @@ func (c *Client) exchange(ctx context.Context, r Request, header http.Header, se
 	if _, list := r.Into.(*Resources); list {
 		limits.Bytes = maxList
 	}
-	res, content, err := c.transport.Send(ctx, r.Method, target, header, body, limits)
+	res, content, err := c.transport.Send(ctx, r.Method, target, header, body, limits) //nolint:bodyclose // Send closes it
 	if err == nil {
 		err = decode(res, content, r.Into)
 	}

@@ -353,7 +353,7 @@ func (c *Client) exchange(
 	// Causes are detected by the text of messages, which engines translate:
 	// without this header those of zVirt respond in Russian.
 	header.Set("Accept-Language", "en-US")
-	res, answer, err := c.transport.Send(ctx, method, "https://"+c.endpoint.Server+path, header, body, l)
+	res, answer, err := c.transport.Send(ctx, method, "https://"+c.endpoint.Server+path, header, body, l) //nolint:bodyclose // Send closes it
 	if err != nil {
 		return 0, nil, err
 	}

@@ -62,11 +62,7 @@ func resources(q *call) (any, error) {
 	list := []map[string]any{}
 	kind := q.text("type")
 	if kind == "" {
-		for _, name := range slices.Sorted(maps.Keys(q.c.pools)) {
-			if q.c.access.Has(q.user, "/pool/"+name, "Pool.Audit") {
-				list = append(list, map[string]any{"id": "/pool/" + name, "pool": name, "type": "pool"})
-			}
-		}
+		list = append(list, q.poolResources()...)
 	}
 	if kind == "" || kind == "vm" {
 		for _, id := range slices.Sorted(maps.Keys(q.c.vms)) {
@@ -87,6 +83,17 @@ func resources(q *call) (any, error) {
 		list = append(list, q.zoneResources()...)
 	}
 	return list, nil
+}
+
+// poolResources are the pools in the list of resources.
+func (q *call) poolResources() []map[string]any {
+	var list []map[string]any
+	for _, name := range slices.Sorted(maps.Keys(q.c.pools)) {
+		if q.c.access.Has(q.user, "/pool/"+name, "Pool.Audit") {
+			list = append(list, map[string]any{"id": "/pool/" + name, "pool": name, "type": "pool"})
+		}
+	}
+	return list
 }
 
 // vmResource is a VM in the list of resources. Lock, tags and pool are current;

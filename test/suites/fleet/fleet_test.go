@@ -59,6 +59,7 @@ func TestFleetPage(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
