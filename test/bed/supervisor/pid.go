@@ -87,11 +87,12 @@ func WritePid(dir, name string, pid int) error {
 func readPid(dir, name string) (identity, error) {
 	var id identity
 	data, err := os.ReadFile(filepath.Join(dir, name+".pid"))
-	if err == nil {
-		_, err = fmt.Sscan(string(data), &id.pid, &id.started, &id.boot)
-	}
 	if err != nil {
 		return id, fmt.Errorf("finding process of %s: %w", name, err)
+	}
+	if _, err := fmt.Sscan(string(data), &id.pid, &id.started, &id.boot); err != nil {
+		// An older version wrote a number only: no process can be compared with it.
+		return id, fmt.Errorf("finding process of %s: %w", name, os.ErrProcessDone)
 	}
 	return id, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -98,6 +99,14 @@ func TestPidFileOfASupervisor(t *testing.T) {
 	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
 	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
 	g.Expect(Pid(dir, Self)).To(Equal(os.Getpid()))
+}
+
+// The pid files of an older version cannot be compared with a process.
+func TestEndIgnoresIncompletePidFiles(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, "old.pid"), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)).To(Succeed())
+	g.Expect(End(dir)).To(Succeed())
 }
 
 func TestOnceIsNotStartedAgain(t *testing.T) {
