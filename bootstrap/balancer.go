@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	balancerDir = novaDir + "/api-balancer"
 	// nobodyUID is the unprivileged user that runs the load balancer. It
 	// needs no permissions.
 	nobodyUID = 65534
@@ -48,8 +47,8 @@ func addBalancer(in *Input, config *nodeconfig.Config) error {
 	}
 	config.Join.BalancerPort = port
 	config.Machine.Files = append(config.Machine.Files,
-		newFile(path.Join(balancerDir, "haproxy.base"), "0644", []byte(balancerConfig(in.Endpoint, port))),
-		newFile(path.Join(balancerDir, "pod.yaml"), "0600", pod))
+		newFile(path.Join(nodeconfig.BalancerDir, "haproxy.base"), "0644", []byte(balancerConfig(in.Endpoint, port))),
+		newFile(path.Join(nodeconfig.BalancerDir, "pod.yaml"), "0600", pod))
 	return nil
 }
 
@@ -122,7 +121,7 @@ func balancerPod(in *Input, port int) ([]byte, error) {
 				"image":           in.Platform.APIServerLoadBalancer.GetImage(),
 				"imagePullPolicy": pullPolicy(in),
 				"command":         []any{"sh", "-c", watchConfig},
-				"env":             []any{map[string]any{"name": "CONFIG", "value": balancerDir + "/haproxy.cfg"}},
+				"env":             []any{map[string]any{"name": "CONFIG", "value": nodeconfig.BalancerDir + "/haproxy.cfg"}},
 				"resources":       map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}},
 				"livenessProbe": map[string]any{
 					"tcpSocket": map[string]any{"host": "127.0.0.1", "port": port}, "initialDelaySeconds": 10, "failureThreshold": 6,
@@ -131,9 +130,9 @@ func balancerPod(in *Input, port int) ([]byte, error) {
 					"runAsUser": nobodyUID, "runAsGroup": nobodyUID, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
 					"capabilities": map[string]any{"drop": []any{"ALL"}},
 				},
-				"volumeMounts": []any{map[string]any{"name": "config", "mountPath": balancerDir, "readOnly": true}},
+				"volumeMounts": []any{map[string]any{"name": "config", "mountPath": nodeconfig.BalancerDir, "readOnly": true}},
 			}},
-			"volumes": []any{map[string]any{"name": "config", "hostPath": map[string]any{"path": balancerDir, "type": "Directory"}}},
+			"volumes": []any{map[string]any{"name": "config", "hostPath": map[string]any{"path": nodeconfig.BalancerDir, "type": "Directory"}}},
 		},
 	})
 	if err != nil {

@@ -13,13 +13,6 @@ import (
 // header is the first line that cloud-init requires.
 const header = "#cloud-config\n"
 
-// runDir holds files that only the first boot needs. It is in memory, so that
-// credentials are not stored on the disk.
-const runDir = "/run/nova"
-
-// configFile is the configuration of the host agent.
-const configFile = runDir + "/config.json"
-
 // cloudConfig is the cloud-config document. It has no other keys: on oVirt the
 // engine prepends its own document, and later keys replace the engine's.
 type cloudConfig struct {
@@ -44,7 +37,7 @@ func cloudConfigDocument(in *Input, config *nodeconfig.Config) ([]byte, error) {
 	}
 	document := &cloudConfig{
 		BootCmd:    in.Spec.BootCommands,
-		WriteFiles: []writeFile{{Path: configFile, Permissions: "0600", Encoding: "gz+b64", Content: base64.StdEncoding.EncodeToString(packed)}},
+		WriteFiles: []writeFile{{Path: nodeconfig.ConfigFile, Permissions: "0600", Encoding: "gz+b64", Content: base64.StdEncoding.EncodeToString(packed)}},
 		RunCmd:     [][]string{{"sh", "-c", strings.TrimSpace(startScript(in))}},
 	}
 	body, err := yaml.Marshal(document)

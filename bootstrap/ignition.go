@@ -16,14 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-const (
-	// keptConfigFile replaces configFile: Ignition runs before the system mounts
-	// /run. The agent moves it there, so that credentials are not stored on the
-	// disk.
-	keptConfigFile = "/var/lib/nova/first-boot/config.json"
-	// startFile is the script of the unit.
-	startFile = "/var/lib/nova/start.sh"
-)
+// startFile is the script of the unit.
+const startFile = "/var/lib/nova/start.sh"
 
 // unit runs the host agent once.
 //
@@ -46,7 +40,7 @@ func ignitionDocument(in *Input, config *nodeconfig.Config) ([]byte, error) {
 		return nil, err
 	}
 	const readable, private = 0o644, 0o600
-	configuration := ignitionFile(keptConfigFile, private, packed)
+	configuration := ignitionFile(nodeconfig.KeptConfigFile, private, packed)
 	configuration.Contents.Compression = new("gzip")
 	document.Storage.Files = []ignition.File{ignitionFile(startFile, readable, []byte(strings.TrimSpace(startScript(in))+"\n")), configuration}
 	const hostname = "/etc/hostname"

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // validated parses a document as Ignition does, and fails on warnings.
@@ -50,7 +51,7 @@ func TestIgnitionHasTheSameContent(t *testing.T) {
 				t.Errorf("the units are %v", config.Systemd.Units)
 			}
 			for _, f := range config.Storage.Files {
-				if f.Path == keptConfigFile && *f.Mode != 0o600 {
+				if f.Path == nodeconfig.KeptConfigFile && *f.Mode != 0o600 {
 					t.Errorf("%s has the mode %o", f.Path, *f.Mode)
 				}
 			}

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"strings"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -96,7 +95,7 @@ func initConfiguration(in *Input, registration map[string]any) document {
 
 func joinConfiguration(in *Input, registration map[string]any) document {
 	content := map[string]any{
-		"discovery":        map[string]any{"file": map[string]any{"kubeConfigPath": path.Join(runDir, "discovery.conf")}},
+		"discovery":        map[string]any{"file": map[string]any{"kubeConfigPath": nodeconfig.DiscoveryFile}},
 		"nodeRegistration": registration,
 		"timeouts": map[string]any{
 			"controlPlaneComponentHealthCheck": slowTimeout,

@@ -21,9 +21,6 @@ import (
 const (
 	// novaDir holds the permanent files of the platform's settings.
 	novaDir = "/etc/nova"
-	// proxyEnv is read by systemd and by shells, so its syntax is valid for
-	// both. Only root can read it: it may contain the proxy's password.
-	proxyEnv = novaDir + "/proxy.env"
 	// resolvConf is the file that the kubelet passes to pods instead of the
 	// system's: systemd-resolved adds the servers of single links to the
 	// latter.
@@ -109,7 +106,7 @@ func authorityFiles(in *Input) ([]nodeconfig.File, error) {
 			if block == nil || block.Type != "CERTIFICATE" {
 				return nil, renderErrorf(bundle.field, "contains data that is not a PEM certificate")
 			}
-			name := fmt.Sprintf("%s/ca/nova-%s-%02d.crt", novaDir, bundle.name, i)
+			name := fmt.Sprintf("%s/nova-%s-%02d.crt", nodeconfig.CADir, bundle.name, i)
 			files = append(files, newFile(name, "0644", pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})))
 			rest = bytes.TrimSpace(rest)
 		}
@@ -177,17 +174,17 @@ func proxyFiles(in *Input) []nodeconfig.File {
 		}
 		fmt.Fprintf(apt, "Acquire::http::Proxy::%[1]s \"DIRECT\";\nAcquire::https::Proxy::%[1]s \"DIRECT\";\n", host)
 	}
-	unit := []byte("[Service]\nEnvironmentFile=-" + proxyEnv + "\n")
+	unit := []byte("[Service]\nEnvironmentFile=-" + nodeconfig.ProxyFile + "\n")
 	permissions := "0644"
 	if login.Username != "" {
 		permissions = "0600"
 	}
 	return []nodeconfig.File{
-		newFile(proxyEnv, "0600", env.Bytes()),
+		newFile(nodeconfig.ProxyFile, "0600", env.Bytes()),
 		newFile("/etc/systemd/system/containerd.service.d/90-nova-proxy.conf", "0644", unit),
 		newFile("/etc/systemd/system/kubelet.service.d/90-nova-proxy.conf", "0644", unit),
 		newFile("/etc/apt/apt.conf.d/90nova-proxy", permissions, apt.Bytes()),
-		newFile("/etc/profile.d/nova-proxy.sh", "0644", []byte("if [ -r "+proxyEnv+" ]; then\n  set -a\n  . "+proxyEnv+"\n  set +a\nfi\n")),
+		newFile("/etc/profile.d/nova-proxy.sh", "0644", []byte("if [ -r "+nodeconfig.ProxyFile+" ]; then\n  set -a\n  . "+nodeconfig.ProxyFile+"\n  set +a\nfi\n")),
 	}
 }
 
@@ -242,7 +239,7 @@ func mirrorFiles(in *Input) ([]nodeconfig.File, error) {
 		if authorization != "" {
 			permissions = "0600"
 		}
-		files = append(files, newFile(path.Join("/etc/containerd/certs.d", folder, "hosts.toml"), permissions, out.Bytes()))
+		files = append(files, newFile(path.Join(nodeconfig.MirrorsDir, folder, "hosts.toml"), permissions, out.Bytes()))
 	}
 	return files, nil
 }

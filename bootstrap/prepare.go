@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// snippetsDir holds the files that containerd's configuration imports.
-	snippetsDir = "/etc/containerd/conf.d"
-
 	defaultFilesystem   = "ext4"
 	defaultMountOptions = "defaults"
 	defaultShell        = "/bin/bash"
@@ -71,7 +68,7 @@ func mountOptions(options []string) string {
 // addSnippets adds the snippets of containerd's configuration.
 func addSnippets(in *Input, config *nodeconfig.Config) error {
 	for _, s := range in.Spec.Containerd.Snippets {
-		config.Machine.Files = append(config.Machine.Files, newFile(path.Join(snippetsDir, "nova-"+s.Name+".toml"), "0600", []byte(s.Content)))
+		config.Machine.Files = append(config.Machine.Files, newFile(path.Join(nodeconfig.SnippetsDir, "nova-"+s.Name+".toml"), "0600", []byte(s.Content)))
 	}
 	return nil
 }

@@ -13,13 +13,14 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
 	// Unit is the service that follows the API servers.
 	Unit = "nova-api-balancer.service"
 
-	dir        = "/etc/nova/api-balancer"
+	dir        = nodeconfig.BalancerDir
 	config     = dir + "/haproxy.cfg"
 	kubeconfig = "/etc/kubernetes/kubelet.conf"
 	manifest   = "/etc/kubernetes/manifests/nova-api-balancer.yaml"

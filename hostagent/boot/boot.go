@@ -20,12 +20,6 @@ import (
 )
 
 const (
-	// runDir is in memory, so that credentials are not stored on the disk.
-	runDir = "/run/nova"
-	// config is the configuration, and keptConfig where Ignition writes it, and
-	// where it is kept during a reboot for kernel arguments.
-	config     = runDir + "/config.json"
-	keptConfig = "/var/lib/nova/first-boot/config.json"
 	// Log is the log of the first boot.
 	Log = "/var/log/nova-bootstrap.log"
 
@@ -34,8 +28,6 @@ const (
 	sentinel = "/run/cluster-api/bootstrap-success.complete"
 	// unit runs the agent on the next boot.
 	unit = "nova-bootstrap.service"
-	// proxyFile contains the variable of the node's addresses.
-	proxyFile = "/etc/nova/proxy.env"
 
 	// addressTimeout is how long a network may take to give the machine an
 	// address.
@@ -77,7 +69,7 @@ func Run(ctx context.Context, m *machine.Machine) error {
 	if errors.Is(err, prepare.ErrReboot) {
 		// It returns if the system does not reboot.
 		err = b.reboot(ctx)
-		_ = b.m.Remove(path.Dir(keptConfig)) // it has credentials
+		_ = b.m.Remove(path.Dir(nodeconfig.KeptConfigFile)) // it has credentials
 	}
 	if err != nil {
 		b.host.Report(ctx, b.m, b.stage, err.Error()+b.clock, logOf(b.m))
@@ -116,7 +108,7 @@ func (b *boot) run(ctx context.Context) error {
 	if err := errors.Join(b.m.Write(stageFile, string(guest.Unfinished)+"\n", 0o600), b.m.Flush(ctx)); err != nil {
 		b.m.Logf("A reset would be reported as failed: %v", err)
 	}
-	if err := b.m.Remove(kubeadmFile, discoveryFile, config); err != nil {
+	if err := b.m.Remove(kubeadmFile, nodeconfig.DiscoveryFile, nodeconfig.ConfigFile); err != nil {
 		b.m.Logf("Credentials stay in memory: %v", err)
 	}
 	b.forgetBootstrapData(ctx)
@@ -134,19 +126,19 @@ func (b *boot) run(ctx context.Context) error {
 // load reads the configuration. One that was kept on the disk is moved to the
 // memory.
 func (b *boot) load() error {
-	if b.m.Exists(keptConfig) {
-		kept, err := b.m.Load(keptConfig)
+	if b.m.Exists(nodeconfig.KeptConfigFile) {
+		kept, err := b.m.Load(nodeconfig.KeptConfigFile)
 		if err != nil {
 			return err
 		}
-		if err := b.m.Write(config, kept, 0o600); err != nil {
+		if err := b.m.Write(nodeconfig.ConfigFile, kept, 0o600); err != nil {
 			return err
 		}
-		if err := b.m.Remove(path.Dir(keptConfig)); err != nil {
+		if err := b.m.Remove(path.Dir(nodeconfig.KeptConfigFile)); err != nil {
 			return fmt.Errorf("deleting the configuration on the disk: %w", err)
 		}
 	}
-	file, err := os.Open(b.m.At(config))
+	file, err := os.Open(b.m.At(nodeconfig.ConfigFile))
 	if err != nil {
 		return fmt.Errorf("opening the node's configuration: %w", err)
 	}
@@ -174,7 +166,7 @@ func (b *boot) prepare(ctx context.Context) error {
 	b.m.Logf("Address %s on %s, provider ID %s", b.node.ips(), b.node.networkInterface, known)
 	b.m = b.m.With("NODE_NAME="+b.c.Node.Name, "NODE_IP="+b.node.ips(), "NODE_INTERFACE="+b.node.networkInterface, "PROVIDER_ID="+b.node.providerID)
 	for i := range b.c.Machine.Files {
-		if f := &b.c.Machine.Files[i]; f.Path == proxyFile {
+		if f := &b.c.Machine.Files[i]; f.Path == nodeconfig.ProxyFile {
 			f.Text = strings.ReplaceAll(f.Text, nodeconfig.NodeIP, b.node.ips())
 		}
 	}
@@ -205,7 +197,7 @@ func (b *boot) step(ctx context.Context, text string) {
 
 // commands runs the user's commands in order, each in its own shell.
 func (b *boot) commands(ctx context.Context, name string, commands []string) error {
-	const file = runDir + "/command"
+	const file = nodeconfig.RunDir + "/command"
 	for i, command := range commands {
 		title := fmt.Sprintf("%s %04d", name, i)
 		b.m.Logf("Running %s", title)

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/guest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
-	kubeadmFile   = runDir + "/kubeadm.yaml"
-	discoveryFile = runDir + "/discovery.conf"
-	kubeletConf   = kubernetes + "/kubelet.conf"
-	manifests     = kubernetes + "/manifests"
-	kubeVIP       = manifests + "/kube-vip.yaml"
+	kubeadmFile = nodeconfig.RunDir + "/kubeadm.yaml"
+	kubeletConf = kubernetes + "/kubelet.conf"
+	manifests   = kubernetes + "/manifests"
+	kubeVIP     = manifests + "/kube-vip.yaml"
 
 	// attempts is the number of attempts of kubeadm, and pause the time between
 	// them.
@@ -55,7 +55,7 @@ func (b *boot) kubeadm(ctx context.Context) error {
 		}
 		return b.restrictKubeVIP()
 	}
-	if err := b.m.Write(discoveryFile, b.c.Join.Kubeconfig, 0o600); err != nil {
+	if err := b.m.Write(nodeconfig.DiscoveryFile, b.c.Join.Kubeconfig, 0o600); err != nil {
 		return err
 	}
 	if err := b.waitForCluster(ctx); err != nil {

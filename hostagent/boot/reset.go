@@ -12,6 +12,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/guest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
 )
 
@@ -79,14 +80,14 @@ func removeResetUnit(ctx context.Context, m *machine.Machine) {
 // reboot reboots the machine for its kernel arguments, and keeps the
 // configuration for the next boot.
 func (b *boot) reboot(ctx context.Context) error {
-	if err := b.m.Mkdir(path.Dir(keptConfig), 0o700); err != nil {
+	if err := b.m.Mkdir(path.Dir(nodeconfig.KeptConfigFile), 0o700); err != nil {
 		return err
 	}
-	text, err := b.m.Load(config)
+	text, err := b.m.Load(nodeconfig.ConfigFile)
 	if err != nil {
 		return err
 	}
-	if err := b.m.Write(keptConfig, text, 0o600); err != nil {
+	if err := b.m.Write(nodeconfig.KeptConfigFile, text, 0o600); err != nil {
 		return err
 	}
 	if err := writeUnit(b.m, unit, bootUnitText); err != nil {
@@ -112,7 +113,7 @@ func ReportReset(ctx context.Context, m *machine.Machine) error {
 	// The first boot starts again if its data is present: cloud-init may treat
 	// each boot as the first, or the agent has rebooted the machine for kernel
 	// arguments.
-	if m.Exists(config) || m.Exists(keptConfig) && enabled(ctx, m, unit) {
+	if m.Exists(nodeconfig.ConfigFile) || m.Exists(nodeconfig.KeptConfigFile) && enabled(ctx, m, unit) {
 		return nil
 	}
 	stage := strings.TrimSpace(m.Read(stageFile))
@@ -135,7 +136,7 @@ func ReportReset(ctx context.Context, m *machine.Machine) error {
 		host.Report(ctx, m, guest.Failed, "The machine was restarted before it became a node", logOf(m))
 	}
 	removeResetUnit(ctx, m)
-	return m.Remove(path.Dir(keptConfig), prepare.Rebooted)
+	return m.Remove(path.Dir(nodeconfig.KeptConfigFile), prepare.Rebooted)
 }
 
 func enabled(ctx context.Context, m *machine.Machine, unit string) bool {

@@ -15,9 +15,6 @@ import (
 
 const (
 	containerdConfig = "/etc/containerd/config.toml"
-	snippets         = "/etc/containerd/conf.d"
-	mirrors          = "/etc/containerd/certs.d"
-	ownCAs           = "/etc/nova/ca"
 )
 
 var (
@@ -25,11 +22,11 @@ var (
 	registryTable = regexp.MustCompile(`^\s*\[.*\.registry\]\s*(#.*)*$`)
 	anyTable      = regexp.MustCompile(`^\s*\[`)
 	configPath    = regexp.MustCompile(`^\s*config_path\s*=`)
-	mirrorsPath   = regexp.MustCompile(`^\s*config_path\s*=\s*["']` + regexp.QuoteMeta(mirrors) + `["']\s*$`)
+	mirrorsPath   = regexp.MustCompile(`^\s*config_path\s*=\s*["']` + regexp.QuoteMeta(nodeconfig.MirrorsDir) + `["']\s*$`)
 	newVersion    = regexp.MustCompile(`(?m)^ *version *= *([3-9]|[1-9][0-9])`)
 	anyVersion    = regexp.MustCompile(`(?m)^version *= *(.*)$`)
 	imports       = regexp.MustCompile(`(?m)^ *imports *= *\[`)
-	ownImport     = regexp.MustCompile(`(?m)^ *imports *=.*` + regexp.QuoteMeta(snippets) + `/`)
+	ownImport     = regexp.MustCompile(`(?m)^ *imports *=.*` + regexp.QuoteMeta(nodeconfig.SnippetsDir) + `/`)
 )
 
 // containerd configures the proxy, the trusted CAs, the mirrors and the snippets
@@ -57,7 +54,7 @@ func containerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) 
 		return nil
 	}
 	if c.Mirrors && !hasMirrors(ctx, m) {
-		return fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", mirrors)
+		return fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", nodeconfig.MirrorsDir)
 	}
 	return m.Run(ctx, "systemctl", "restart", "containerd")
 }
@@ -90,7 +87,7 @@ func trust(ctx context.Context, m *machine.Machine) error {
 	// Debian's command takes the folder as an option. Flatcar's reads the store
 	// itself, and adds the files with this suffix.
 	if script, err := os.ReadFile(update); err == nil && strings.Contains(string(script), "localcertsdir") {
-		return m.Run(ctx, "update-ca-certificates", "--localcertsdir", m.At(ownCAs))
+		return m.Run(ctx, "update-ca-certificates", "--localcertsdir", m.At(nodeconfig.CADir))
 	}
 	if err := copyCAs(m, system, ".pem"); err != nil {
 		return err
@@ -100,13 +97,13 @@ func trust(ctx context.Context, m *machine.Machine) error {
 
 // copyCAs copies the CA certificates to a folder, with this suffix.
 func copyCAs(m *machine.Machine, folder, suffix string) error {
-	entries, err := os.ReadDir(m.At(ownCAs))
+	entries, err := os.ReadDir(m.At(nodeconfig.CADir))
 	if err != nil {
 		return fmt.Errorf("reading CA certificates: %w", err)
 	}
 	for _, entry := range entries {
 		name := strings.TrimSuffix(entry.Name(), ".crt") + suffix
-		if err := m.Write(filepath.Join(folder, name), m.Read(filepath.Join(ownCAs, entry.Name())), 0o644); err != nil {
+		if err := m.Write(filepath.Join(folder, name), m.Read(filepath.Join(nodeconfig.CADir, entry.Name())), 0o644); err != nil {
 			return err
 		}
 	}
@@ -141,7 +138,7 @@ func setConfigPath(ctx context.Context, m *machine.Machine) error {
 // withConfigPath returns containerd's configuration with the mirrors.
 func withConfigPath(config string) string {
 	out := &strings.Builder{}
-	setting := fmt.Sprintf("  config_path = %q\n", mirrors)
+	setting := fmt.Sprintf("  config_path = %q\n", nodeconfig.MirrorsDir)
 	within, found := false, false
 	for line := range strings.Lines(config) {
 		text := strings.TrimRight(line, "\n")
@@ -176,9 +173,9 @@ func importSnippets(ctx context.Context, m *machine.Machine) error {
 	switch at := imports.FindStringIndex(config); {
 	case ownImport.MatchString(config):
 	case at != nil:
-		config = config[:at[1]] + fmt.Sprintf("%q, ", snippets+"/*.toml") + config[at[1]:]
+		config = config[:at[1]] + fmt.Sprintf("%q, ", nodeconfig.SnippetsDir+"/*.toml") + config[at[1]:]
 	default:
-		config = fmt.Sprintf("imports = [%q]\n", snippets+"/*.toml") + config
+		config = fmt.Sprintf("imports = [%q]\n", nodeconfig.SnippetsDir+"/*.toml") + config
 	}
 	return m.Edit(containerdConfig, config, 0o644)
 }

@@ -30,8 +30,6 @@ const (
 	// attempts is the number of downloads, and pause the time between them.
 	attempts = 21
 	pause    = 5 * time.Second
-
-	proxyFile = "/etc/nova/proxy.env"
 )
 
 // download writes the snapshot to a file, and verifies its hash. The URL is a
@@ -73,7 +71,7 @@ func httpClient(m *machine.Machine, ca string) (*http.Client, error) {
 			return nil, errors.New("the CA of the snapshot's server contains no certificate")
 		}
 	}
-	proxy := proxyConfig(m.Read(proxyFile)).ProxyFunc()
+	proxy := proxyConfig(m.Read(nodeconfig.ProxyFile)).ProxyFunc()
 	transport.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
 	return &http.Client{Transport: transport}, nil
 }
