@@ -38,6 +38,7 @@ esac`,
 echo "kubeadm $*" >>"$T/calls"
 cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
 cp "$T/etc/kubernetes/manifests/kube-vip.yaml" "$T/kube-vip.meanwhile" 2>/dev/null || true
+readlink "$T/etc/kubernetes/kube-vip.conf" > "$T/kube-vip.link" || true
 left=$(cat "$T/fail-join" 2>/dev/null || echo 0)
 [ "$left" -eq 0 ] && exit 0
 echo $((left - 1)) >"$T/fail-join"
@@ -212,11 +213,18 @@ func TestNodeInitializes(t *testing.T) {
 			t.Errorf("kubeadm is not given %q:\n%s", want, config)
 		}
 	}
-	if pod := n.Get("kube-vip.meanwhile"); !strings.Contains(pod, "value: eth1") || !strings.Contains(pod, "/super-admin.conf") {
+	pod := n.Get("kube-vip.meanwhile")
+	if !strings.Contains(pod, "value: eth1") || !strings.Contains(pod, "path: /etc/kubernetes/kube-vip.conf") {
 		t.Errorf("kube-vip while kubeadm runs:\n%s", pod)
 	}
-	if pod, want := n.Get("etc/kubernetes/manifests/kube-vip.yaml"), strings.ReplaceAll(n.Get("kube-vip.meanwhile"), "/super-admin.conf", "/admin.conf"); pod != want {
-		t.Errorf("kube-vip after kubeadm:\n%s", pod)
+	if after := n.Get("etc/kubernetes/manifests/kube-vip.yaml"); after != pod {
+		t.Errorf("kubeadm init is followed by another manifest, for which the kubelet stops kube-vip:\n%s", after)
+	}
+	if link := n.Get("kube-vip.link"); link != "super-admin.conf\n" {
+		t.Errorf("while kubeadm runs, kube-vip uses %q", link)
+	}
+	if link, err := os.Readlink(n.At("etc/kubernetes/kube-vip.conf")); err != nil || link != "admin.conf" {
+		t.Errorf("after kubeadm, kube-vip uses %q: %v", link, err)
 	}
 	if calls := n.Get("calls"); len(n.api.requests) > 0 || strings.Contains(calls, "join") {
 		t.Errorf("the first machine waits or joins:\n%s", calls)

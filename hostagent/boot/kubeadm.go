@@ -20,6 +20,8 @@ const (
 	kubeletConf = kubernetes + "/kubelet.conf"
 	manifests   = kubernetes + "/manifests"
 	kubeVIP     = manifests + "/kube-vip.yaml"
+	// kubeVIPConf is a link to the kubeconfig that kube-vip uses.
+	kubeVIPConf = kubernetes + "/kube-vip.conf"
 
 	// attempts is the number of attempts of kubeadm, and pause the time between
 	// them.
@@ -41,10 +43,8 @@ func (b *boot) kubeadm(ctx context.Context) error {
 	if err := b.m.Write(kubeadmFile, b.fill(b.c.Join.Kubeadm, token), 0o600); err != nil {
 		return err
 	}
-	if b.c.Join.KubeVIP != "" {
-		if err := b.m.Write(kubeVIP, b.fill(b.c.Join.KubeVIP, token), 0o600); err != nil {
-			return err
-		}
+	if err := b.writeKubeVIP(); err != nil {
+		return err
 	}
 	// From here on, a reset ends the attempt to make this machine a node.
 	b.host.Forget(ctx, b.m)
@@ -131,17 +131,32 @@ func (b *boot) onlyLastPhasesLeft(logFrom int64) bool {
 	return !strings.Contains(log[min(logFrom, int64(len(log))):], "error execution phase wait-control-plane")
 }
 
-// restrictKubeVIP replaces the administrator permissions of kube-vip. kube-vip
-// needs them only until kubeadm init has granted permissions to admin.conf.
+// writeKubeVIP writes the manifest of kube-vip. On the first machine it names a
+// link in place of super-admin.conf.
+func (b *boot) writeKubeVIP() error {
+	if b.c.Join.KubeVIP == "" {
+		return nil
+	}
+	pod := b.fill(b.c.Join.KubeVIP, "")
+	if !b.c.Join.Init {
+		return b.m.Write(kubeVIP, pod, 0o600)
+	}
+	if err := b.m.Link(kubeVIPConf, "super-admin.conf"); err != nil {
+		return err
+	}
+	return b.m.Write(kubeVIP, strings.ReplaceAll(pod, kubernetes+"/super-admin.conf", kubeVIPConf), 0o600)
+}
+
+// restrictKubeVIP takes the administrator permissions from kube-vip, which needs
+// them only until kubeadm init has granted permissions to admin.conf. kube-vip
+// uses the other file from its next start. Its manifest stays as it is: to replace
+// the pod, the kubelet would stop it for more than ten seconds, and all machines
+// that join would wait for the endpoint.
 func (b *boot) restrictKubeVIP() error {
 	if b.c.Join.KubeVIP == "" {
 		return nil
 	}
-	text, err := b.m.Load(kubeVIP)
-	if err != nil {
-		return err
-	}
-	return b.m.Write(kubeVIP, strings.ReplaceAll(text, "/super-admin.conf", "/admin.conf"), 0o600)
+	return b.m.Link(kubeVIPConf, "admin.conf")
 }
 
 // join runs kubeadm join, and continues failed attempts.

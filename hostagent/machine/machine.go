@@ -177,6 +177,26 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 	return nil
 }
 
+// Link makes path a symbolic link to target, in place of a link that exists. A
+// relative target begins in the folder of path.
+func (m *Machine) Link(path, target string) error {
+	path = m.At(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // folders of the system are readable
+		return fmt.Errorf("creating link: %w", err)
+	}
+	next := filepath.Join(filepath.Dir(path), ".nova-"+filepath.Base(path))
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("creating link: %w", err)
+	}
+	if err := os.Symlink(target, next); err != nil {
+		return fmt.Errorf("creating link: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("creating link: %w", err)
+	}
+	return nil
+}
+
 // Append adds text to a file.
 func (m *Machine) Append(path, text string) error {
 	path = m.At(path)

@@ -24,7 +24,12 @@ type granter struct {
 // attempt.
 func (g *granter) due(forbidden bool, now time.Time) bool {
 	wait := timelimits.Hourly
-	if forbidden || g.failed {
+	switch {
+	case g.failed:
+		// While a cluster starts, an attempt may fail that had little time left.
+		// All controllers wait for the next one.
+		wait = timelimits.CallTimeout
+	case forbidden:
 		wait = timelimits.Reconnect
 	}
 	if now.Sub(g.last) < wait {

@@ -30,7 +30,8 @@ const (
 	// reconcile for a workload cluster. A later response triggers an event.
 	ReadTimeout = 2 * time.Second
 	// CallTimeout is the timeout for a request to a workload cluster that may be
-	// down, and the time between attempts to connect. Cluster API's own 30 s
+	// down, the time between attempts to connect, and the pause after a failed
+	// attempt to write permissions. Cluster API's own 30 s
 	// would be half the time that a control plane needs to start.
 	CallTimeout = 5 * time.Second
 	// ConnectTimeout is the timeout for a connection to a machine that may be
@@ -42,8 +43,8 @@ const (
 	// address. It is also the timeout for reading without caches.
 	StaleAfter = 15 * time.Second
 	// Reconnect is the time for a connection to recover, for instance after the
-	// kubeconfig was renewed, and the pause after a failed attempt to write
-	// permissions or during a restore.
+	// kubeconfig was renewed, the pause after permissions were written that a
+	// request still lacks, and the pause during a restore.
 	Reconnect = 30 * time.Second
 	// RestoreTimeout is the time for a machine to restore a snapshot and to
 	// initialize the control plane, from the creation of the machine. A machine
