@@ -30,8 +30,7 @@ type budget struct {
 	unpacked int64
 }
 
-// addUserFiles adds the files of the spec. They come last, so that they replace a
-// file of ours at the same path.
+// addUserFiles adds the files of the spec.
 func addUserFiles(in *Input, config *nodeconfig.Config) error {
 	left := &budget{templates: boundedtemplate.NewBudget(), unpacked: maxUnpacked}
 	for i := range in.Spec.Files {

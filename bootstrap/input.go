@@ -32,6 +32,9 @@ type Input struct {
 	ClusterNamespace, ClusterName string
 	// Machine is the name of the Machine and of the node.
 	Machine string
+	// Follow lets the host agent follow the desired settings of the node after the
+	// first boot.
+	Follow bool
 	// Version is the Kubernetes version. Only Init needs it.
 	Version string
 	// Endpoint is the control plane endpoint.

@@ -51,16 +51,32 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 			Name: in.Machine, ControlPlane: in.Mode.controlPlane(), IPVersions: ipVersions(in.Network),
 			Interface: in.Spec.NodeAddress.Interface, CIDRs: in.Spec.NodeAddress.CIDRs,
 		},
-		Machine: machineSettings(in),
+		Follow: in.Follow,
 	}
-	for _, part := range []func(*Input, *nodeconfig.Config) error{
-		addJoin, addPKI, addKubeVIP, addBalancer, addPatches, addPlatform, addAccounts, addSnippets, addRestore, addUserFiles,
-	} {
+	for _, part := range []func(*Input, *nodeconfig.Config) error{addJoin, addKubeVIP, addRestore, addSettings} {
 		if err := part(in, config); err != nil {
 			return nil, err
 		}
 	}
+	if !in.Follow {
+		config.Kubelet = nodeconfig.Kubelet{}
+	}
 	return config, nil
+}
+
+// addSettings adds the settings of the machine, which also apply while it runs.
+// The files of the user come last, so that they replace a file of ours at the same
+// path.
+func addSettings(in *Input, config *nodeconfig.Config) error {
+	config.Machine = machineSettings(in)
+	for _, part := range []func(*Input, *nodeconfig.Config) error{
+		addPKI, addBalancer, addPatches, addPlatform, addAccounts, addSnippets, addUserFiles, addKubelet,
+	} {
+		if err := part(in, config); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // validate rejects input from which no node can be created.

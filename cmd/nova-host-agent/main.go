@@ -5,6 +5,7 @@
 //	nova-host-agent apply FILE          applies the settings of the system in a configuration
 //	nova-host-agent report-reset        reports a reset during the first boot
 //	nova-host-agent api-balancer PORT   keeps the node's list of API servers up to date
+//	nova-host-agent follow              applies the desired settings of the node
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/balancer"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/boot"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/follow"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
@@ -55,8 +57,12 @@ func run(args []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
 		return balancer.Follow(ctx, m, int(port))
+	case verb == "follow" && len(args) == 1:
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		return follow.Run(ctx, m)
 	}
-	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT")
+	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT | follow")
 }
 
 // apply applies the settings of the system, to try a configuration on a node

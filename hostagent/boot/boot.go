@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/follow"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/guest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
@@ -115,6 +116,13 @@ func (b *boot) run(ctx context.Context) error {
 	if err := b.finish(ctx); err != nil {
 		return err
 	}
+	if b.c.Follow {
+		b.step(ctx, "Starting the host agent")
+		node := follow.Node{Name: b.c.Node.Name, Addresses: b.node.ips(), ProviderID: b.node.providerID}
+		if err := follow.Start(ctx, b.m, node, &nodeconfig.Settings{Node: b.c.Node.Name, Machine: b.c.Machine, Kubelet: b.c.Kubelet}); err != nil {
+			return err
+		}
+	}
 	if err := b.m.Write(sentinel, "success\n", 0o644); err != nil {
 		return err
 	}
@@ -165,11 +173,7 @@ func (b *boot) prepare(ctx context.Context) error {
 	}
 	b.m.Logf("Address %s on %s, provider ID %s", b.node.ips(), b.node.networkInterface, known)
 	b.m = b.m.With("NODE_NAME="+b.c.Node.Name, "NODE_IP="+b.node.ips(), "NODE_INTERFACE="+b.node.networkInterface, "PROVIDER_ID="+b.node.providerID)
-	for i := range b.c.Machine.Files {
-		if f := &b.c.Machine.Files[i]; f.Path == nodeconfig.ProxyFile {
-			f.Text = strings.ReplaceAll(f.Text, nodeconfig.NodeIP, b.node.ips())
-		}
-	}
+	b.c.Machine.SetNodeIP(b.node.ips())
 	b.step(ctx, "Setting up the system")
 	if err := prepare.Apply(ctx, b.m, &b.c.Machine); err != nil {
 		return err

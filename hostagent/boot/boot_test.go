@@ -702,3 +702,28 @@ func TestNodeCountsFromTheFirstCommand(t *testing.T) {
 		t.Errorf("gave up at %v", n.Seconds())
 	}
 }
+
+// A node that follows its desired settings starts from those of the first boot.
+func TestNodeFollowsItsSettings(t *testing.T) {
+	n := newNode(t, func(c *nodeconfig.Config) {
+		c.Follow = true
+		c.Machine.Files = []nodeconfig.File{{Path: nodeconfig.ProxyFile, Mode: "0600", Text: "NO_PROXY='__NOVA_NODE_IP__'\n"}}
+		c.Kubelet.Args = []nodeconfig.Setting{{Name: "provider-id", Value: nodeconfig.ProviderID}}
+	})
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.log())
+	}
+	if !strings.Contains(n.Get("calls"), "systemctl enable --now nova-host-agent.service\n") {
+		t.Errorf("calls:\n%s", n.Get("calls"))
+	}
+	record := n.Get("var/lib/nova/settings.json")
+	for _, want := range []string{`"name":"blue-abc12"`, `NO_PROXY='10.77.0.105'`, `"value":"vsphere://4237a1b2`, `"node":"blue-abc12"`} {
+		if !strings.Contains(record, want) {
+			t.Errorf("the record has no %s: %s", want, record)
+		}
+	}
+	other := newNode(t, nil)
+	if err := other.boot(); err != nil || other.There("var/lib/nova/settings.json") || strings.Contains(other.Get("calls"), "nova-host-agent") {
+		t.Errorf("a node that does not follow: %v, %s", err, other.Get("calls"))
+	}
+}

@@ -25,6 +25,21 @@ const watchSeconds = int64(240)
 // order, whenever they change. It returns when the watch ends. It ignores an
 // empty list: no API server could have sent it.
 func (c *Client) WatchAPIServers(ctx context.Context, changed func([]string) error) error {
+	err := c.watch(ctx, endpointSlices, metav1.NamespaceDefault, "kubernetes", func(slice *unstructured.Unstructured) error {
+		if servers := apiServers(slice); len(servers) > 0 {
+			return changed(servers)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("watching API servers: %w", err)
+	}
+	return nil
+}
+
+// watch calls the function with an object, if it exists, and whenever it
+// changes. It returns when the watch ends.
+func (c *Client) watch(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, changed func(*unstructured.Unstructured) error) error {
 	config := *c.config
 	config.Timeout = 0 // a watch lasts
 	client, err := dynamic.NewForConfig(&config)
@@ -32,25 +47,23 @@ func (c *Client) WatchAPIServers(ctx context.Context, changed func([]string) err
 		return fmt.Errorf("creating client: %w", err)
 	}
 	seconds := watchSeconds
-	events, err := client.Resource(endpointSlices).Namespace(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", "kubernetes").String(), TimeoutSeconds: &seconds,
+	events, err := client.Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), TimeoutSeconds: &seconds,
 	})
 	if err != nil {
-		return fmt.Errorf("watching API servers: %w", err)
+		return err //nolint:wrapcheck // the caller wraps it
 	}
 	defer events.Stop()
 	for event := range events.ResultChan() {
 		if event.Type != watch.Added && event.Type != watch.Modified {
 			continue
 		}
-		slice, is := event.Object.(*unstructured.Unstructured)
+		object, is := event.Object.(*unstructured.Unstructured)
 		if !is {
 			continue
 		}
-		if servers := apiServers(slice); len(servers) > 0 {
-			if err := changed(servers); err != nil {
-				return err
-			}
+		if err := changed(object); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -41,6 +41,12 @@ type Config struct {
 	Machine Machine `json:"machine,omitzero"`
 	// Join is how the machine becomes a node.
 	Join Join `json:"join,omitzero"`
+	// Follow is true if the agent follows the desired settings of the node in its
+	// cluster after the first boot.
+	Follow bool `json:"follow,omitempty"`
+	// Kubelet are the settings of the kubelet that Join contains, for an agent
+	// that follows the desired settings.
+	Kubelet Kubelet `json:"kubelet,omitzero"`
 }
 
 // Node identifies a machine in its cluster.
@@ -225,23 +231,31 @@ func Read(from io.Reader) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's configuration: %w", err)
 	}
+	config := &Config{}
+	if err := decode(content, config); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// decode reads a configuration of this version of the format.
+func decode(content []byte, into any) error {
 	if len(content) > MaxSize {
-		return nil, fmt.Errorf("the node's configuration is larger than %d MiB", MaxSize>>20)
+		return fmt.Errorf("the node's configuration is larger than %d MiB", MaxSize>>20)
 	}
 	var head struct {
 		Version int `json:"version"`
 	}
 	if err := json.Unmarshal(content, &head); err != nil {
-		return nil, fmt.Errorf("reading the node's configuration: %w", err)
+		return fmt.Errorf("reading the node's configuration: %w", err)
 	}
 	if head.Version != Version {
-		return nil, fmt.Errorf("the node's configuration has version %d, this host agent reads version %d: use a node image with a matching nova-host-agent", head.Version, Version)
+		return fmt.Errorf("the node's configuration has version %d, this host agent reads version %d: use a node image with a matching nova-host-agent", head.Version, Version)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
-	config := &Config{}
-	if err := decoder.Decode(config); err != nil {
-		return nil, fmt.Errorf("reading the node's configuration: %w", err)
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("reading the node's configuration: %w", err)
 	}
-	return config, nil
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,6 +29,22 @@ var (
 	imports       = regexp.MustCompile(`(?m)^ *imports *= *\[`)
 	ownImport     = regexp.MustCompile(`(?m)^ *imports *=.*` + regexp.QuoteMeta(nodeconfig.SnippetsDir) + `/`)
 )
+
+// containerdInput returns the settings that containerd reads when it starts. It
+// reads the configuration of mirrors when it pulls an image.
+func containerdInput(c *nodeconfig.Machine) any {
+	var files []nodeconfig.File
+	for _, f := range c.Files {
+		mirror := strings.HasPrefix(f.Path, nodeconfig.MirrorsDir+"/")
+		switch {
+		case f.Path == nodeconfig.ProxyFile, strings.HasPrefix(f.Path, nodeconfig.CADir+"/"),
+			strings.HasPrefix(f.Path, path.Dir(containerdConfig)+"/") && !mirror,
+			strings.HasPrefix(f.Path, unitsDir+"containerd.service.d/"):
+			files = append(files, f)
+		}
+	}
+	return []any{c.Proxy, c.TrustCAs, c.Mirrors, c.Snippets, files}
+}
 
 // containerd configures the proxy, the trusted CAs, the mirrors and the snippets
 // of containerd. Each of them needs a restart of containerd.

@@ -43,7 +43,7 @@ func files(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error
 			return err
 		}
 		relabel = append(relabel, m.At(f.Path))
-		units = units || strings.HasPrefix(f.Path, "/etc/systemd/system/")
+		units = units || strings.HasPrefix(f.Path, unitsDir)
 	}
 	// The policy of SELinux has labels for some paths.
 	if m.Has(relabel[0]) {

@@ -18,6 +18,9 @@ type step struct {
 	// name is for messages.
 	name  string
 	apply func(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error
+	// input returns the settings that the step reads. A running machine repeats
+	// the step if they changed. A step without input only runs on the first boot.
+	input func(c *nodeconfig.Machine) any
 }
 
 // steps are in order: disks come first, because later steps may write to them.
@@ -25,19 +28,19 @@ type step struct {
 // boot loader, and users after files, since a user's home may be made by a file.
 // Owners come after users.
 var steps = []step{
-	{"disks", disks},
-	{"files", files},
-	{"kernel arguments", kernelArguments},
-	{"kernel", kernel},
-	{"users", users},
-	{"owners of files", owners},
-	{"name servers", nameServers},
-	{"containerd", containerd},
-	{"time servers", timeServers},
+	{name: "disks", apply: disks},
+	{"files", files, func(c *nodeconfig.Machine) any { return c.Files }},
+	{name: "kernel arguments", apply: kernelArguments},
+	{"kernel", kernel, func(c *nodeconfig.Machine) any { return []any{c.KernelModules, c.Sysctls} }},
+	{"users", users, func(c *nodeconfig.Machine) any { return c.Users }},
+	{"owners of files", owners, func(c *nodeconfig.Machine) any { return c.Files }},
+	{"name servers", nameServers, func(c *nodeconfig.Machine) any { return []any{c.NameServers, c.SearchDomains} }},
+	{"containerd", containerd, containerdInput},
+	{"time servers", timeServers, func(c *nodeconfig.Machine) any { return c.TimeServers }},
 }
 
-// Apply applies the settings. It returns ErrReboot if the machine must be
-// rebooted first.
+// Apply applies the settings on the first boot. It returns ErrReboot if the
+// machine must be rebooted first.
 func Apply(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
 	for _, s := range steps {
 		if err := s.apply(ctx, m, c); err != nil {

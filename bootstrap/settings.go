@@ -1,0 +1,50 @@
+package bootstrap
+
+import (
+	"fmt"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+// maxSettings is the maximum size of the packed settings of a node: a Secret of
+// the workload cluster contains them.
+const maxSettings = 1<<20 - 8<<10
+
+// Settings returns the desired settings of a worker that has joined, packed, and
+// their revision. They are those that a new machine with the same input has. A
+// *RenderError means that the spec cannot be rendered.
+func Settings(in Input) (packed []byte, revision string, err error) {
+	if in.Mode != JoinWorker {
+		return nil, "", fmt.Errorf("rendering settings: a machine with mode %s is no worker", in.Mode)
+	}
+	if err := checkRoles(Roles(&in.Spec, false), false); err != nil {
+		return nil, "", err
+	}
+	config := &nodeconfig.Config{}
+	if err := addSettings(&in, config); err != nil {
+		return nil, "", err
+	}
+	settings := &nodeconfig.Settings{Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
+	if packed, revision, err = settings.Pack(); err != nil {
+		return nil, "", fmt.Errorf("rendering settings: %w", err)
+	}
+	if len(packed) > maxSettings {
+		return nil, "", renderErrorf("spec.files", "the node's settings have %d KiB, the limit is %d KiB; download large files with a command", len(packed)>>10, maxSettings>>10)
+	}
+	return packed, revision, nil
+}
+
+// addKubelet adds the arguments of the kubelet that kubeadm's configuration
+// contains too.
+func addKubelet(in *Input, config *nodeconfig.Config) error {
+	args, err := kubeletArgs(&in.Spec)
+	if err != nil {
+		return err
+	}
+	for _, a := range args {
+		if fields, is := a.(map[string]any); is {
+			config.Kubelet.Args = append(config.Kubelet.Args, nodeconfig.Setting{Name: fmt.Sprint(fields["name"]), Value: fmt.Sprint(fields["value"])})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	nodes   = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+)
+
+// SecretKey identifies a Secret.
+type SecretKey struct {
+	Namespace, Name string
+}
+
+// WatchSecret calls the function with the value of a key of a Secret, if it
+// exists, and whenever the Secret changes. It returns when the watch ends.
+func (c *Client) WatchSecret(ctx context.Context, of SecretKey, key string, changed func([]byte) error) error {
+	err := c.watch(ctx, secrets, of.Namespace, of.Name, func(secret *unstructured.Unstructured) error {
+		encoded, _, err := unstructured.NestedString(secret.Object, "data", key)
+		if err != nil {
+			return fmt.Errorf("reading key %s: %w", key, err)
+		}
+		value, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return errors.New("reading key " + key + ": it is not base64")
+		}
+		return changed(value)
+	})
+	if err != nil {
+		return fmt.Errorf("watching Secret %s/%s: %w", of.Namespace, of.Name, err)
+	}
+	return nil
+}
+
+// Condition is a condition of a Node.
+type Condition struct {
+	Type string
+	// True is the status.
+	True            bool
+	Reason, Message string
+}
+
+// SetNodeCondition sets a condition of a Node, unless the Node has it already. A
+// kubelet may change the status of its own Node.
+func (c *Client) SetNodeCondition(ctx context.Context, node string, condition Condition) error {
+	found, err := c.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Node: %w", err)
+	}
+	status := string(metav1.ConditionFalse)
+	if condition.True {
+		status = string(metav1.ConditionTrue)
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	wanted := map[string]any{
+		"type": condition.Type, "status": status, "reason": condition.Reason, "message": condition.Message,
+		"lastHeartbeatTime": now, "lastTransitionTime": now,
+	}
+	list, _, err := unstructured.NestedSlice(found.Object, "status", "conditions")
+	if err != nil {
+		return fmt.Errorf("reading conditions of the Node: %w", err)
+	}
+	for _, one := range list {
+		is, ok := one.(map[string]any)
+		if !ok || is["type"] != condition.Type || is["status"] != status {
+			continue
+		}
+		if is["reason"] == condition.Reason && is["message"] == condition.Message {
+			return nil
+		}
+		wanted["lastTransitionTime"] = is["lastTransitionTime"]
+	}
+	// Conditions are merged by type.
+	if err := c.patchNode(ctx, node, map[string]any{"status": map[string]any{"conditions": []any{wanted}}}, "status"); err != nil {
+		return fmt.Errorf("setting condition %s of the Node: %w", condition.Type, err)
+	}
+	return nil
+}
+
+// LabelNode sets labels of a Node, and removes those that are nil. A kubelet may
+// change labels of its own Node, except for those of restricted domains.
+func (c *Client) LabelNode(ctx context.Context, node string, labels map[string]*string) error {
+	if err := c.patchNode(ctx, node, map[string]any{"metadata": map[string]any{"labels": labels}}); err != nil {
+		return fmt.Errorf("labeling the Node: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) patchNode(ctx context.Context, node string, patch map[string]any, subresources ...string) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("writing patch: %w", err)
+	}
+	_, err = c.dynamic.Resource(nodes).Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+	return err //nolint:wrapcheck // the callers wrap it
+}

@@ -1,0 +1,147 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
+)
+
+const (
+	// pause is the time between two watches, and retry the time after a failure:
+	// also until the manager has given the node the permission.
+	pause = 5 * time.Second
+	retry = 20 * time.Second
+	// changeTimeout limits one attempt to apply settings.
+	changeTimeout = 10 * time.Minute
+	// maxText limits the text in the condition, in bytes.
+	maxText = 512
+)
+
+// follower applies the settings of one node.
+type follower struct {
+	m      *machine.Machine
+	record *record
+	client *cluster.Client
+	// reported is the last report.
+	reported cluster.Condition
+}
+
+// Run follows the desired settings of the node until the context ends.
+func Run(ctx context.Context, m *machine.Machine) error {
+	r, err := load(m)
+	if err != nil {
+		return err
+	}
+	f := &follower{m: m, record: r}
+	for ctx.Err() == nil {
+		wait := pause
+		if err := f.once(ctx); err != nil {
+			m.Logf("%v", err)
+			wait = retry
+		}
+		if m.Sleep(ctx, wait) != nil {
+			return nil //nolint:nilerr // the service is stopped
+		}
+	}
+	return nil
+}
+
+// once follows the settings until a watch ends.
+func (f *follower) once(ctx context.Context) (err error) {
+	// The kubelet renews its certificate, so it is read each time.
+	if f.client, err = cluster.Load(f.m.At(kubeconfig)); err != nil {
+		return err
+	}
+	if len(f.record.Started) == 0 {
+		if err := f.reportApplied(ctx); err != nil {
+			return err
+		}
+	}
+	secret := cluster.SecretKey{Namespace: nodeconfig.SettingsNamespace, Name: nodeconfig.SettingsName(f.record.Node.Name)}
+	return f.client.WatchSecret(ctx, secret, nodeconfig.SettingsKey, func(packed []byte) error { return f.handle(ctx, packed) })
+}
+
+// handle applies desired settings.
+func (f *follower) handle(ctx context.Context, packed []byte) error {
+	settings, id, err := nodeconfig.Unpack(packed)
+	if err != nil {
+		return f.report(ctx, false, nodeconfig.RejectedReason, id, err.Error())
+	}
+	if id == f.record.Applied.ID && len(f.record.Started) == 0 {
+		return f.reportApplied(ctx)
+	}
+	if why := f.record.rejected(settings); why != "" {
+		return f.report(ctx, false, nodeconfig.RejectedReason, id, why)
+	}
+	f.record.Node.fill(settings)
+	f.m.Logf("Applying revision %s of the settings", id)
+	if err := f.report(ctx, false, nodeconfig.ApplyingReason, id, "the settings are being applied"); err != nil {
+		return err
+	}
+	wanted := revision{ID: id, Settings: settings}
+	if err := f.change(ctx, wanted); err != nil {
+		if reported := f.report(ctx, false, nodeconfig.FailedReason, id, err.Error()); reported != nil {
+			f.m.Logf("%v", reported)
+		}
+		return err
+	}
+	f.record.Applied, f.record.Started = wanted, nil
+	if err := f.record.save(ctx, f.m); err != nil {
+		return err
+	}
+	f.m.Logf("Revision %s of the settings is applied", id)
+	return f.reportApplied(ctx)
+}
+
+// change applies a revision. A panic is its failure.
+func (f *follower) change(ctx context.Context, to revision) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			f.m.Logf("%s", debug.Stack())
+			err = fmt.Errorf("the host agent failed: %v", problem)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	former := f.record.former()
+	if err := f.record.begin(ctx, f.m, to); err != nil {
+		return err
+	}
+	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
+		return err
+	}
+	if labels := labelChanges(former, to.Settings); len(labels) > 0 {
+		if err := f.client.LabelNode(ctx, f.record.Node.Name, labels); err != nil {
+			return fmt.Errorf("changing labels: %w", err)
+		}
+	}
+	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {
+		return fmt.Errorf("changing kubelet: %w", err)
+	}
+	return nil
+}
+
+func (f *follower) reportApplied(ctx context.Context) error {
+	return f.report(ctx, true, nodeconfig.AppliedReason, f.record.Applied.ID, "the settings are applied")
+}
+
+// report sets the condition of the Node, unless it was reported already.
+func (f *follower) report(ctx context.Context, good bool, reason, id, text string) error {
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	condition := cluster.Condition{Type: nodeconfig.ConfiguredCondition, True: good, Reason: reason, Message: nodeconfig.ReportMessage(id, text)}
+	if f.reported == condition {
+		return nil
+	}
+	if err := f.client.SetNodeCondition(ctx, f.record.Node.Name, condition); err != nil {
+		return err
+	}
+	f.reported = condition
+	return nil
+}

@@ -1,0 +1,379 @@
+package follow
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	flags  = "var/lib/kubelet/kubeadm-flags.env"
+	status = "/api/v1/nodes/blue-1/status"
+)
+
+// commands count their calls. The call with the number in the file fail-at fails.
+var commands = map[string]string{
+	"fail":        `n=$(($(cat "$T/count" 2>/dev/null || echo 0) + 1)); echo $n >"$T/count"; [ "$n" != "$(cat "$T/fail-at" 2>/dev/null)" ]`,
+	"systemctl":   `"$T/bin/fail" || exit 1; case "$1" in is-active) [ "$3" = kubelet ] && [ ! -e "$T/broken" ]; exit ;; restart) [ "$2" = kubelet ] && cp "$T/` + flags + `" "$T/running-flags"; [ "$2" = containerd ] && cat "$T"/etc/containerd/conf.d/*.toml >"$T/running-snippets"; esac; echo "systemctl $*" >>"$T/calls"`,
+	"sync":        `"$T/bin/fail"`,
+	"sysctl":      `"$T/bin/fail" && echo sysctl >>"$T/calls"`,
+	"useradd":     `"$T/bin/fail" && echo "useradd $*" >>"$T/calls"`,
+	"containerd":  `echo 'version = 3'`,
+	"kubeadm":     `"$T/bin/fail" && echo "kubeadm $(echo "$*" | sed "s,$T,,g")" >>"$T/calls" && cat "$T/etc/kubernetes/patches/"* >"$T/kubelet-config"`,
+	"id":          `[ "$1" = -gn ] && echo "$2"; [ "$1" = -gn ]`,
+	"getent":      `echo "$2:x:1000:1000::/home/$2:/bin/sh"`,
+	"chown":       `:`,
+	"restorecon":  `:`,
+	"timedatectl": `:`,
+}
+
+// apiServer is an API server with a Node and the Secret with its settings.
+type apiServer struct {
+	*agenttest.Server
+	t          *testing.T
+	lock       sync.Mutex
+	secret     []byte
+	denied     bool
+	conditions []map[string]any
+	labels     map[string]any
+	patches    int
+}
+
+func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/nova-nodes/secrets":
+		if r.URL.Query().Get("fieldSelector") != "metadata.name=nova-node-blue-1" {
+			s.t.Errorf("the kubelet may not send %s", r.URL)
+		}
+		if s.denied {
+			agenttest.Fail(w, http.StatusForbidden, "Forbidden")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if s.secret != nil {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": map[string]any{
+				"kind": "Secret", "apiVersion": "v1", "metadata": map[string]any{"name": "nova-node-blue-1"}, "data": map[string]any{"settings": s.secret},
+			}}) //nolint:errchkjson // the settings are bytes
+		}
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})
+	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/blue-1"):
+		var patch struct {
+			Metadata struct{ Labels map[string]any }
+			Status   struct{ Conditions []map[string]any }
+		}
+		if err := json.Unmarshal(body, &patch); err != nil || r.Header.Get("Content-Type") != "application/strategic-merge-patch+json" {
+			s.t.Errorf("patch %s: %v", body, err)
+		}
+		s.patches++
+		if r.URL.Path == status {
+			s.conditions = patch.Status.Conditions
+		} else {
+			s.labels = patch.Metadata.Labels
+		}
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1"})
+	default:
+		s.t.Errorf("the kubelet may not send %s %s", r.Method, r.URL)
+		agenttest.Fail(w, http.StatusForbidden, "Forbidden")
+	}
+}
+
+// condition returns status, reason and message of the Node's condition.
+func (s *apiServer) condition() string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if len(s.conditions) != 1 {
+		return fmt.Sprintf("%d conditions", len(s.conditions))
+	}
+	c := s.conditions[0]
+	return fmt.Sprintf("%s %s %s", c["status"], c["reason"], c["message"])
+}
+
+func (s *apiServer) want(settings *nodeconfig.Settings) (revision string) {
+	s.t.Helper()
+	packed, revision, err := settings.Pack()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.secret = packed
+	return revision
+}
+
+// booted are the settings of the first boot.
+func booted() *nodeconfig.Settings {
+	return &nodeconfig.Settings{
+		Node: "blue-1",
+		Machine: nodeconfig.Machine{
+			Sysctls:  []nodeconfig.Setting{{Name: "vm.swappiness", Value: "1"}},
+			Snippets: true,
+			Files: []nodeconfig.File{
+				{Path: "/etc/motd", Mode: "0644", Text: "first\n"},
+				{Path: "/etc/kept", Mode: "0644", Text: "kept\n"},
+				{Path: "/etc/containerd/conf.d/nova-a.toml", Mode: "0600", Text: "a = 1\n"},
+				{Path: "/etc/kubernetes/patches/kubeletconfiguration+merge.json", Mode: "0600", Text: "{\"maxPods\":100}\n"},
+			},
+		},
+		Kubelet: nodeconfig.Kubelet{Args: []nodeconfig.Setting{
+			{Name: "node-ip", Value: nodeconfig.NodeIP}, {Name: "provider-id", Value: nodeconfig.ProviderID},
+			{Name: "node-labels", Value: "disk=fast,rack=r1"}, {Name: "v", Value: "2"},
+		}},
+	}
+}
+
+// changedSettings change a part of each kind.
+func changedSettings() *nodeconfig.Settings {
+	s := booted()
+	s.Machine.Sysctls[0].Value = "10"
+	s.Machine.Files[0].Text = "second\n"
+	s.Machine.Files[2].Text = "a = 2\n"
+	s.Machine.Files[3].Text = "{\"maxPods\":200}\n"
+	s.Machine.Users = []nodeconfig.User{{Name: "ops", Shell: "/bin/sh"}}
+	s.Kubelet.Args[2].Value = "disk=slow,row=3"
+	s.Kubelet.Args[3] = nodeconfig.Setting{Name: "max-open-files", Value: "5000"}
+	return s
+}
+
+func start(t *testing.T) (*agenttest.Machine, *apiServer) {
+	t.Helper()
+	server := &apiServer{t: t, conditions: []map[string]any{}}
+	server.Server = agenttest.NewServer(t, server.serve)
+	n := agenttest.New(t, commands)
+	n.Put("etc/kubernetes/kubelet.conf", server.Kubeconfig())
+	n.Put("etc/systemd/system/.keep", "")
+	n.Put(flags, `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-ip=10.0.0.5 --node-labels=disk=fast,rack=r1 --provider-id=vsphere://4237 --v=2"`+"\n")
+	settings := booted()
+	for _, f := range settings.Machine.Files {
+		n.Put(f.Path, f.Text)
+	}
+	node := Node{Name: "blue-1", Addresses: "10.0.0.5", ProviderID: "vsphere://4237"}
+	if err := Start(t.Context(), n.Machine, node, settings); err != nil {
+		t.Fatal(err)
+	}
+	n.Put("calls", "")
+	n.Put("count", "0")
+	return n, server
+}
+
+// followOnce runs the service until a watch ends.
+func followOnce(t *testing.T, n *agenttest.Machine) error {
+	t.Helper()
+	r, err := load(n.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&follower{m: n.Machine, record: r}).once(t.Context())
+}
+
+func TestServiceStarts(t *testing.T) {
+	n, server := start(t)
+	if unit := n.Get("etc/systemd/system/nova-host-agent.service"); !strings.Contains(unit, " follow\n") || strings.Contains(unit, "__") {
+		t.Errorf("unit: %s", unit)
+	}
+	if info, err := os.Stat(n.Dir(recordFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the record contains the content of files that only root may read: %v, %v", info, err)
+	}
+	for range 2 {
+		if err := followOnce(t, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := server.condition(); got != "True Applied Revision first-boot: the settings are applied" || server.patches != 1 {
+		t.Errorf("%s, %d patches", got, server.patches)
+	}
+	if calls := n.Get("calls"); calls != "" {
+		t.Errorf("a node without changes runs %s", calls)
+	}
+}
+
+// All kinds of settings change, and nothing else is touched.
+func TestSettingsChange(t *testing.T) {
+	n, server := start(t)
+	before, err := os.Stat(n.Dir("etc/kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := server.want(changedSettings())
+	for range 2 { // the second watch sends the same settings
+		if err := followOnce(t, n); err != nil {
+			t.Fatalf("%v\n%s", err, n.Log)
+		}
+	}
+	checkChanged(t, n, server)
+	if after, err := os.Stat(n.Dir("etc/kept")); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file that did not change was written: %v", err)
+	}
+	const want = `sysctl
+useradd -m -s /bin/sh ops
+systemctl restart containerd
+kubeadm upgrade node phase kubelet-config --kubeconfig /etc/kubernetes/kubelet.conf --patches /etc/kubernetes/patches
+systemctl daemon-reload
+systemctl restart kubelet
+`
+	if calls := n.Get("calls"); calls != want {
+		t.Errorf("calls:\n%s\nwant:\n%s", calls, want)
+	}
+	if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+		t.Error(got)
+	}
+	if n.Waits(time.Second) != 15 {
+		t.Errorf("the kubelet was watched for %d s", n.Waits(time.Second))
+	}
+}
+
+func checkChanged(t *testing.T, n *agenttest.Machine, server *apiServer) {
+	t.Helper()
+	const args = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-ip=10.0.0.5 --provider-id=vsphere://4237 --node-labels=disk=slow,row=3 --max-open-files=5000"` + "\n"
+	for path, want := range map[string]string{
+		"etc/motd": "second\n", "etc/kept": "kept\n", "etc/sysctl.d/90-nova.conf": "vm.swappiness = 10\n",
+		"running-snippets": "a = 2\n", "kubelet-config": "{\"maxPods\":200}\n", flags: args, "running-flags": args,
+	} {
+		if got := n.Get(path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	if got := fmt.Sprint(server.labels); got != "map[disk:slow rack:<nil> row:3]" {
+		t.Errorf("labels: %s", got)
+	}
+}
+
+// Whichever command is the last one before a reset, the next start completes the
+// change, and the services run with the new settings.
+func TestChangeContinuesAfterAReset(t *testing.T) {
+	n, server := start(t)
+	server.want(changedSettings())
+	if err := followOnce(t, n); err != nil {
+		t.Fatal(err)
+	}
+	var total int
+	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < 20 {
+		t.Fatalf("%d commands: %v", total, err)
+	}
+	for at := 1; at <= total; at++ {
+		t.Run(strconv.Itoa(at), func(t *testing.T) {
+			n, server := start(t)
+			revision := server.want(changedSettings())
+			n.Put("fail-at", strconv.Itoa(at))
+			_ = followOnce(t, n)
+			n.Put("fail-at", "never")
+			if err := followOnce(t, n); err != nil {
+				t.Fatalf("%v\n%s", err, n.Log)
+			}
+			checkChanged(t, n, server)
+			if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// Other settings may follow a change that failed: a file of that change alone is
+// removed.
+func TestChangeAfterAFailedOne(t *testing.T) {
+	n, server := start(t)
+	broken := changedSettings()
+	broken.Machine.Files = append(broken.Machine.Files, nodeconfig.File{Path: "/etc/broken", Mode: "0644", Text: "x"})
+	revision := server.want(broken)
+	n.Put("broken", "")
+	if err := followOnce(t, n); err == nil {
+		t.Fatal("the kubelet did not start")
+	}
+	const want = ": changing kubelet: the kubelet does not start with these settings; see journalctl -u kubelet on the node"
+	if got := server.condition(); got != "False StepFailed Revision "+revision+want {
+		t.Error(got)
+	}
+	if !n.There("etc/broken") {
+		t.Fatal("the file was not written")
+	}
+	if err := os.Remove(n.Dir("broken")); err != nil {
+		t.Fatal(err)
+	}
+	revision = server.want(booted())
+	if err := followOnce(t, n); err != nil {
+		t.Fatalf("%v\n%s", err, n.Log)
+	}
+	if n.There("etc/broken") || n.Get("etc/motd") != "first\n" || !strings.Contains(n.Get("running-flags"), "--v=2") || strings.Contains(n.Get("running-flags"), "5000") {
+		t.Errorf("the failed change was not reverted: %s, %s", n.Get("etc/motd"), n.Get("running-flags"))
+	}
+	if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+		t.Error(got)
+	}
+}
+
+// Settings that the agent cannot read or apply change nothing.
+func TestSettingsAreRejected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*nodeconfig.Settings)
+		raw    []byte
+		want   string
+	}{
+		"Disks": {change: func(s *nodeconfig.Settings) {
+			s.Machine.Disks = []nodeconfig.Mount{{Path: "/x"}}
+			s.Machine.SwapMiB = 5
+		}, want: "a running machine cannot change its disks, swap"},
+		"OtherNode": {change: func(s *nodeconfig.Settings) { s.Node = "blue-2" }, want: `the settings are for node "blue-2"`},
+		"NoGzip":    {raw: []byte("x"), want: "reading the node's settings"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, server := start(t)
+			settings := changedSettings()
+			if tc.change != nil {
+				tc.change(settings)
+			}
+			server.want(settings)
+			if tc.raw != nil {
+				server.secret = tc.raw
+			}
+			if err := followOnce(t, n); err != nil {
+				t.Fatal(err)
+			}
+			if got := server.condition(); !strings.HasPrefix(got, "False Rejected Revision ") || !strings.Contains(got, tc.want) {
+				t.Error(got)
+			}
+			if n.Get("calls") != "" || n.Get("etc/motd") != "first\n" {
+				t.Errorf("rejected settings were applied: %s", n.Get("calls"))
+			}
+		})
+	}
+}
+
+// Until the manager has given the permission, the agent tries again.
+func TestPermissionIsAwaited(t *testing.T) {
+	n, server := start(t)
+	server.denied = true
+	if err := followOnce(t, n); err == nil || !strings.Contains(err.Error(), "watching Secret nova-nodes/nova-node-blue-1") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// An argument that kubeadm set stays, and the file of another program is not
+// replaced.
+func TestKubeletArguments(t *testing.T) {
+	n := agenttest.New(t, nil)
+	n.Put(flags, "KUBELET_EXTRA_ARGS=--x\n")
+	err := setArgs(n.Machine, nil, []nodeconfig.Setting{{Name: "v", Value: "1"}})
+	if err == nil || !strings.Contains(err.Error(), "is not as kubeadm writes it") || n.Get(flags) != "KUBELET_EXTRA_ARGS=--x\n" {
+		t.Errorf("err = %v, file %q", err, n.Get(flags))
+	}
+	node := Node{Addresses: "10.0.0.5"}
+	s := booted()
+	node.fill(s)
+	if slices.ContainsFunc(s.Kubelet.Args, func(a nodeconfig.Setting) bool { return a.Name == "provider-id" }) || s.Kubelet.Args[0].Value != "10.0.0.5" {
+		t.Errorf("arguments %v", s.Kubelet.Args)
+	}
+}

@@ -1,0 +1,123 @@
+package nodeconfig
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// The object in a workload cluster with the desired settings of a node. A
+// namespace of its own lets the manager have permission for these Secrets alone:
+// RBAC cannot select them by a prefix.
+const (
+	// SettingsNamespace is the namespace of the Secrets.
+	SettingsNamespace = "nova-nodes"
+	// SettingsKey is the key in a Secret. Its value is compressed with gzip.
+	SettingsKey = "settings"
+)
+
+// SettingsName returns the name of the Secret with the settings of a node, of the
+// Role that allows the node to read it, and of its binding.
+func SettingsName(node string) string { return "nova-node-" + node }
+
+// The condition of a Node about its settings, and its reasons.
+const (
+	// ConfiguredCondition is true if the node has its desired settings.
+	ConfiguredCondition = "NodeConfigured"
+	// AppliedReason means that the settings are applied.
+	AppliedReason = "Applied"
+	// ApplyingReason means that the agent applies the settings.
+	ApplyingReason = "Applying"
+	// RejectedReason means that the agent does not apply the settings: it cannot
+	// read them, or they contain a change that needs another machine.
+	RejectedReason = "Rejected"
+	// FailedReason means that a step failed. The agent repeats it.
+	FailedReason = "StepFailed"
+)
+
+// Settings are the desired settings of a node that runs.
+type Settings struct {
+	// Version is the version of the format, as in Config.
+	Version int `json:"version"`
+	// Node is the name of the node.
+	Node string `json:"node"`
+	// Machine are the settings of the operating system.
+	Machine Machine `json:"machine,omitzero"`
+	// Kubelet are the settings of the kubelet.
+	Kubelet Kubelet `json:"kubelet,omitzero"`
+}
+
+// Kubelet are the settings of the kubelet. Its configuration file is made by
+// kubeadm, from the cluster's configuration and the patches among the files.
+type Kubelet struct {
+	// Args are the arguments in addition to those that kubeadm sets, with
+	// variables.
+	Args []Setting `json:"args,omitempty"`
+}
+
+// Pack writes and compresses settings, and returns their revision. The result is
+// reproducible.
+func (s *Settings) Pack() (packed []byte, revision string, err error) {
+	written := *s
+	written.Version = Version
+	content, err := json.Marshal(&written)
+	if err != nil {
+		return nil, "", fmt.Errorf("writing the node's settings: %w", err)
+	}
+	out := &bytes.Buffer{}
+	writer := gzip.NewWriter(out)
+	if _, err := writer.Write(content); err != nil {
+		return nil, "", fmt.Errorf("compressing the node's settings: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return nil, "", fmt.Errorf("compressing the node's settings: %w", err)
+	}
+	return out.Bytes(), revisionOf(content), nil
+}
+
+// Unpack reads settings and returns their revision, which is known even if the
+// settings are rejected. It rejects another version of the format and unknown
+// fields.
+func Unpack(packed []byte) (settings *Settings, revision string, err error) {
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the node's settings: %w", err)
+	}
+	content, err := io.ReadAll(io.LimitReader(reader, MaxSize+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the node's settings: %w", err)
+	}
+	settings = &Settings{}
+	return settings, revisionOf(content), decode(content, settings)
+}
+
+// revisionOf identifies the content of settings.
+func revisionOf(content []byte) string {
+	const length = 6
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:length])
+}
+
+// ReportMessage returns the message of the condition about a revision.
+func ReportMessage(revision, text string) string { return "Revision " + revision + ": " + text }
+
+// ReadMessage returns the revision and the text of a condition's message.
+func ReadMessage(message string) (revision, text string, found bool) {
+	rest, prefixed := strings.CutPrefix(message, "Revision ")
+	revision, text, found = strings.Cut(rest, ": ")
+	return revision, text, prefixed && found
+}
+
+// SetNodeIP replaces the node's addresses in the file with the proxy settings.
+func (m *Machine) SetNodeIP(addresses string) {
+	for i := range m.Files {
+		if f := &m.Files[i]; f.Path == ProxyFile {
+			f.Text = strings.ReplaceAll(f.Text, NodeIP, addresses)
+		}
+	}
+}
