@@ -129,7 +129,7 @@ func (p *page) asUser(next func(http.ResponseWriter, *http.Request, user.Info)) 
 
 // whole writes the whole page.
 func (p *page) whole(w http.ResponseWriter, r *http.Request, who user.Info) {
-	text, err := p.render(r.Context(), "page", who)
+	text, _, err := p.render(r.Context(), "page", who)
 	if err != nil {
 		unavailable(w, err)
 		return
@@ -138,7 +138,8 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request, who user.Info) {
 	_, _ = w.Write(text) //nolint:gosec // html/template escaped it; the browser may be gone
 }
 
-// stream sends the table each time that it changes.
+// stream sends the table each time that it changes. A user who may see nothing keeps no
+// stream, so that users without permissions do not use up those of others.
 func (p *page) stream(w http.ResponseWriter, r *http.Request, who user.Info) {
 	if !p.acquire(who.GetName()) {
 		w.Header().Set("Retry-After", "60")
@@ -158,10 +159,14 @@ func (p *page) stream(w http.ResponseWriter, r *http.Request, who user.Info) {
 	var rendered time.Time
 	for {
 		if version := p.changes.get(); version != seen || rendered.IsZero() || time.Since(rendered) >= repeatInterval {
-			text, err := p.render(ctx, "table", who)
+			text, sees, err := p.render(ctx, "table", who)
 			if err != nil {
 				ctrl.Log.WithName("fleet").Error(err, "Rendering clusters")
 				return // the browser connects again
+			}
+			if !sees && rendered.IsZero() {
+				w.WriteHeader(http.StatusNoContent) // the browser does not connect again
+				return
 			}
 			seen, rendered = version, time.Now()
 			if err := send(w, out, text, sent); err != nil {
@@ -200,11 +205,12 @@ type view struct {
 	Failed, Progressing, Ready int
 }
 
-// render returns a template with the clusters that a user may list.
-func (p *page) render(ctx context.Context, name string, who user.Info) ([]byte, error) {
+// render returns a template with the clusters that a user may list, and whether there
+// are any or the user may list those of all namespaces.
+func (p *page) render(ctx context.Context, name string, who user.Info) (text []byte, sees bool, err error) {
 	everywhere, err := p.users.mayList(ctx, who, "")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	known := map[string]bool{}
 	found, err := rows(ctx, p.reader, func(namespace string) (bool, error) {
@@ -217,7 +223,7 @@ func (p *page) render(ctx context.Context, name string, who user.Info) ([]byte, 
 		return may, err
 	}, p.now())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	v := view{User: who.GetName(), Rows: found}
 	for _, r := range found {
@@ -232,9 +238,9 @@ func (p *page) render(ctx context.Context, name string, who user.Info) ([]byte, 
 	}
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name, v); err != nil {
-		return nil, fmt.Errorf("rendering page: %w", err)
+		return nil, false, fmt.Errorf("rendering page: %w", err)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), everywhere || len(found) > 0, nil
 }
 
 func unavailable(w http.ResponseWriter, err error) {

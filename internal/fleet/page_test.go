@@ -64,6 +64,8 @@ func TestPage(t *testing.T) {
 		g.Expect(s.head(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind)) //nolint:bodyclose // head closes it
 	}
 
+	g.Expect(s.head("/events", nothing).StatusCode).To(Equal(http.StatusNoContent), "a user without permissions holds no stream") //nolint:bodyclose // head closes it
+
 	stream := s.get("/events", teamA) //nolint:bodyclose // it is closed below
 	events := make(chan string, 100)
 	go func() {

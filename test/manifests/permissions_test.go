@@ -97,7 +97,15 @@ var permissions = map[string]map[string]string{
 		"helmrepositories.source.toolkit.fluxcd.io":         "get list watch create patch delete",
 		"ocirepositories.source.toolkit.fluxcd.io":          "get list watch create patch delete",
 	},
+	"nova-fleet": {
+		"namespaces=kube-system":    "get",
+		"clusters.cluster.x-k8s.io": "get list watch", "machines.cluster.x-k8s.io": "get list watch",
+		"novacontrolplanes.controlplane.cluster.x-k8s.io": "get list watch",
+	},
 }
+
+// fleetPage is the program of the fleet page. It is no provider.
+var fleetPage = Provider{Dir: "nova-fleet"}
 
 // infraPermissions are those of the manager whose kinds begin with a name. One
 // set of reconcilers serves every hypervisor.
@@ -209,7 +217,7 @@ func mentioned() []cell {
 // matrix has a row for each manager and permission.
 func matrix() []TableEntry {
 	var entries []TableEntry
-	for _, p := range Providers() {
+	for _, p := range append(Providers(), fleetPage) {
 		granted := cells(permissions[p.Dir])
 		maps.Copy(granted, cells(forAll))
 		for _, c := range mentioned() {
@@ -271,7 +279,7 @@ var _ = Describe("the permissions of a manager", Ordered, ContinueOnFailure, fun
 		expected := cells(permissions[p.Dir])
 		maps.Copy(expected, cells(forAll))
 		Expect(slices.Collect(maps.Keys(granted))).To(ConsistOf(slices.Collect(maps.Keys(expected))))
-	}, entries())
+	}, entries(), Entry(fleetPage.Dir, fleetPage))
 
 	// The managers of all hypervisors run the same reconcilers, so a permission that only one of
 	// them lacks is missing by mistake.
@@ -307,6 +315,17 @@ var _ = Describe("the permissions of a manager", Ordered, ContinueOnFailure, fun
 				}
 			}
 			Expect(allowed(ctx, p, cell{verb: "create", resource: "events"}, p.Namespace())).To(BeTrue())
+		}
+	})
+
+	It("do not include writes in its own namespace for the fleet page", func(ctx SpecContext) {
+		Eventually(func() bool {
+			return allowed(ctx, fleetPage, cell{verb: "list", group: clusterGroup, resource: "clusters"}, "tenants")
+		}).WithTimeout(policyTimeout).Should(BeTrue())
+		for _, c := range mentioned() {
+			if !slices.Contains([]string{"get", "list", "watch"}, c.verb) && c.group != "authentication.k8s.io" && c.group != "authorization.k8s.io" {
+				Expect(allowed(ctx, fleetPage, c, fleetPage.Namespace())).To(BeFalse(), c.String())
+			}
 		}
 	})
 })

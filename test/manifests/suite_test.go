@@ -32,7 +32,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
 
 	installForeign()
-	for _, p := range Providers() {
+	for _, p := range append(Providers(), fleetPage) {
 		file, err := p.Render(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		rendered[p.Dir], err = Objects(file)

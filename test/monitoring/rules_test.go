@@ -93,24 +93,29 @@ func TestScrapingSendsItsTokenToManagersOnly(t *testing.T) {
 			} `json:"kubernetes_sd_configs"`
 		} `json:"scrape_configs"`
 	}
-	var monitor struct {
-		Spec struct {
-			Namespaces struct {
-				Names []string `json:"matchNames"`
-			} `json:"namespaceSelector"`
-		} `json:"spec"`
-	}
 	// The rest of both files is Prometheus' and its operator's.
-	for path, into := range map[string]any{"scrape.yaml": &config, "podmonitor.yaml": &monitor} {
-		data, err := os.ReadFile(sample(path))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(yaml.Unmarshal(data, into)).To(Succeed(), path)
+	data, err := os.ReadFile(sample("scrape.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(yaml.Unmarshal(data, &config)).To(Succeed())
+	data, err = os.ReadFile(sample("podmonitor.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	monitors := strings.Split(string(data), "\n---\n")
+	g.Expect(config.Jobs).To(HaveLen(2), "the managers, and the fleet page")
+	g.Expect(monitors).To(HaveLen(len(config.Jobs)))
+	for i, job := range config.Jobs {
+		var monitor struct {
+			Spec struct {
+				Namespaces struct {
+					Names []string `json:"matchNames"`
+				} `json:"namespaceSelector"`
+			} `json:"spec"`
+		}
+		g.Expect(yaml.Unmarshal([]byte(monitors[i]), &monitor)).To(Succeed())
+		g.Expect(job.Discoveries).To(HaveLen(1))
+		g.Expect(job.Discoveries[0].Namespaces.Names).NotTo(BeEmpty())
+		g.Expect(job.Discoveries[0].Namespaces.Names).To(ConsistOf(monitor.Spec.Namespaces.Names))
+		g.Expect(job.Authorization.File).NotTo(HavePrefix("/var/run/secrets/kubernetes.io/"))
 	}
-	g.Expect(config.Jobs).To(HaveLen(1))
-	g.Expect(config.Jobs[0].Discoveries).To(HaveLen(1))
-	g.Expect(config.Jobs[0].Discoveries[0].Namespaces.Names).NotTo(BeEmpty())
-	g.Expect(config.Jobs[0].Discoveries[0].Namespaces.Names).To(ConsistOf(monitor.Spec.Namespaces.Names))
-	g.Expect(config.Jobs[0].Authorization.File).NotTo(HavePrefix("/var/run/secrets/kubernetes.io/"))
 }
 
 func TestAlertsGoOffWhenTheyShould(t *testing.T) {

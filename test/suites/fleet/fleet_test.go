@@ -83,6 +83,48 @@ func TestFleetPage(t *testing.T) {
 	// The script has replaced the table by the one of the first event.
 	g.Eventually(func() string { return chromium(t, []string{"--dump-dom"}, proxy) }, 3*time.Minute).
 		Should(And(ContainSubstring(`role="status">live<`), ContainSubstring("payments/production")))
+	// A login that has expired: the browser does not connect again.
+	ended := expiredLogin(t, proxy)
+	g.Eventually(func() string { return chromium(t, []string{"--dump-dom"}, ended) }, 3*time.Minute).
+		Should(And(ContainSubstring(`class="stale"`), MatchRegexp(`role="status">not updated since [^<]*, load the page again<`), ContainSubstring("payments/production")))
+}
+
+// expiredLogin is a proxy in front of the login proxy that passes the page on and
+// rejects the events. It returns its address.
+func expiredLogin(t *testing.T, login string) string {
+	t.Helper()
+	to, err := url.Parse(login)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	rejected := make(chan struct{}, 100)
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Header.Set("User-Agent", "login")
+	}, ModifyResponse: func(r *http.Response) error {
+		if r.Request.URL.Path == "/" {
+			r.Body = io.NopCloser(io.MultiReader(r.Body, held(func() {
+				select {
+				case <-rejected:
+				case <-time.After(time.Minute):
+				}
+			})))
+			r.ContentLength = -1
+			r.Header.Del("Content-Length")
+		}
+		return nil
+	}, FlushInterval: -1}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/events" {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "Sign in", http.StatusUnauthorized)
+		rejected <- struct{}{}
+	}))
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	})
+	return proxy.URL
 }
 
 // checkPicture expects a picture with content: a page that its policy blocks is
