@@ -8,11 +8,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -167,14 +169,7 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 		return err
 	}
 	s := d.scope
-	now := modeInput{
-		clusterDeleted: s.isDeleted(),
-		paused:         s.paused(),
-		setMissing:     d.set == nil,
-		setDeleting:    d.set != nil && !d.set.DeletionTimestamp.IsZero(),
-		selected:       d.selection == selected,
-		suspended:      d.set != nil && d.set.Spec.Suspend != nil && *d.set.Spec.Suspend,
-	}
+	now := d.modeInput()
 	var err error
 	switch mode := modeOf(now); mode {
 	case ensure:
@@ -184,6 +179,8 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 			err = r.ensure(ctx, d)
 		}
 		r.reportCondition(d, err)
+	case waitForFinalizer:
+		// The reconciler of sets adds it, which triggers this one.
 	case keepUnchanged:
 		// The set gets a report also when there are no modules: it plans only once it has the reports
 		// of all its Clusters.
@@ -207,6 +204,20 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 		r.removeReport(d)
 	}
 	return err
+}
+
+// modeInput returns the relation between the set and the Cluster.
+func (d *rolloutTarget) modeInput() modeInput {
+	now := modeInput{
+		clusterDeleted: d.scope.isDeleted(), paused: d.scope.paused(),
+		setMissing: d.set == nil, selected: d.selection == selected,
+	}
+	if d.set != nil {
+		now.setDeleting = !d.set.DeletionTimestamp.IsZero()
+		now.setWithoutFinalizer = !controllerutil.ContainsFinalizer(d.set, addonsv1.Finalizer)
+		now.suspended = ptr.Deref(d.set.Spec.Suspend, false)
+	}
+	return now
 }
 
 // removeReport ends the report about a Cluster that the set no longer selects.

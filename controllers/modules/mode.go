@@ -8,6 +8,9 @@ type mode string
 const (
 	// ensure keeps the modules on the Cluster.
 	ensure mode = "Ensure"
+	// waitForFinalizer does nothing: the set does not have its finalizer yet. If it were deleted now,
+	// its modules would remain in the workload cluster.
+	waitForFinalizer mode = "WaitForFinalizer"
 	// keepUnchanged reads the state and changes nothing.
 	keepUnchanged mode = "KeepUnchanged"
 	// removeModules removes the modules as the set configures it.
@@ -27,6 +30,8 @@ type modeInput struct {
 	setMissing bool
 	// setDeleting means that the set is being deleted.
 	setDeleting bool
+	// setWithoutFinalizer means that a deletion of the set would not wait for its modules.
+	setWithoutFinalizer bool
 	// selected means that the set selects the Cluster and is allowed to.
 	selected bool
 	// suspended means that the set is suspended.
@@ -48,6 +53,8 @@ func modeOf(s modeInput) mode {
 		return removeModules
 	case s.suspended:
 		return keepUnchanged
+	case s.setWithoutFinalizer:
+		return waitForFinalizer
 	default:
 		return ensure
 	}

@@ -9,6 +9,9 @@ func TestModeOf(t *testing.T) {
 	}{
 		"Selected":                    {modeInput{selected: true}, ensure},
 		"Suspended":                   {modeInput{selected: true, suspended: true}, keepUnchanged},
+		"WithoutFinalizer":            {modeInput{selected: true, setWithoutFinalizer: true}, waitForFinalizer},
+		"SuspendedWithoutFinalizer":   {modeInput{selected: true, setWithoutFinalizer: true, suspended: true}, keepUnchanged},
+		"UnselectedWithoutFinalizer":  {modeInput{setWithoutFinalizer: true}, removeModules},
 		"Unselected":                  {modeInput{}, removeModules},
 		"UnselectedWhileSuspended":    {modeInput{suspended: true}, removeModules},
 		"SetDeleting":                 {modeInput{selected: true, setDeleting: true}, removeModules},
