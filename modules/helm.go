@@ -38,7 +38,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, ref addonsv1.SourceReference,
 			// The release keeps its name when the Cluster moves to another
 			// management cluster, so that Flux adopts it and does not install
 			// it again.
-			ReleaseName: m.Name, TargetNamespace: m.TargetNamespace, StorageNamespace: m.TargetNamespace,
+			ReleaseName: m.Name, TargetNamespace: releaseNamespace(m), StorageNamespace: releaseNamespace(m),
 			ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
 			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift.Policy)},
@@ -52,8 +52,6 @@ func (r *renderer) helmRelease(m *addonsv1.Module, ref addonsv1.SourceReference,
 		// The name of the object is unique to this module, so the release name
 		// is, too.
 		out.Spec.ReleaseName = shortenedTo(out.Name, maxRelease)
-	} else if m.TargetNamespace == "" {
-		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
 	}
 	for _, rule := range m.Drift.Ignore {
 		out.Spec.DriftDetection.Ignore = append(out.Spec.DriftDetection.Ignore, helmv2.IgnoreRule{Paths: rule.Paths, Target: selector(rule.Target)})

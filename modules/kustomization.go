@@ -1,10 +1,7 @@
 package modules
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -27,7 +24,7 @@ func (r *renderer) kustomization(m *addonsv1.Module, ref addonsv1.SourceReferenc
 	if err != nil {
 		return nil, err
 	}
-	of.Place = r.place(m, ref)
+	of.Place = r.content.place(m)
 	timeout := metav1.Duration{Duration: m.Timeout()}
 	prune := ptr.Deref(m.Kustomize.Prune, true)
 	out := &kustomizev1.Kustomization{
@@ -71,22 +68,6 @@ func (r *renderer) kustomization(m *addonsv1.Module, ref addonsv1.SourceReferenc
 		})
 	}
 	return out, nil
-}
-
-// place identifies the objects of a path. Those of another release of the
-// source have the same names. The variables are compared before they are
-// rendered, so that a change of facts does not change the place.
-func (r *renderer) place(m *addonsv1.Module, ref addonsv1.SourceReference) string {
-	s := r.content.sourceOf(m)
-	data, err := json.Marshal([]any{
-		cmp.Or(s.Git.URL, s.OCI.URL, strings.Join([]string{string(ref.Kind), ref.Namespace, ref.Name}, "/")),
-		path.Clean("/" + m.Kustomize.Path), m.TargetNamespace, m.Location, m.Kustomize.Substitute, m.Kustomize.SubstituteFrom,
-	})
-	if err != nil {
-		// All of these are texts.
-		data = fmt.Appendf(nil, "%v %v", ref, m.Name)
-	}
-	return digest(data)
 }
 
 // variables are Nova's own substitutions and the module's, which take

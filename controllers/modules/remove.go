@@ -95,13 +95,13 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	if len(removed) == 0 {
 		return nil
 	}
-	wanted, err := r.wantedObjects(ctx, d.scope)
+	claims, err := r.claims(ctx, d.scope)
 	if err != nil {
 		return err
 	}
 	plans := make([]modules.FluxObject, 0, len(removed))
 	for _, p := range removed {
-		plans = append(plans, p.ToRemoval(keepAll || movesTo(wanted, p)))
+		plans = append(plans, p.ToRemoval(keepAll || movesTo(claims, p)))
 	}
 	due := modules.PlanRemoval(plans, remaining, removal)
 	for _, p := range removed {
@@ -114,10 +114,10 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	return nil
 }
 
-// movesTo reports whether a wanted object has the place of one that must be deleted. Then the objects
-// in the workload cluster are kept, and the wanted object takes them over. A removal that has begun is
-// not interrupted.
-func movesTo(wanted []client.Object, p *flux.Object) bool {
+// movesTo reports whether a set claims the place of an object that must be deleted. Then the objects in
+// the workload cluster are kept, and that set takes them over. A removal that has begun is not
+// interrupted.
+func movesTo(claims []client.Object, p *flux.Object) bool {
 	return p.Object.GetDeletionTimestamp().IsZero() &&
-		slices.ContainsFunc(wanted, func(o client.Object) bool { return flux.SamePlace(o, p.Object) })
+		slices.ContainsFunc(claims, func(o client.Object) bool { return flux.SamePlace(o, p.Object) })
 }

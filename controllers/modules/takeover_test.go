@@ -75,21 +75,41 @@ var _ = Describe("A module that moves to another set", func() {
 		release(ctx, o)
 	})
 
-	It("is taken over by a set that could not be rendered at first", func(ctx SpecContext) {
-		const needed = "a: {{ .facts.nothing }}"
+	It("is left to a set that cannot be rendered yet", func(ctx SpecContext) {
 		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
 			only(s)
-			s.Modules[0].Chart.ValuesTemplate = needed
+			s.Modules[0].Chart.ValuesTemplate = "a: {{ .facts.nothing }}"
 		})
+		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix("False Invalid"))
 		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Name = "other" })
-		Eventually(r.condition(ctx, "a", "first")).Should(ContainSubstring("aiting for the set " + r.key("second").String()))
-		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
-		Expect(o.DeletionTimestamp.IsZero()).To(BeTrue())
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
 		second := &addonsv1.NovaModuleSet{}
 		second.Namespace, second.Name = r.namespace, "second"
 		change(ctx, second, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[0].Chart.ValuesTemplate = "" })
+		Eventually(func() error { return testEnv.Client.Get(ctx, r.key("a-second-cni"), &helmv2.HelmRelease{}) }, "30s").Should(Succeed())
+	})
+
+	It("is left to a set that is invalid for another reason", func(ctx SpecContext) {
+		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules[1].DependsOn = []string{"none"}
+		})
+		Eventually(r.status(ctx, "second", addonsv1.ValidCondition)).Should(HavePrefix("False Invalid"))
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
 		Expect(released(ctx, o)).To(BeTrue())
 		release(ctx, o)
+	})
+
+	It("is removed if another set is invalid and has other modules", func(ctx SpecContext) {
+		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = s.Modules[1:]
+			s.Modules[0].DependsOn = []string{"none"}
+		})
+		Eventually(r.status(ctx, "second", addonsv1.ValidCondition)).Should(HavePrefix("False Invalid"))
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Expect(released(ctx, o)).To(BeFalse())
+		release(ctx, o)
+		Eventually(r.status(ctx, "first", addonsv1.ReadyCondition), "30s").Should(ContainSubstring("not found"))
 	})
 
 	It("is left to a set that does not support the Kubernetes version yet", func(ctx SpecContext) {

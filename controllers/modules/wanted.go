@@ -3,7 +3,6 @@ package modules
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,12 +10,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// wantedObjects returns the Flux objects that all sets of the Cluster have in their current content. A
+// claims returns the places of the modules that all sets of the Cluster have in their current content. A
 // wave of a rollout, a suspended set and a set that waits for another one may write them later, and so
-// may a set with a module that does not support the Kubernetes version of the Cluster yet. It returns an
-// error while the content of one of these sets cannot be rendered: it may have a module that would
-// otherwise be removed.
-func (r *ClusterReconciler) wantedObjects(ctx context.Context, s *clusterScope) ([]client.Object, error) {
+// may a set that is invalid or does not support the Kubernetes version of the Cluster.
+func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope) ([]client.Object, error) {
 	if s.isDeleted() {
 		return nil, nil
 	}
@@ -25,8 +22,8 @@ func (r *ClusterReconciler) wantedObjects(ctx context.Context, s *clusterScope) 
 		return nil, err
 	}
 	var facts *modules.Facts
-	var wanted []client.Object
-	for name, set := range s.sets {
+	var out []client.Object
+	for _, set := range s.sets {
 		// A set with an invalid selector selects no Cluster.
 		if selection, err := selects(set, s.cluster, namespace); err != nil || selection != selected {
 			continue
@@ -35,30 +32,18 @@ func (r *ClusterReconciler) wantedObjects(ctx context.Context, s *clusterScope) 
 		if !set.DeletionTimestamp.IsZero() || permitted(&content, set, r.ManagementFrom) != nil {
 			continue
 		}
-		if err := validate(&content, set, r.ManagementFrom); err != nil {
-			return nil, fmt.Errorf("waiting for the set %s, which may have the same modules: %w", name, err)
-		}
 		if facts == nil {
 			if facts, err = r.facts.Read(ctx, s.cluster); err != nil {
 				return nil, err
 			}
 		}
-		revision := content.Revision()
-		content.Modules = slices.Clone(content.Modules)
-		for i := range content.Modules {
-			content.Modules[i].Kubernetes = ""
-		}
-		rendering, err := r.render(content, &rolloutTarget{scope: s, key: name, set: set}, revision, facts)
+		claims, err := modules.Claims(content, modules.Target{Name: s.key.Name, Facts: facts})
 		if err != nil {
-			return nil, fmt.Errorf("waiting for the set %s, which may have the same modules: %w", name, err)
+			return nil, err
 		}
-		for i := range rendering.Modules {
-			if m := &rendering.Modules[i]; m.Object != nil {
-				wanted = append(wanted, m.Object)
-			}
-		}
+		out = append(out, claims...)
 	}
-	return wanted, nil
+	return out, nil
 }
 
 // render renders the content of a set for the Cluster.
