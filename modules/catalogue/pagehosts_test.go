@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -20,7 +21,7 @@ import (
 // are sent, so the definitions of the test have no schema.
 var routeKinds = map[string]string{
 	"Gateway": "gateway.networking.k8s.io", "ListenerSet": "gateway.networking.k8s.io", "HTTPRoute": "gateway.networking.k8s.io",
-	"IngressRoute": "traefik.io", "IngressRouteTCP": "traefik.io",
+	"IngressRoute": "traefik.io", "IngressRouteTCP": "traefik.io", "Certificate": "cert-manager.io", "CertificateRequest": "cert-manager.io",
 }
 
 // zone is the zone of the pages of the sites.
@@ -57,28 +58,39 @@ var refusedHosts = map[string]string{
 	"IngressRouteTCP of all":         "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`*`)'}]}}",
 	"Service with a full stop":       "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'x.nova.apps.example.'}}, spec: {ports: [{port: 80}]}}",
 	"Service with a space":           "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/internal-hostname: 'x.nova.apps .example'}}, spec: {ports: [{port: 80}]}}",
+	"Certificate of a page":          "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {dnsNames: [shop.apps.example, nova-grafana-main.nova.apps.example], issuerRef: {kind: ClusterIssuer, name: nova}}}",
+	"Certificate in capitals":        "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {dnsNames: [X.NOVA.apps.example.], issuerRef: {kind: ClusterIssuer, name: nova}}}",
+	"Certificate with a wildcard":    "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {dnsNames: ['*.apps.example'], issuerRef: {kind: ClusterIssuer, name: nova}}}",
+	"Certificate by its subject":     "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {commonName: x.nova.apps.example, issuerRef: {name: own}}}",
+	"Certificate by a literal":       "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {literalSubject: 'O=a,CN=x.Nova.apps.example', issuerRef: {name: own}}}",
+	"Certificate of a CA":            "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {isCA: true, commonName: team, issuerRef: {kind: ClusterIssuer, name: nova}}}",
+	"CertificateRequest":             "{kind: CertificateRequest, apiVersion: cert-manager.io/v1, spec: {request: YQ==, issuerRef: {kind: ClusterIssuer, name: nova}}}",
 	"Service with a record":          "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'shop.apps.example, X.nova.apps.example'}}, spec: {ports: [{port: 80}]}}",
 }
 
 // allowedHosts are the specs of objects that a team may write.
 var allowedHosts = map[string]string{
-	"Ingress":              "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: supernova.apps.example}]}}",
-	"Ingress below":        "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.team.apps.example'}]}}",
-	"HTTPRoute":            "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, '*.team.apps.example']}}",
-	"Gateway":              "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: shop.apps.example}, {name: b, protocol: UDP, port: 53}, {name: c, protocol: TCP, port: 5432}]}}",
-	"HTTPRoute at its own": "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a}, {name: b, namespace: team}]}}",
-	"HTTPRoute of a mesh":  "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a, kind: Service, group: '', namespace: other}]}}",
-	"Ingress with TLS":     "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}], tls: [{hosts: [shop.apps.example]}, {secretName: a}]}}",
-	"Service of two names": "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'a.apps.example, *.B.apps.example'}}, spec: {ports: [{port: 80}]}}",
-	"IngressRoute":         "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) && PathPrefix(`/a`)'}]}}",
-	"IngressRouteTCP":      "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`db.apps.example`)'}]}}",
-	"Service":              "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
-	"Service of a team":    "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.apps.example}}, spec: {ports: [{port: 80}]}}",
-	"Service of no name":   "{kind: Service, apiVersion: v1, metadata: {annotations: {a: b}}, spec: {ports: [{port: 80}]}}",
+	"Ingress":               "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}, {host: supernova.apps.example}]}}",
+	"Ingress below":         "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: '*.team.apps.example'}]}}",
+	"HTTPRoute":             "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {hostnames: [shop.apps.example, '*.team.apps.example']}}",
+	"Gateway":               "{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, spec: {listeners: [{name: a, protocol: HTTPS, hostname: shop.apps.example}, {name: b, protocol: UDP, port: 53}, {name: c, protocol: TCP, port: 5432}]}}",
+	"HTTPRoute at its own":  "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a}, {name: b, namespace: team}]}}",
+	"HTTPRoute of a mesh":   "{kind: HTTPRoute, apiVersion: gateway.networking.k8s.io/v1, spec: {parentRefs: [{name: a, kind: Service, group: '', namespace: other}]}}",
+	"Ingress with TLS":      "{kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {rules: [{host: shop.apps.example}], tls: [{hosts: [shop.apps.example]}, {secretName: a}]}}",
+	"Service of two names":  "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: 'a.apps.example, *.B.apps.example'}}, spec: {ports: [{port: 80}]}}",
+	"Certificate":           "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {dnsNames: [shop.apps.example, supernova.apps.example, '*.team.apps.example'], commonName: The shop., issuerRef: {kind: ClusterIssuer, name: nova}}}",
+	"Certificate of a CA":   "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {isCA: true, commonName: team, issuerRef: {name: own}}}",
+	"Certificate by itself": "{kind: Certificate, apiVersion: cert-manager.io/v1, spec: {isCA: true, commonName: team, issuerRef: {kind: ClusterIssuer, name: nova-self-signed}}}",
+	"CertificateRequest":    "{kind: CertificateRequest, apiVersion: cert-manager.io/v1, spec: {request: YQ==, issuerRef: {kind: Issuer, name: own}}}",
+	"IngressRoute":          "{kind: IngressRoute, apiVersion: traefik.io/v1, spec: {routes: [{match: 'Host(`shop.apps.example`) && PathPrefix(`/a`)'}]}}",
+	"IngressRouteTCP":       "{kind: IngressRouteTCP, apiVersion: traefik.io/v1, spec: {routes: [{match: 'HostSNI(`db.apps.example`)'}]}}",
+	"Service":               "{kind: Service, apiVersion: v1, spec: {ports: [{port: 80}]}}",
+	"Service of a team":     "{kind: Service, apiVersion: v1, metadata: {annotations: {external-dns.alpha.kubernetes.io/hostname: shop.apps.example}}, spec: {ports: [{port: 80}]}}",
+	"Service of no name":    "{kind: Service, apiVersion: v1, metadata: {annotations: {a: b}}, spec: {ports: [{port: 80}]}}",
 }
 
 // pageHosts checks that only namespaces of the platform publish host names in the zone of the pages.
-func pageHosts(t *testing.T, c client.Client) {
+func pageHosts(t *testing.T, c client.Client, config *rest.Config) {
 	t.Helper()
 	g := NewWithT(t)
 	for kind, group := range routeKinds {
@@ -114,6 +126,7 @@ func pageHosts(t *testing.T, c client.Client) {
 		g.Expect(try(spec, "team")).To(Succeed(), name)
 	}
 	deletedObjects(t, c, old)
+	requestOfCertManager(t, config)
 	for _, page := range pages {
 		take(t, c, page)
 		page = page.DeepCopy()
@@ -121,6 +134,23 @@ func pageHosts(t *testing.T, c client.Client) {
 		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(page), client.DryRunAll, client.ForceOwnership, client.FieldOwner("test"))
 		g.Expect(err).To(MatchError(ContainSubstring("nova-page-hosts")), page.GetName())
 	}
+}
+
+// requestOfCertManager checks that cert-manager itself may write the requests of Certificates.
+func requestOfCertManager(t *testing.T, config *rest.Config) {
+	t.Helper()
+	g := NewWithT(t)
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:nova-cert-management:cert-manager", Groups: []string{"system:masters"},
+	}
+	c, err := client.New(config, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	o := &unstructured.Unstructured{}
+	g.Expect(yaml.Unmarshal([]byte(refusedHosts["CertificateRequest"]), &o.Object)).To(Succeed())
+	o.SetNamespace("team")
+	o.SetName("a")
+	g.Expect(c.Create(t.Context(), o, client.DryRunAll)).To(Succeed())
 }
 
 // deleted creates an object that a finalizer holds during its deletion.

@@ -75,7 +75,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 		})
 	}
 	t.Run("Team", func(t *testing.T) { lockdown(t, e.Client) })
-	t.Run("Pages", func(t *testing.T) { pageHosts(t, e.Client) })
+	t.Run("Pages", func(t *testing.T) { pageHosts(t, e.Client, e.Config) })
 }
 
 // written returns the Flux objects of a set, and the objects of its trees for
