@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -53,6 +54,10 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
 		return err
 	}
+	if why := d.unsupported(rendering); why != "" {
+		d.reason, d.message, d.unrenderable = addonsv1.InvalidReason, why, revision
+		return nil
+	}
 	if why := d.waitsForSet(rendering); why != "" {
 		d.reason, d.message = addonsv1.WaitingForSetReason, why
 		return nil
@@ -64,6 +69,21 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		return err
 	}
 	return r.prune(ctx, d, rendering)
+}
+
+// unsupported returns why the Cluster gets no modules, if one of them does not support its Kubernetes
+// version: the others would be installed without a module that they may need. A Cluster that has modules
+// keeps them, because its version may have changed since.
+func (d *rolloutTarget) unsupported(rendering *modules.Rendering) string {
+	if len(d.objects) > 0 {
+		return ""
+	}
+	for i := range rendering.Modules {
+		if m := &rendering.Modules[i]; m.Unsupported != "" {
+			return fmt.Sprintf("Module %s: %s. Nothing is installed before all modules support it", m.Name, m.Unsupported)
+		}
+	}
+	return ""
 }
 
 // content returns the content that the Cluster is to have now: the current content of the set, or the
@@ -160,6 +180,9 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	}
 	annotations := m.Object.GetAnnotations()
 	annotations[addonsv1.SinceAnnotation] = since.UTC().Format(time.RFC3339)
+	if at := flux.RequestedAt(existing, d.objects); at != "" {
+		annotations[fluxmeta.ReconcileRequestAnnotation] = at
+	}
 	m.Object.SetAnnotations(annotations)
 	if by := r.flux.PlaceHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
 		return d.setNameConflict(m, flux.PlaceName(m.Object), by), nil

@@ -9,6 +9,7 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -108,6 +109,34 @@ var _ = Describe("A set", func() {
 		}).Should(Equal("cni"))
 	})
 
+	It("makes Flux check the dependencies of a module at once when they are ready", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules[0].Chart, s.Modules[0].Kustomize = nil, &addonsv1.Kustomize{Path: "cni"}
+		})
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni", "dns"))
+		kustomization := func(module string) *kustomizev1.Kustomization {
+			return r.objects(ctx, "a")[module].Object.(*kustomizev1.Kustomization)
+		}
+		requested := func() string { return kustomization("dns").Annotations[fluxmeta.ReconcileRequestAnnotation] }
+		r.fluxReports(ctx, "a", "dns", metav1.ConditionFalse, fluxmeta.DependencyNotReadyReason, "dependency is not ready")
+		r.flux(ctx, "a", "cni", metav1.ConditionUnknown, "Running health checks")
+		Consistently(requested).Should(BeEmpty())
+		r.allReady(ctx, "a", "cni")
+		Eventually(requested).Should(Equal(conditions.Get(kustomization("cni"), clusterv1.ReadyCondition).LastTransitionTime.UTC().Format(time.RFC3339)))
+
+		By("writing nothing more, also if Flux needs its time")
+		before := kustomization("dns").ResourceVersion
+		r.touch(ctx, "a")
+		Consistently(func() string { return kustomization("dns").ResourceVersion }).Should(Equal(before))
+		r.allReady(ctx, "a", "dns")
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("True ModulesReady"))
+		before = kustomization("dns").ResourceVersion
+		r.touch(ctx, "a")
+		Consistently(func() string { return kustomization("dns").ResourceVersion }).Should(Equal(before))
+	})
+
 	It("waits for the workload cluster before it writes anything", func(ctx SpecContext) {
 		r := newRig(ctx)
 		fakeClusters.setUnreachable(r.key("a"), true)
@@ -203,6 +232,28 @@ var _ = Describe("A set", func() {
 			s.Spec.Modules[0].Chart.ValuesTemplate = "a: {{ .facts.nothing }}"
 		})
 		Eventually(r.condition(ctx, "a", "base")).Should(And(HavePrefix("False Invalid Module \"cni\": valuesTemplate"), ContainSubstring("nothing")))
+	})
+
+	It("installs nothing while one of its modules does not support the Kubernetes version", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		change(ctx, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.Topology = clusterv1.Topology{Version: "v1.36.3", ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+		})
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[1].Kubernetes = "<1.36" })
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal(
+			"False Invalid Module dns: It supports Kubernetes <1.36, and the Cluster has v1.36.3. Nothing is installed before all modules support it"))
+		Consistently(r.has(ctx, "a")).Should(BeEmpty())
+
+		By("installing them when all do")
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[1].Kubernetes = "<1.37" })
+		r.allReady(ctx, "a", "cni", "dns")
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("True ModulesReady"))
+
+		By("keeping the modules when one does not any more")
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Modules[1].Kubernetes = "<1.36" })
+		Eventually(r.condition(ctx, "a", "base")).Should(ContainSubstring("dns: It supports Kubernetes <1.36, and the Cluster has v1.36.3"))
+		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni", "dns"))
 	})
 
 	It("does not change an object of another owner", func(ctx SpecContext) {

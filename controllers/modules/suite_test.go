@@ -314,12 +314,18 @@ func (r *fleetRig) has(ctx context.Context, cluster string) func() []string {
 // flux sets the Ready condition of a module's object, as Flux does.
 func (r *fleetRig) flux(ctx context.Context, cluster, module string, status metav1.ConditionStatus, message string) {
 	GinkgoHelper()
+	r.fluxReports(ctx, cluster, module, status, "Test", message)
+}
+
+// fluxReports sets the Ready condition of a module's object with a reason.
+func (r *fleetRig) fluxReports(ctx context.Context, cluster, module string, status metav1.ConditionStatus, reason, message string) {
+	GinkgoHelper()
 	Eventually(func() error {
 		p := r.objects(ctx, cluster)[module]
 		if p == nil {
 			return fmt.Errorf("module %s does not exist", module)
 		}
-		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: "Test", Message: message, ObservedGeneration: p.Object.GetGeneration()}
+		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: reason, Message: message, ObservedGeneration: p.Object.GetGeneration()}
 		switch o := p.Object.(type) {
 		case *helmv2.HelmRelease:
 			o.Status.ObservedGeneration = o.Generation

@@ -128,9 +128,11 @@ const (
 
 	// InvalidReason: the set cannot be rendered: a dependency cycle of modules or sets, a
 	// missing name, an expression or template that fails on this Cluster. Valid has the same reason if this
-	// does not depend on the Cluster.
+	// does not depend on the Cluster. Or the Cluster has no modules of the set yet, and one of them does not
+	// support its Kubernetes version.
 	//
-	// Action: fix the problem that the message names.
+	// Action: fix the problem that the message names. For an unsupported version, use a
+	// release of the module that supports it.
 	InvalidReason = "Invalid"
 
 	// SuspendedReason: spec.suspend of the set is set.

@@ -23,12 +23,14 @@ import (
 
 // Object is the Flux object of a module in its current state.
 type Object struct {
-	Object    client.Object
-	Module    string
-	set       client.ObjectKey
-	Revision  string
-	Since     time.Time
-	needs     []string
+	Object   client.Object
+	Module   string
+	set      client.ObjectKey
+	Revision string
+	Since    time.Time
+	needs    []string
+	// dependsOn are the names of the objects of the same kind that Flux waits for.
+	dependsOn []string
 	keep      bool
 	Suspended bool
 	// management means that Flux applies the module in the management cluster.
@@ -96,17 +98,25 @@ func List(ctx context.Context, c client.Reader, cluster client.ObjectKey) (map[c
 	out := map[client.ObjectKey][]*Object{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		addFluxObject(out, &Object{
+		p := &Object{
 			Object: o, Suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
 			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
-		})
+		}
+		for _, ref := range o.Spec.DependsOn {
+			p.dependsOn = append(p.dependsOn, ref.Name)
+		}
+		addFluxObject(out, p)
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		addFluxObject(out, &Object{
+		p := &Object{
 			Object: o, Suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
 			conditions: o.Status.Conditions, observedGeneration: o.Status.ObservedGeneration,
-		})
+		}
+		for _, ref := range o.Spec.DependsOn {
+			p.dependsOn = append(p.dependsOn, ref.Name)
+		}
+		addFluxObject(out, p)
 	}
 	return out, nil
 }
