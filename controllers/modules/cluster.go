@@ -8,13 +8,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -204,20 +202,6 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 		r.removeReport(d)
 	}
 	return err
-}
-
-// modeInput returns the relation between the set and the Cluster.
-func (d *rolloutTarget) modeInput() modeInput {
-	now := modeInput{
-		clusterDeleted: d.scope.isDeleted(), paused: d.scope.paused(),
-		setMissing: d.set == nil, selected: d.selection == selected,
-	}
-	if d.set != nil {
-		now.setDeleting = !d.set.DeletionTimestamp.IsZero()
-		now.setWithoutFinalizer = !controllerutil.ContainsFinalizer(d.set, addonsv1.Finalizer)
-		now.suspended = ptr.Deref(d.set.Spec.Suspend, false)
-	}
-	return now
 }
 
 // removeReport ends the report about a Cluster that the set no longer selects.

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
@@ -78,6 +80,20 @@ type rolloutTarget struct {
 // setName returns the name of the set as shown on the Cluster.
 func (d *rolloutTarget) setName() string {
 	return modules.DisplayName(d.key.Namespace, d.key.Name, d.scope.key.Namespace)
+}
+
+// modeInput returns the relation between the set and the Cluster.
+func (d *rolloutTarget) modeInput() modeInput {
+	now := modeInput{
+		clusterDeleted: d.scope.isDeleted(), paused: d.scope.paused(),
+		setMissing: d.set == nil, selected: d.selection == selected,
+	}
+	if d.set != nil {
+		now.setDeleting = !d.set.DeletionTimestamp.IsZero()
+		now.setWithoutFinalizer = !controllerutil.ContainsFinalizer(d.set, addonsv1.Finalizer)
+		now.suspended = ptr.Deref(d.set.Spec.Suspend, false)
+	}
+	return now
 }
 
 // addNotReady records why a module is not ready.
