@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -145,20 +146,46 @@ func (c *crowd) gather(ctx context.Context) error {
 		}
 		ready := 0
 		for _, machine := range machines {
-			if isSynced(machine) {
-				ready++
+			if !isSynced(machine) {
+				continue
+			}
+			ready++
+			if err := join(ctx, c.bed, tenant.Namespace, machine.GetName()); err != nil {
+				return false, err
 			}
 		}
-		return ready == c.number, nil
+		return ready == c.number && !slices.ContainsFunc(machines, isWaitingForNode), nil
 	})
 }
 
+// join records that a machine became a node, so that its VM needs no bootstrap data any more.
+// A machine is idle after that.
+func join(ctx context.Context, b *bed.Bed, namespace, name string) error {
+	machine := &clusterv1.Machine{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, machine); err != nil {
+		return fmt.Errorf("reading machine %s: %w", name, err)
+	}
+	if machine.Status.NodeRef.IsDefined() {
+		return nil
+	}
+	before := machine.DeepCopy()
+	machine.Status.NodeRef.Name = name
+	if err := b.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("recording node of machine %s: %w", name, err)
+	}
+	return nil
+}
+
+// isWaitingForNode reports whether a machine has steps that wait for its node.
+func isWaitingForNode(machine bed.Infra) bool {
+	return conditions.GetReason(machine, infrav1.VirtualMachineSyncedCondition) == infrav1.WaitingForNodeReason
+}
+
 // isSynced reports whether a machine is ready and its VM is in sync, except for steps that wait
-// for a node: VMs without hosts never become nodes.
+// for a node.
 func isSynced(machine bed.Infra) bool {
 	return conditions.IsTrue(machine, clusterv1.ReadyCondition) &&
-		(!conditions.IsFalse(machine, infrav1.VirtualMachineSyncedCondition) ||
-			conditions.GetReason(machine, infrav1.VirtualMachineSyncedCondition) == infrav1.WaitingForNodeReason)
+		(!conditions.IsFalse(machine, infrav1.VirtualMachineSyncedCondition) || isWaitingForNode(machine))
 }
 
 // makeIdleCluster creates a cluster without control plane from the template for users, and returns
