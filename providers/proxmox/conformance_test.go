@@ -33,6 +33,7 @@ func TestConformance(t *testing.T) {
 
 const (
 	leastUser    = "least@pve"
+	nextUser     = "next@pve"
 	password     = "nova-Conformance-1"
 	templateName = "node"
 	templateID   = 9000
@@ -91,7 +92,7 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 		},
 		Templates: []cluster.TemplateSpec{{VMID: templateID, Name: templateName, Node: "pve1", Storage: storage, DiskGiB: 10, UsedGiB: 2}},
 		Pools:     []string{elsewhere}, Roles: roles, PrivilegedTags: []string{"none"},
-		Users: []access.User{{Name: leastUser, Password: password}}, ACL: []access.Entry{{Path: "/", Subject: leastUser, Role: role}},
+		Users: []access.User{{Name: leastUser, Password: password}, {Name: nextUser, Password: password}}, ACL: []access.Entry{{Path: "/", Subject: leastUser, Role: role}},
 	}})
 	s.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(s.server.Stop)

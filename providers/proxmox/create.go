@@ -41,7 +41,7 @@ func (d *driver) Create(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, l 
 // clone sends the request that creates the VM.
 func (d *driver) clone(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, s *plan.Settings, seed *plan.Seed) error {
 	if v.Rejected {
-		confirmed, err := d.session.ConfirmUnseen(ctx, v.id)
+		confirmed, err := d.session.ConfirmUnseen(v.id)
 		switch {
 		case err != nil:
 			return err
@@ -102,7 +102,7 @@ func (d *driver) host(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, foun
 	}
 	storages := map[int][]string{}
 	for _, t := range templates {
-		c, err := d.session.Config(ctx, t.Node, t.VMID, true)
+		c, err := d.session.KeptConfig(ctx, t.Node, t.VMID)
 		if err != nil {
 			return plan.Host{}, nil, fmt.Errorf("reading template: %w", err)
 		}
@@ -113,7 +113,7 @@ func (d *driver) host(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, foun
 	if err != nil {
 		return plan.Host{}, nil, err
 	}
-	c, err := d.session.Config(ctx, host.Template.Node, host.Template.VMID, true)
+	c, err := d.session.KeptConfig(ctx, host.Template.Node, host.Template.VMID)
 	return host, c, err
 }
 
@@ -154,7 +154,11 @@ func (d *driver) prepare(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v
 	}
 	// A request that changes disks must not be executed twice, so it has the digest of
 	// the configuration that it was made for.
-	config, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID, !plan.ChangesDisks(m))
+	read := d.session.KeptConfig
+	if plan.ChangesDisks(m) {
+		read = d.session.Config
+	}
+	config, err := read(ctx, v.VM.Node, v.VM.VMID)
 	if err != nil {
 		return fmt.Errorf("reading VM: %w", err)
 	}

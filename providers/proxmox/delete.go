@@ -59,7 +59,7 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	if v.state == hypervisor.Running {
 		return d.power(ctx, &v, site.Stop, "stop", url.Values{"overrule-shutdown": {"1"}})
 	}
-	c, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID, false)
+	c, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID)
 	if err != nil {
 		return fmt.Errorf("reading VM: %w", err)
 	}

@@ -210,7 +210,7 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 		} else if unknown, soon := d.session.MayAppear(v.id, m.CreationTimestamp.Time); soon {
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, nil
 		} else if unknown {
-			if confirmed, err := d.session.ConfirmUnseen(ctx, v.id); err != nil || !confirmed {
+			if confirmed, err := d.session.ConfirmUnseen(v.id); err != nil || !confirmed {
 				return hypervisor.VM{State: hypervisor.Busy, Message: "Checking that no VM is being created"}, err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
 	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
@@ -124,7 +126,7 @@ func (m *manager) created(check func()) hypervisor.VM {
 	return vm
 }
 
-// seesOnePool lets the user see the guests of one pool and the template only.
+// seesOnePool lets the users see the guests of one pool and the template only.
 func (m *manager) seesOnePool() {
 	m.t.Helper()
 	m.machine.Spec.Placement.Pool = elsewhere
@@ -132,7 +134,19 @@ func (m *manager) seesOnePool() {
 	for _, path := range []string{"/pool/" + elsewhere, "/storage", "/nodes", "/sdn", "/vms/" + strconv.Itoa(templateID)} {
 		entries = append(entries, access.Entry{Path: path, Role: role})
 	}
-	m.Expect(m.server.SetACL(leastUser, entries)).To(Succeed())
+	for _, user := range []string{leastUser, nextUser} {
+		m.Expect(m.server.SetACL(user, entries)).To(Succeed())
+	}
+}
+
+// another returns the manager of another machine of the cluster, in a process of its own.
+func (m *manager) another(name string) *manager {
+	other := *m
+	other.machine, other.connector = m.machine.DeepCopy(), nil
+	other.machine.Name = name
+	other.restart()
+	m.t.Cleanup(func() { other.connector.Close() })
+	return &other
 }
 
 // up takes steps until the machine has a provider ID.
@@ -351,6 +365,88 @@ func TestRequestsForAMachine(t *testing.T) {
 	m.delete()
 	m.until(hypervisor.Absent)
 	m.Expect(requests()).To(ConsistOf("POST /nodes/{node}/qemu/{vmid}/status/stop", "GET /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/qemu/{vmid}"))
+
+	// The configuration of the template serves the machines that follow.
+	m.machine = m.machine.DeepCopy()
+	m.machine.Name, m.machine.DeletionTimestamp, m.machine.Spec.ProviderID = "next", nil, ""
+	first = true
+	m.server.ResetRequests()
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeTrue()) }).Should(Succeed())
+	m.Eventually(func(g Gomega) { g.Expect(m.step(g).UserData).To(BeFalse()) }).Should(Succeed())
+	m.Expect(requests()).To(ConsistOf(
+		"POST /nodes/{node}/qemu/{vmid}/clone", "POST /nodes/{node}/storage/{storage}/upload", "POST /nodes/{node}/qemu/{vmid}/config",
+		"POST /nodes/{node}/qemu/{vmid}/status/start", "PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"))
+}
+
+// A template that changes is read again before the next clone.
+func TestTemplateThatChanges(t *testing.T) {
+	m := newManager(t)
+	m.created(nil)
+	m.must(http.MethodPut, m.path(strconv.Itoa(templateID))+"/config", map[string]any{"tags": "new", "net3": "virtio,bridge=vmbr0"})
+	m.Eventually(func(g Gomega) {
+		i := slices.IndexFunc(m.connect(g).session.Site().Guests, func(r *pve.Resource) bool { return r.VMID == templateID && r.Tags == "new" })
+		g.Expect(i).To(BeNumerically(">=", 0))
+	}).Should(Succeed())
+	m.machine = m.machine.DeepCopy()
+	m.machine.Name = "next"
+	m.created(nil)
+	m.Expect(m.find(strconv.Itoa(m.candidates()[0])).Options).NotTo(HaveKey("net3"), "the driver knew that the clone has it")
+}
+
+// A user who sees one pool only cannot see a clone of the user that the manager had before.
+// The next ID is not used until it is known that this clone is not the VM.
+func TestCloneOfAFormerUser(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	m.Expect(m.server.SetTiming(cluster.TimeFull, 2*time.Second)).To(Succeed())
+	m.step(m)
+	m.Eventually(m.VMs).Should(HaveLen(1))
+	secret := &corev1.Secret{}
+	m.Expect(m.objects.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: clusterName}, secret)).To(Succeed())
+	secret.Data["username"] = []byte(nextUser)
+	m.Expect(m.objects.Update(t.Context(), secret)).To(Succeed())
+	m.restart()
+	m.created(func() { m.Expect(m.VMs()).To(HaveLen(1)) })
+	m.delete()
+	m.until(hypervisor.Absent)
+	m.Expect(m.VMs()).To(BeEmpty())
+}
+
+// A machine with a foreign ID waits for the clones that run at that time, and not for those
+// that other processes start meanwhile. All machines read them at most once for each list.
+func TestClonesOfOtherProcesses(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	ids := m.candidates()
+	m.task(http.MethodPost, "/nodes/pve1/qemu", map[string]any{"vmid": ids[0], "name": "foreign", "memory": "128"})
+	clone := func(name string, takes time.Duration) {
+		before := len(m.VMs())
+		m.Expect(m.server.SetTiming(cluster.TimeFull, takes)).To(Succeed())
+		other := m.another(name)
+		other.Eventually(func(g Gomega) {
+			other.step(g)
+			g.Expect(m.VMs()).To(HaveLen(before + 1))
+		}).Should(Succeed())
+	}
+	clone("before", time.Second)
+	m.server.ResetRequests()
+	m.Expect(m.server.SetTiming(cluster.TimeFull, 10*time.Millisecond)).To(Succeed())
+	const tasks = "GET /nodes/{node}/tasks"
+	began := false
+	m.Eventually(func(g Gomega) {
+		vm, err := m.connect(g).Observe(t.Context(), m.machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		if vm.State == hypervisor.Absent {
+			_ = m.connect(g).Create(t.Context(), m.machine, createOptions)
+		}
+		began = began || m.server.Requests()[tasks] > 0
+		g.Expect(began).To(BeTrue())
+	}).Should(Succeed())
+	clone("meanwhile", time.Hour)
+	m.Expect(m.server.SetTiming(cluster.TimeFull, 10*time.Millisecond)).To(Succeed())
+	m.Expect(m.created(nil).ID).To(Equal(strconv.Itoa(ids[1])))
+	requests := m.server.Requests()
+	m.Expect(requests[tasks]).To(BeNumerically("<=", requests["GET /cluster/resources"]))
 }
 
 // A storage that does not respond delays neither the session nor its lists.

@@ -80,7 +80,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 			if m.status != "" {
 				vm.Status = m.status
 			}
-			m.VMID = vmid
+			m.VMID, m.unseenSince = vmid, time.Time{}
 			return Found{VM: &vm, Mark: mark, Complete: tagged, Outdated: m.outdated, Image: f.Image}
 		}
 	}
@@ -152,47 +152,6 @@ func busy(format string, args ...any) error {
 	e := hypervisor.Failure(infrav1.VMBusyReason, format, args...)
 	e.Transient = true
 	return e
-}
-
-// ConfirmUnseen reports whether the list would have the VM of a machine if it existed. A
-// user with permissions on a pool only sees a VM when its clone is complete, and the API
-// does not show the ID of the VM until then. So no clone of the user may run that this
-// session did not start, and a later list must have been read. The machine is delivered
-// until then.
-func (s *Session) ConfirmUnseen(ctx context.Context, id uuid.UUID) (bool, error) {
-	s.mu.Lock()
-	m := s.machine(id)
-	own, nodes, now := map[string]bool{}, slices.Clone(s.nodes), time.Now()
-	known := s.noClones.After(m.unknownSince)
-	confirmed := known && s.done > max(s.noClonesList, m.written)
-	m.checking = !confirmed
-	for _, other := range s.machines {
-		own[other.upid] = true
-	}
-	s.mu.Unlock()
-	defer s.pollSoon()
-	if known {
-		return confirmed, nil
-	}
-	for _, n := range nodes {
-		var running []pve.Task
-		if n.Status != "online" {
-			continue
-		}
-		err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", n.Node, "tasks"}, Into: &running, Form: url.Values{
-			"source": {"active"}, "typefilter": {"qmclone"}, "userfilter": {s.user},
-		}})
-		if err != nil {
-			return false, fmt.Errorf("listing clones: %w", err)
-		}
-		if slices.ContainsFunc(running, func(t pve.Task) bool { return !own[t.UPID] }) {
-			return false, nil
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.noClones, s.noClonesList = now, s.lists
-	return false, nil
 }
 
 // causes are the texts of Proxmox VE for each reason, in lower case.

@@ -77,7 +77,7 @@ func (s *Session) identify(ctx context.Context) error {
 		clear(s.images)
 		clear(s.contents)
 		s.imagesRead = false
-		s.noClones = time.Time{}
+		s.clones = cloneCheck{}
 		for _, m := range s.machines {
 			*m = Machine{key: m.key, unknownSince: time.Now(), taken: map[int]bool{}}
 		}
@@ -117,6 +117,9 @@ func (s *Session) wait(ctx context.Context) error {
 // update reads the results of tasks, and the list after that.
 func (s *Session) update(ctx context.Context) error {
 	if err := s.readTasks(ctx); err != nil {
+		return err
+	}
+	if err := s.readClones(ctx); err != nil {
 		return err
 	}
 	if err := s.list(ctx); err != nil {
@@ -223,8 +226,11 @@ func (s *Session) store(list uint64, now time.Time, found pve.Resources) {
 		}
 	}
 	maps.DeleteFunc(s.marks, func(vmid int, _ plan.Mark) bool { return s.guests[vmid] == nil })
-	maps.DeleteFunc(s.configs, func(_ int, c cached[plan.Config]) bool { return time.Since(c.read) >= maxAge })
-	maps.DeleteFunc(s.networks, func(_ string, c cached[[]string]) bool { return time.Since(c.read) >= maxNetworksAge })
+	maps.DeleteFunc(s.configs, func(vmid int, c cached[plan.Config]) bool {
+		old, now := before[vmid], s.guests[vmid]
+		return time.Since(c.read) >= maxAge || old != nil && now != nil && now.Template == 1 && !old.Same(now)
+	})
+	maps.DeleteFunc(s.networks, func(_ string, c cached[[]string]) bool { return time.Since(c.read) >= maxAge })
 	s.compare(list, before)
 }
 
@@ -324,7 +330,7 @@ func (s *Session) readMarks(ctx context.Context) error {
 	reads.SetLimit(parallelReads)
 	for _, g := range due {
 		reads.Go(func() error {
-			c, err := s.Config(ctx, g.Node, g.VMID, false)
+			c, err := s.Config(ctx, g.Node, g.VMID)
 			switch {
 			case err == nil:
 			case hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil:

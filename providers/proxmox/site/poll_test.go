@@ -42,7 +42,7 @@ func TestRequestsToAgents(t *testing.T) {
 // without another request for them.
 func TestOldConfigurationsAreDropped(t *testing.T) {
 	g := NewWithT(t)
-	old := time.Now().Add(-2 * maxNetworksAge)
+	old := time.Now().Add(-2 * maxAge)
 	s := &Session{
 		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{7: {}},
 		configs:  map[int]cached[plan.Config]{100: {read: old}, 101: {read: time.Now()}},

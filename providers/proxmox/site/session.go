@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -74,8 +75,10 @@ type Machine struct {
 	taken    map[int]bool
 	rejected int
 	// checking is set until it is known that no clone runs which may be the VM. The
-	// machine is delivered after each list until then.
-	checking bool
+	// machine is delivered after each list until then. Clones that began after unseenSince
+	// are not its VM.
+	checking    bool
+	unseenSince time.Time
 	// Uploaded, Resized and Deleted are set after these actions.
 	Uploaded, Resized, Deleted bool
 	// Network are the interfaces that the guest reported, and Report its progress.
@@ -134,13 +137,11 @@ type Session struct {
 	nodes       []*pve.Resource
 	storages    []*pve.Resource
 	machines    map[uuid.UUID]*Machine
-	// noClones is when no clone of another session ran, and noClonesList the number of
-	// lists that were started then.
-	noClones     time.Time
-	noClonesList uint64
+	clones      cloneCheck
 	// marks are the marks in the descriptions of VMs whose tags have none.
 	marks    map[int]plan.Mark
 	configs  map[int]cached[plan.Config]
+	reads    singleflight.Group // of configurations that are kept
 	networks map[string]cached[[]string]
 	// images are the images with bootstrap data by the ID of their machine, and
 	// contents are the storages whose images were read, with the time of the next try
@@ -158,10 +159,8 @@ type cached[T any] struct {
 }
 
 const (
-	// maxAge is how long configurations of templates are kept.
-	maxAge = time.Minute
-	// maxNetworksAge is how long the networks of nodes are kept.
-	maxNetworksAge = 10 * time.Minute
+	// maxAge is how long configurations of templates and networks of nodes are kept.
+	maxAge = 10 * time.Minute
 	// clockSkew is by how much the clock of the API server may be ahead of this one.
 	clockSkew = time.Minute
 )
@@ -292,7 +291,7 @@ func (s *Session) SetTaken(id uuid.UUID, vmid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machine(id)
-	m.taken[vmid], m.rejected = true, 0
+	m.taken[vmid], m.rejected, m.unseenSince = true, 0, time.Time{}
 	s.wake(m.key)
 }
 
@@ -327,6 +326,7 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 	switch a.Verb { //nolint:exhaustive // the others have no state of their own
 	case Clone:
 		m.planned, m.mark, m.template, m.Resized, m.Uploaded = a.Planned, a.Mark, a.Config, false, false
+		m.unseenSince = time.Time{}
 	case Upload:
 		s.setImage(id, Image{a.Node, a.Storage})
 	}
@@ -346,8 +346,9 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 		}
 	case err != nil:
 		m.Busy, m.planned = false, plan.Planned{}
+		clear(s.configs) // that of the template may be outdated
 		if a.Verb == Clone && pve.IsExisting(err) {
-			m.rejected, m.checking = a.VMID, true
+			m.rejected, m.checking, m.unseenSince = a.VMID, true, time.Now()
 		}
 	case upid == "":
 		if g := s.guests[a.VMID]; g != nil && a.Verb == Tag {
@@ -388,6 +389,7 @@ func (s *Session) failed(m *Machine, result string) {
 	}
 	if m.Verb == Clone {
 		m.planned = plan.Planned{}
+		clear(s.configs) // that of the template may be outdated
 	}
 }
 
@@ -427,15 +429,31 @@ func (s *Session) pollSoon() {
 	}
 }
 
-// Config returns the configuration of a VM. That of a template is kept for a short
-// time.
-func (s *Session) Config(ctx context.Context, node string, vmid int, keep bool) (plan.Config, error) {
-	s.mu.Lock()
-	known, ok := s.configs[vmid]
-	s.mu.Unlock()
-	if keep && ok && time.Since(known.read) < maxAge {
-		return known.value, nil
-	}
+// KeptConfig returns the configuration of a VM that nothing else changes, such as a
+// template. It is read once for all machines, and again after some time.
+func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.Config, error) {
+	read, err, _ := s.reads.Do(strconv.Itoa(vmid), func() (any, error) {
+		s.mu.Lock()
+		known, ok := s.configs[vmid]
+		s.mu.Unlock()
+		if ok && time.Since(known.read) < maxAge {
+			return known.value, nil
+		}
+		c, err := s.Config(ctx, node, vmid)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.configs[vmid] = cached[plan.Config]{c, time.Now()}
+		return c, nil
+	})
+	c, _ := read.(plan.Config)
+	return c, err //nolint:wrapcheck // the error of Config
+}
+
+// Config reads the configuration of a VM.
+func (s *Session) Config(ctx context.Context, node string, vmid int) (plan.Config, error) {
 	var raw map[string]any
 	if err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(node, vmid, "config"), Into: &raw}); err != nil {
 		return nil, err
@@ -445,11 +463,6 @@ func (s *Session) Config(ctx context.Context, node string, vmid int, keep bool) 
 		if text, ok := value.(string); ok {
 			c[name] = text
 		}
-	}
-	if keep {
-		s.mu.Lock()
-		s.configs[vmid] = cached[plan.Config]{c, time.Now()}
-		s.mu.Unlock()
 	}
 	return c, nil
 }
@@ -461,7 +474,7 @@ func (s *Session) Networks(ctx context.Context, node string, wanted []string) ([
 	known, ok := s.networks[node]
 	s.mu.Unlock()
 	missing := slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(known.value, name) })
-	if ok && !missing && time.Since(known.read) < maxNetworksAge {
+	if ok && !missing && time.Since(known.read) < maxAge {
 		return known.value, nil
 	}
 	var found []struct {
