@@ -136,6 +136,9 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 	if v.VM == nil && v.state == hypervisor.Absent {
 		return d.confirmAbsent(ctx, m, &v, out)
 	}
+	if v.Complete && !deleting && !v.hasImage() && !d.session.ImageKnown(v.id) {
+		return out, site.Busy("reading which bootstrap data exists")
+	}
 	if v.VM != nil || v.state == hypervisor.Busy {
 		d.session.Query(v.id, v.machine.VMID, v.state == hypervisor.Running && !deleting, out.UserData)
 	}

@@ -461,6 +461,31 @@ func TestStorageThatDoesNotRespond(t *testing.T) {
 	m.Expect(m.images()).To(BeEmpty())
 }
 
+// A manager that starts after the drive was emptied and before the image was deleted does not
+// report that the bootstrap data was removed until it has read which images exist.
+func TestImageThatAFormerProcessDetached(t *testing.T) {
+	m := newManager(t)
+	m.up()
+	m.joined = true
+	m.server.Inject(pvesim.Fault{Method: http.MethodDelete, Status: http.StatusInternalServerError, Reason: "interrupted", Times: -1})
+	id := strconv.Itoa(m.candidates()[0])
+	m.Eventually(func(g Gomega) {
+		_ = conformance.Sync(t.Context(), hypervisor.Driver[*proxmoxv1.NovaProxmoxMachine](m.connect(g)), m.machine, true)
+		g.Expect(m.find(id).Options[plan.ISODrive]).To(HavePrefix("none"))
+	}).Should(Succeed())
+	m.connector.Close()
+	m.server.ClearFaults()
+	m.server.Inject(pvesim.Fault{Method: http.MethodGet, Path: "nodes/*/storage/*/content", Pass: true, Delay: 300 * time.Millisecond, Times: -1})
+	m.restart()
+	m.Eventually(func(g Gomega) {
+		vm := m.step(g)
+		if !vm.UserData {
+			m.Expect(m.images()).To(BeEmpty())
+		}
+		g.Expect(vm.UserData).To(BeFalse())
+	}).Should(Succeed())
+}
+
 // A guest agent that does not allow a command, or whose answer is too large or of another
 // type, ends no session: those of all clusters with the same credentials would be opened
 // again.

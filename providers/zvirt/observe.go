@@ -41,7 +41,7 @@ func (d *driver) observe(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hype
 	if err := d.session.Ready(ctx, hypervisor.KeyOf(m)); err != nil {
 		return hypervisor.VM{}, err
 	}
-	d.session.Track(id, hypervisor.KeyOf(m))
+	d.session.Cache.Track(id.String(), hypervisor.KeyOf(m))
 	view, mark := d.lookup(id, m)
 	out := hypervisor.VM{Zone: mark.Zone, UserData: mark.UserDataFormat != ""}
 	if out.State, out.Message, err = d.state(id, m, view); err != nil {

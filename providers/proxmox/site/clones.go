@@ -35,20 +35,20 @@ type cloneCheck struct {
 }
 
 // ConfirmUnseen reports whether the list would have the VM of a machine if it existed: the
-// clones that ran when it was first called have ended, whoever started them, and a later
+// clones of all users that ran when it was first called have ended, and a later
 // list was read. The machine is delivered until then.
 func (s *Session) ConfirmUnseen(id uuid.UUID) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
+	m := s.machines.Get(id)
 	if m.unseenSince.IsZero() {
 		m.unseenSince = time.Now()
 	}
-	confirmed := s.clones.ended.After(m.unseenSince) && s.done > max(s.clones.list, m.written)
+	confirmed := s.clones.ended.After(m.unseenSince) && s.done > s.clones.list && s.machines.Shows(s.done, m)
 	if m.checking = !confirmed; confirmed {
 		return true, nil
 	}
-	s.pollSoon()
+	s.machines.PollSoon()
 	return false, Classify(s.server, s.clones.err)
 }
 
@@ -90,7 +90,7 @@ func (s *Session) readClones(ctx context.Context) error {
 func (s *Session) nodesWithClones() (nodes []string, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.machines {
+	for _, m := range s.machines.All() {
 		wanted = wanted || !m.unseenSince.IsZero() && !s.clones.ended.After(m.unseenSince)
 	}
 	for _, n := range s.nodes {
@@ -111,7 +111,7 @@ func (s *Session) storeClones(read time.Time, running map[string][]string) {
 		c.began, c.running = read, map[string][]string{}
 	}
 	own := map[string]bool{}
-	for _, m := range s.machines {
+	for _, m := range s.machines.All() {
 		own[m.upid] = true
 	}
 	before := c.running
@@ -125,6 +125,6 @@ func (s *Session) storeClones(read time.Time, running map[string][]string) {
 		}
 	}
 	if len(c.running) == 0 {
-		c.ended, c.list, c.running = c.began, s.lists, nil
+		c.ended, c.list, c.running = c.began, s.machines.Lists(), nil
 	}
 }

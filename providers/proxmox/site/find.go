@@ -45,7 +45,7 @@ type Found struct {
 func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
+	m := s.machines.Get(id)
 	defer func() { m.checking = m.checking && f.Rejected }() // the next check sets it again
 	f.Outdated = m.outdated
 	if known := s.images[id]; len(known) > 0 {
@@ -70,7 +70,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 			case g.Lock != "" && (!known || read.ID == unread), !known, read.ID == unread:
 				s.marks[vmid] = plan.Mark{ID: unread}
 				f.Unclear = true
-				s.pollSoon()
+				s.machines.PollSoon()
 				continue
 			}
 			mark = read
@@ -96,7 +96,7 @@ func (s *Session) Site() *plan.Site {
 		site.Guests = append(site.Guests, g)
 	}
 	slices.SortFunc(site.Guests, func(a, b *pve.Resource) int { return a.VMID - b.VMID })
-	for _, m := range s.machines {
+	for _, m := range s.machines.All() {
 		if m.planned.Node != "" {
 			site.Planned = append(site.Planned, m.planned)
 		}
@@ -141,15 +141,15 @@ func (s *Session) Quorate(ctx context.Context) error {
 	}
 	for _, entry := range found {
 		if entry.Type == "cluster" && entry.Quorate == 0 {
-			return busy("the node that responds has no quorum, and may not know the VM: restore the quorum of the Proxmox VE cluster")
+			return Busy("the node that responds has no quorum, and may not know the VM: restore the quorum of the Proxmox VE cluster")
 		}
 	}
 	return nil
 }
 
-// busy returns an error that the next attempt may not have.
-func busy(format string, args ...any) error {
-	e := hypervisor.Failure(infrav1.VMBusyReason, format, args...)
+// Busy returns an error that the next attempt may not have.
+func Busy(text string) error {
+	e := hypervisor.Failure(infrav1.VMBusyReason, "%s", text)
 	e.Transient = true
 	return e
 }

@@ -68,9 +68,9 @@ func (s *Session) ImageDeleted(id uuid.UUID, image Image) {
 	if s.images[id] = s.otherImages(id, image); len(s.images[id]) == 0 {
 		delete(s.images, id)
 	}
-	m := s.machine(id)
-	m.Uploaded = false
-	s.wake(m.key)
+	m := s.machines.Get(id)
+	m.Uploaded, m.imageDeleted = false, true
+	s.wake(m.Key)
 }
 
 // ImagesRead reports whether the images of an earlier process are known. The machine is
@@ -78,8 +78,17 @@ func (s *Session) ImageDeleted(id uuid.UUID, image Image) {
 func (s *Session) ImagesRead(id uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.machine(id).checking = !s.imagesRead
+	s.machines.Get(id).checking = !s.imagesRead
 	return s.imagesRead
+}
+
+// ImageKnown reports whether it is known if bootstrap data of a machine exists: an earlier
+// process may have left some. The machine is delivered until then.
+func (s *Session) ImageKnown(id uuid.UUID) bool {
+	s.mu.Lock()
+	deleted := s.machines.Get(id).imageDeleted
+	s.mu.Unlock()
+	return deleted || s.ImagesRead(id)
 }
 
 // watchImages reads the images of storages that appear. A storage that does not respond
@@ -171,8 +180,8 @@ func (s *Session) readStorage(ctx context.Context, key string, r *pve.Resource) 
 	for _, volume := range found {
 		if id, ok := plan.ImageOwner(volume.Volume); ok && len(s.images) < maxImages {
 			s.addImage(id, Image{r.Node, r.Storage})
-			if m := s.machines[id]; m != nil {
-				woken = append(woken, m.key)
+			if m := s.machines.Known(id); m != nil {
+				woken = append(woken, m.Key)
 			}
 		}
 	}

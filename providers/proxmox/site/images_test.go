@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
@@ -17,7 +18,7 @@ import (
 // forgotten, and only a limited number of them is read.
 func TestStoragesThatAreReadAreLimited(t *testing.T) {
 	g := NewWithT(t)
-	s := &Session{guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, contents: map[string]time.Time{}}
+	s := &Session{guests: map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](0), contents: map[string]time.Time{}}
 	list := func(name string, count int) (found pve.Resources) {
 		for i := range count {
 			found = append(found, &pve.Resource{Type: "storage", Storage: name + strconv.Itoa(i), Node: "pve1", Status: "available", Content: "iso"})
@@ -25,7 +26,7 @@ func TestStoragesThatAreReadAreLimited(t *testing.T) {
 		return found
 	}
 	read := func(found pve.Resources) (due int) {
-		s.store(s.lists+1, time.Now(), found)
+		s.store(s.machines.StartList(), time.Now(), found)
 		for key := range s.unreadStorages() {
 			s.contents[key] = time.Time{}
 			due++
@@ -42,7 +43,7 @@ func TestStoragesThatAreReadAreLimited(t *testing.T) {
 
 	long := strings.Repeat("x", maxName+1)
 	g.Expect(read(list(long, 1))).To(BeZero())
-	s.store(s.lists+1, time.Now(), pve.Resources{{Type: "node", Node: long}, {Type: "node", Node: "pve1"}})
+	s.store(s.machines.StartList(), time.Now(), pve.Resources{{Type: "node", Node: long}, {Type: "node", Node: "pve1"}})
 	g.Expect(s.nodes).To(HaveLen(1))
 }
 
@@ -52,7 +53,7 @@ func TestImagesOfAMachine(t *testing.T) {
 	g := NewWithT(t)
 	id := uuid.New()
 	s := &Session{
-		machines: map[uuid.UUID]*Machine{}, images: map[uuid.UUID][]Image{}, wake: func(...hypervisor.Key) {},
+		machines: polled.New[uuid.UUID, Machine](0), images: map[uuid.UUID][]Image{}, wake: func(...hypervisor.Key) {},
 		storages: []*pve.Resource{{Storage: "shared", Node: "pve1", Shared: 1}, {Storage: "local", Node: "pve1"}, {Storage: "local", Node: "pve2"}},
 	}
 	s.addImage(id, Image{"pve1", "local"})

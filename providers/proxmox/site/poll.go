@@ -49,7 +49,7 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error {
 		for {
-			if err := s.wait(ctx); err != nil {
+			if err := s.machines.Wait(ctx, s.due); err != nil {
 				return err
 			}
 			if err := s.update(ctx); err != nil {
@@ -78,40 +78,23 @@ func (s *Session) identify(ctx context.Context) error {
 		clear(s.contents)
 		s.imagesRead = false
 		s.clones = cloneCheck{}
-		for _, m := range s.machines {
-			*m = Machine{key: m.key, unknownSince: time.Now(), taken: map[int]bool{}}
-		}
+		s.machines.Reset()
 	}
 	s.id, s.version = id, version
 	return nil
 }
 
-// wait waits until the next list is due.
-func (s *Session) wait(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		interval := s.timeouts.Idle
-		for _, m := range s.machines {
-			if m.active || m.Busy || m.awaited || m.checking {
-				interval = min(interval, s.timeouts.Busy)
-			}
-		}
-		due := time.Until(s.listed.Add(interval))
-		s.mu.Unlock()
-		if due <= 0 {
-			return nil
-		}
-		timer := time.NewTimer(due)
-		select {
-		case <-timer.C:
-		case <-s.poll:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return ctx.Err() //nolint:wrapcheck // the end of the session
+// due returns when the next list is due.
+func (s *Session) due() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	interval := s.timeouts.Idle
+	for _, m := range s.machines.All() {
+		if m.IsActive() || m.Busy || m.IsAwaited() || m.checking {
+			interval = min(interval, s.timeouts.Busy)
 		}
 	}
+	return s.listed.Add(interval)
 }
 
 // update reads the results of tasks, and the list after that.
@@ -132,7 +115,7 @@ func (s *Session) update(ctx context.Context) error {
 func (s *Session) readTasks(ctx context.Context) error {
 	s.mu.Lock()
 	var running []*Machine
-	for _, m := range s.machines {
+	for _, m := range s.machines.All() {
 		if m.upid != "" && m.upid != unknownTask {
 			running = append(running, m)
 		}
@@ -194,8 +177,7 @@ func (s *Session) readTask(ctx context.Context, m *Machine, upid, node string) e
 // list reads the list of guests, nodes and storages.
 func (s *Session) list(ctx context.Context) error {
 	s.mu.Lock()
-	s.lists++
-	list, now := s.lists, time.Now()
+	list, now := s.machines.StartList(), time.Now()
 	s.mu.Unlock()
 	var found pve.Resources
 	if err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"cluster", "resources"}, Into: &found}); err != nil {
@@ -237,9 +219,9 @@ func (s *Session) store(list uint64, now time.Time, found pve.Resources) {
 // compare delivers the machines whose VM changed since the list before, and the results
 // of requests without a response. The caller holds the lock.
 func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
-	for id, m := range s.machines {
+	for id, m := range s.machines.All() {
 		old, now := before[m.VMID], s.guests[m.VMID]
-		if list <= m.written && m.VMID != 0 {
+		if !s.machines.Shows(list, m) && m.VMID != 0 {
 			// The list may be older than a request.
 			delete(s.guests, m.VMID)
 			if old != nil {
@@ -248,7 +230,7 @@ func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
 			continue
 		}
 		if s.observed(id, m, old, now) {
-			s.wake(m.key)
+			s.wake(m.Key)
 		}
 	}
 	s.wakeNew(before)
@@ -259,8 +241,8 @@ func (s *Session) compare(list uint64, before map[int]*pve.Resource) {
 func (s *Session) wakeNew(before map[int]*pve.Resource) {
 	for vmid, g := range s.guests {
 		if mark, ok := plan.ReadMark(g.TagList()); ok && (before[vmid] == nil || !before[vmid].Same(g)) {
-			if m := s.machines[mark.ID]; m != nil && m.VMID == 0 {
-				s.wake(m.key)
+			if m := s.machines.Known(mark.ID); m != nil && m.VMID == 0 {
+				s.wake(m.Key)
 			}
 		}
 	}
@@ -280,10 +262,7 @@ func (s *Session) observed(id uuid.UUID, m *Machine, old, now *pve.Resource) boo
 		s.endUnknown(m, now)
 		changed = true
 	}
-	if m.awaited && time.Since(m.unknownSince) >= s.timeouts.Appear {
-		m.awaited, changed = false, true
-	}
-	return changed || m.checking
+	return s.machines.EndAwaiting(m) || changed || m.checking
 }
 
 // seen records the state of a VM that the list has. The caller holds the lock.
@@ -292,7 +271,8 @@ func (s *Session) seen(id uuid.UUID, m *Machine, old, now *pve.Resource) {
 		m.status = ""
 	}
 	if hasMark(now, id) {
-		m.unknownSince, m.awaited, m.checking, m.planned = time.Time{}, false, false, plan.Planned{}
+		m.Seen()
+		m.checking, m.planned = false, plan.Planned{}
 	}
 	if old != nil && now.Uptime < old.Uptime && m.queried {
 		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
@@ -312,7 +292,7 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 	m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
 	if m.Verb == Clone {
 		m.planned = plan.Planned{}
-		s.CreationQueue.Done(m.key)
+		s.CreationQueue.Done(m.Key)
 	}
 }
 
@@ -342,9 +322,9 @@ func (s *Session) readMarks(ctx context.Context) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.marks[g.VMID] = mark
-			for id, m := range s.machines {
-				if id == mark.ID || m.active {
-					s.wake(m.key)
+			for id, m := range s.machines.All() {
+				if id == mark.ID || m.IsActive() {
+					s.wake(m.Key)
 				}
 			}
 			return nil
@@ -370,7 +350,7 @@ func (s *Session) queryAgents(ctx context.Context) error {
 		var queries errgroup.Group
 		queries.SetLimit(parallelReads)
 		due := map[*Machine]*pve.Resource{}
-		for _, m := range s.machines {
+		for _, m := range s.machines.All() {
 			if g := s.guests[m.VMID]; m.queried && g != nil && !m.Busy && !time.Now().Before(m.nextQuery) {
 				due[m] = g
 			}
@@ -424,7 +404,7 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 		if again {
 			m.Report = strings.Clone(report)
 		}
-		s.wake(m.key)
+		s.wake(m.Key)
 	}
 	return nil
 }

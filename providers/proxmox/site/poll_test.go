@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
@@ -17,17 +18,17 @@ func TestRequestsToAgents(t *testing.T) {
 	g := NewWithT(t)
 	id := uuid.New()
 	s := &Session{
-		timeouts: DefaultTimeouts, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, poll: make(chan struct{}, 1),
+		timeouts: DefaultTimeouts, machines: polled.New[uuid.UUID, Machine](0), marks: map[int]plan.Mark{},
 		wake: func(...hypervisor.Key) {},
 	}
 	at := func(uptime int64) pve.Resources {
 		return pve.Resources{{Type: "qemu", VMID: 100, Status: "running", Uptime: uptime}}
 	}
-	due := func() time.Duration { return time.Until(s.machines[id].nextQuery).Round(time.Second) }
+	due := func() time.Duration { return time.Until(s.machines.Get(id).nextQuery).Round(time.Second) }
 	s.store(1, time.Now(), at(5))
 	s.Query(id, 100, true, true)
 	g.Expect(due()).To(Equal(DefaultTimeouts.Agent))
-	s.machines[id].Network = []pve.GuestInterface{{Name: "eth0"}}
+	s.machines.Get(id).Network = []pve.GuestInterface{{Name: "eth0"}}
 	s.Query(id, 100, true, false)
 	g.Expect(due()).To(Equal(DefaultTimeouts.Detail), "the node has joined")
 	s.Query(id, 100, true, false)
@@ -35,7 +36,7 @@ func TestRequestsToAgents(t *testing.T) {
 	g.Expect(due()).To(Equal(DefaultTimeouts.Detail))
 	s.store(3, time.Now(), at(2))
 	g.Expect(due()).To(Equal(DefaultTimeouts.Agent), "it was started again")
-	g.Expect(s.machines[id].quietFrom).To(BeTemporally("~", time.Now().Add(DefaultTimeouts.Restarted), time.Second))
+	g.Expect(s.machines.Get(id).quietFrom).To(BeTemporally("~", time.Now().Add(DefaultTimeouts.Restarted), time.Second))
 }
 
 // Configurations of guests and networks of nodes are kept for a short time only, also
@@ -44,7 +45,7 @@ func TestOldConfigurationsAreDropped(t *testing.T) {
 	g := NewWithT(t)
 	old := time.Now().Add(-2 * maxAge)
 	s := &Session{
-		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{7: {}},
+		guests: map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](0), marks: map[int]plan.Mark{7: {}},
 		configs:  map[int]cached[plan.Config]{100: {read: old}, 101: {read: time.Now()}},
 		networks: map[string]cached[[]string]{"a": {read: old}, "b": {read: time.Now()}},
 	}

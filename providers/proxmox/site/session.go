@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
@@ -63,7 +64,8 @@ const (
 
 // Machine is the state of a machine. Other packages read copies.
 type Machine struct {
-	key hypervisor.Key
+	polled.Record
+
 	// VMID is the ID of the VM that an action was sent for.
 	VMID int
 	// Verb is the last action, Busy is set while it runs, and Failure is its error.
@@ -81,6 +83,7 @@ type Machine struct {
 	unseenSince time.Time
 	// Uploaded, Resized and Deleted are set after these actions.
 	Uploaded, Resized, Deleted bool
+	imageDeleted               bool
 	// Network are the interfaces that the guest reported, and Report its progress.
 	Network []pve.GuestInterface
 	Report  string
@@ -88,18 +91,11 @@ type Machine struct {
 	upid, node string
 	// unlisted is the number of lists of tasks without the task.
 	unlisted int
-	// written is the number of lists that were started when the last request ended: only
-	// later lists are valid.
-	written uint64
 	// outdated is set from the end of a clone or a configuration until the list shows it.
 	outdated bool
 	// status is preferred to the list until then.
 	status string
 	until  time.Time
-	// unknownSince is when the VM may last have been requested without a known result.
-	unknownSince time.Time
-	awaited      bool
-	active       bool
 	// nextQuery is the time of the next request to the guest agent, and tries the number of requests
 	// without an address. bootstrap is set until the node has joined, and quietFrom is when
 	// a guest that restarted is expected to be up.
@@ -114,6 +110,8 @@ type Machine struct {
 	template plan.Config
 }
 
+type machines = polled.Records[uuid.UUID, Machine, *Machine]
+
 // Session is a session of one user at one Proxmox VE cluster.
 type Session struct {
 	*sessions.Session
@@ -126,17 +124,15 @@ type Session struct {
 	client   *pve.Client
 	timeouts Timeouts
 	wake     func(...hypervisor.Key)
-	poll     chan struct{}
 
 	mu          sync.Mutex
 	id, version string
-	started     time.Time
-	lists, done uint64 // the number of lists that were started, and the last one that ended
+	done        uint64 // the last list that ended
 	listed      time.Time
 	guests      map[int]*pve.Resource
 	nodes       []*pve.Resource
 	storages    []*pve.Resource
-	machines    map[uuid.UUID]*Machine
+	machines    *machines
 	clones      cloneCheck
 	// marks are the marks in the descriptions of VMs whose tags have none.
 	marks    map[int]plan.Mark
@@ -158,18 +154,14 @@ type cached[T any] struct {
 	read  time.Time
 }
 
-const (
-	// maxAge is how long configurations of templates and networks of nodes are kept.
-	maxAge = 10 * time.Minute
-	// clockSkew is by how much the clock of the API server may be ahead of this one.
-	clockSkew = time.Minute
-)
+// maxAge is how long configurations of templates and networks of nodes are kept.
+const maxAge = 10 * time.Minute
 
 // Open opens a session. It calls wake with the machines that must be reconciled.
 func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
-		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake, poll: make(chan struct{}, 1), started: time.Now(),
-		guests: map[int]*pve.Resource{}, machines: map[uuid.UUID]*Machine{}, marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
+		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake,
+		guests: map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](timeouts.Appear), marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
 		images: map[uuid.UUID][]Image{}, contents: map[string]time.Time{},
 	}
 	s.user, _, _ = strings.Cut(e.Username, "!")
@@ -213,25 +205,15 @@ func (s *Session) Do(ctx context.Context, r pve.Request) error {
 func (s *Session) Machine(id uuid.UUID, key hypervisor.Key) Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
-	m.key = key
+	m := s.machines.Get(id)
+	m.Key = key
 	return *m
-}
-
-// machine returns the state of a machine. The caller holds the lock.
-func (s *Session) machine(id uuid.UUID) *Machine {
-	m, ok := s.machines[id]
-	if !ok {
-		m = &Machine{unknownSince: s.started, taken: map[int]bool{}}
-		s.machines[id] = m
-	}
-	return m
 }
 
 // Forget removes a machine that was deleted.
 func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	s.mu.Lock()
-	delete(s.machines, id)
+	s.machines.Forget(id)
 	s.mu.Unlock()
 	s.CreationQueue.Release(key)
 }
@@ -240,28 +222,21 @@ func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 func (s *Session) Keys() []hypervisor.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := make([]hypervisor.Key, 0, len(s.machines))
-	for _, m := range s.machines {
-		keys = append(keys, m.key)
-	}
-	return keys
+	return s.machines.Keys()
 }
 
 // SetActive sets whether the list is polled often for a machine.
 func (s *Session) SetActive(id uuid.UUID, active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.machine(id); m.active != active {
-		m.active = active
-		s.pollSoon()
-	}
+	s.machines.SetActive(s.machines.Get(id), active)
 }
 
 // Query sets whether addresses are requested from the guest agent of a running VM.
 func (s *Session) Query(id uuid.UUID, vmid int, running, bootstrap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
+	m := s.machines.Get(id)
 	if running && !m.queried {
 		m.nextQuery, m.tries = time.Now().Add(s.timeouts.Agent), 0
 	}
@@ -280,19 +255,19 @@ func (s *Session) Query(id uuid.UUID, vmid int, running, bootstrap bool) {
 func (s *Session) MayAppear(id uuid.UUID, exists time.Time) (unknown, soon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
-	unknown = !m.unknownSince.IsZero() && !exists.Add(-clockSkew).After(m.unknownSince)
-	m.awaited = unknown && time.Since(m.unknownSince) < s.timeouts.Appear
-	return unknown, m.awaited
+	return s.machines.MayAppear(s.machines.Get(id), exists)
 }
 
 // SetTaken stores that a guest which the user cannot see has an ID.
 func (s *Session) SetTaken(id uuid.UUID, vmid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.machine(id)
+	m := s.machines.Get(id)
+	if m.taken == nil {
+		m.taken = map[int]bool{}
+	}
 	m.taken[vmid], m.rejected, m.unseenSince = true, 0, time.Time{}
-	s.wake(m.key)
+	s.wake(m.Key)
 }
 
 // Action is a request that changes a VM.
@@ -316,7 +291,7 @@ type Action struct {
 // keeps the machine busy.
 func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 	s.mu.Lock()
-	m := s.machine(id)
+	m := s.machines.Get(id)
 	// A power-off ends a shutdown.
 	if m.Busy && (m.Verb != Shutdown || a.Verb != Stop) {
 		s.mu.Unlock()
@@ -336,13 +311,15 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 	err := s.Do(ctx, a.Request)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.written, m.upid, m.active = s.lists, upid, true
+	m.upid = upid
+	s.machines.Written(m)
+	s.machines.SetActive(m, true)
 	switch {
 	case pve.IsAmbiguous(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// The next list shows the result.
 		m.upid = unknownTask
 		if a.Verb == Clone {
-			m.unknownSince = time.Now()
+			m.Unknown()
 		}
 	case err != nil:
 		m.Busy, m.planned = false, plan.Planned{}
@@ -358,7 +335,7 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 		}
 		s.finish(m, "OK")
 	}
-	s.pollSoon()
+	s.machines.PollSoon()
 	return err
 }
 
@@ -367,9 +344,10 @@ const unknownTask = "unknown"
 
 // finish records the result of a task. The caller holds the lock.
 func (s *Session) finish(m *Machine, result string) {
-	m.Busy, m.upid, m.written = false, "", s.lists
+	m.Busy, m.upid = false, ""
+	s.machines.Written(m)
 	if m.Verb == Clone {
-		s.CreationQueue.Done(m.key)
+		s.CreationQueue.Done(m.Key)
 		delete(s.marks, m.VMID)
 	}
 	// A task that ended with warnings succeeded.
@@ -378,7 +356,7 @@ func (s *Session) finish(m *Machine, result string) {
 	} else {
 		s.failed(m, result)
 	}
-	s.wake(m.key)
+	s.wake(m.Key)
 }
 
 // failed records the failure of a task. A guest may ignore a shutdown. The caller holds the
@@ -421,14 +399,6 @@ func (s *Session) succeeded(m *Machine) {
 
 func isWarning(result string) bool { return len(result) > 8 && result[:8] == "WARNINGS" }
 
-// pollSoon triggers the next list.
-func (s *Session) pollSoon() {
-	select {
-	case s.poll <- struct{}{}:
-	default:
-	}
-}
-
 // KeptConfig returns the configuration of a VM that nothing else changes, such as a
 // template. It is read once for all machines, and again after some time.
 func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.Config, error) {
@@ -449,7 +419,7 @@ func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.C
 		return c, nil
 	})
 	c, _ := read.(plan.Config)
-	return c, err //nolint:wrapcheck // the error of Config
+	return c, err
 }
 
 // Config reads the configuration of a VM.

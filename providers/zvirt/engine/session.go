@@ -68,7 +68,6 @@ type Session struct {
 	mu       sync.Mutex
 	version  string
 	engineID string
-	keys     map[string]hypervisor.Key
 	// pending are the accepted actions that may still fail or failed, by the ID of the VM's
 	// owner.
 	pending map[string]pendingAction
@@ -86,7 +85,7 @@ type Session struct {
 func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: t,
-		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
+		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
 		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
 	m := sessions.NewMeter(provider, e.Server)
@@ -95,8 +94,8 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s.client, s.names = client, ovirt.NewDirectory(client)
-	s.Cache = ovirt.NewCache(client, timeouts.Poll, plan.MarkPrefix, plan.OwnerOf, func(owner string) {
-		if key, ok := s.keyOf(owner); ok {
+	s.Cache = ovirt.NewCache(client, timeouts.Poll, plan.MarkPrefix, plan.OwnerOf, func(_ string, key hypervisor.Key) {
+		if key != (hypervisor.Key{}) {
 			wake(key)
 		}
 	})
@@ -263,34 +262,11 @@ func (s *Session) LastError(ctx context.Context, name string) error {
 }
 
 // Keys returns the keys of all tracked machines.
-func (s *Session) Keys() []hypervisor.Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	keys := make([]hypervisor.Key, 0, len(s.keys))
-	for _, key := range s.keys {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
-func (s *Session) keyOf(subject string) (hypervisor.Key, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key, ok := s.keys[subject]
-	return key, ok
-}
-
-// Track stores the machine of a VM.
-func (s *Session) Track(id uuid.UUID, key hypervisor.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys[id.String()] = key
-}
+func (s *Session) Keys() []hypervisor.Key { return s.Cache.Keys() }
 
 // Forget removes a machine that was deleted.
 func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	s.mu.Lock()
-	delete(s.keys, id.String())
 	delete(s.pending, id.String())
 	delete(s.powerOffs, id.String())
 	delete(s.devices, key)

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 )
 
 // PollIntervals contains the poll intervals of a Cache.
@@ -70,23 +73,20 @@ type Cache struct {
 	// prefix starts the comments, and ownerOf parses a comment.
 	prefix  string
 	ownerOf func(comment string) string
-	changed func(owner string)
-	started time.Time
+	changed func(owner string, key hypervisor.Key)
 	// page is the number of VMs per list request.
 	page int
 	// names contains the names of clusters, which VMs are searched by.
 	names *Directory
 
 	mu           sync.Mutex
-	lists        uint64 // number of lists that were started
 	vms          map[string]*entry
-	owners       map[string]*owner
+	owners       *polled.Records[string, owner, *owner]
 	groups       map[string]map[string]*AffinityGroup // by cluster and ID
 	listed       time.Time
 	listedAll    time.Time // time of the last list of all clusters
 	groupsListed time.Time
 	groupWrites  uint64 // number of writes to members of groups
-	wake         chan struct{}
 }
 
 // entry is the last observed state of a VM.
@@ -97,35 +97,27 @@ type entry struct {
 	detailed time.Time
 }
 
-// owner is the owner of a VM, such as a machine.
+// owner is the owner of a VM, such as a machine. It is active while its VM is
+// polled often.
 type owner struct {
+	polled.Record
+
 	name string
 	// busy describes the request in progress.
-	busy string
-	// written is the number of lists that were started when the last write
-	// ended: only later lists are valid.
-	written       uint64
+	busy          string
 	resultUnknown bool
-	// pollOften is set while the VM of the owner is polled often.
-	pollOften bool
-	since     time.Time
-	// polled is when the VM of an owner with pollOften was last polled.
+	// since is when the owner or its VM last changed.
+	since time.Time
+	// polled is when the VM of an active owner was last polled.
 	polled time.Time
-	// unknownSince is when a creation may last have been requested without a known
-	// result: by a previous process, or with a lost response. It is zero once a
-	// VM has been observed. An awaited owner is reported when its VM can no
-	// longer appear.
-	unknownSince time.Time
-	awaited      bool
 }
 
 // NewCache returns an empty cache. It calls changed with an owner whose VM
-// changed.
-func NewCache(c *Client, p PollIntervals, prefix string, ownerOf func(string) string, changed func(string)) *Cache {
+// changed, and with its machine, if that is known.
+func NewCache(c *Client, p PollIntervals, prefix string, ownerOf func(string) string, changed func(string, hypervisor.Key)) *Cache {
 	return &Cache{
-		client: c, intervals: p, prefix: prefix, ownerOf: ownerOf, changed: changed, started: time.Now(), page: page, names: NewDirectory(c),
-		vms: map[string]*entry{}, owners: map[string]*owner{}, groups: map[string]map[string]*AffinityGroup{},
-		wake: make(chan struct{}, 1),
+		client: c, intervals: p, prefix: prefix, ownerOf: ownerOf, changed: changed, page: page, names: NewDirectory(c),
+		vms: map[string]*entry{}, owners: polled.New[string, owner](p.AppearTimeout), groups: map[string]map[string]*AffinityGroup{},
 	}
 }
 
@@ -159,11 +151,12 @@ func (m *Cache) Get(of, name, id string) Snapshot {
 	found, candidates := m.choose(of, name, id)
 	v.Ambiguous = candidates
 	if found != nil {
-		s.unknownSince, s.awaited = time.Time{}, false
+		s.Seen()
 		v.VM, v.Detailed = found.vm, !found.detailed.IsZero()
 		if !v.Detailed {
-			s.pollOften, s.since = true, time.Now()
-			m.triggerPoll()
+			s.since = time.Now()
+			m.owners.SetActive(s, true)
+			m.owners.PollSoon()
 		}
 	}
 	return v
@@ -214,12 +207,18 @@ func (m *Cache) choose(of, name, id string) (*entry, []*VM) {
 
 // owner returns the record of an owner. The caller holds the lock.
 func (m *Cache) owner(of string) *owner {
-	s, ok := m.owners[of]
-	if !ok {
-		s = &owner{since: time.Now(), unknownSince: m.started}
-		m.owners[of] = s
+	s := m.owners.Get(of)
+	if s.since.IsZero() {
+		s.since = time.Now()
 	}
 	return s
+}
+
+// Track stores the machine of an owner.
+func (m *Cache) Track(of string, key hypervisor.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owner(of).Key = key
 }
 
 // SetIdle sets whether an owner is idle. The VMs of owners that are not idle
@@ -227,10 +226,8 @@ func (m *Cache) owner(of string) *owner {
 func (m *Cache) SetIdle(of string, idle bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.owner(of)
-	if s.pollOften == idle {
-		s.pollOften, s.since = !idle, time.Now()
-		m.triggerPoll()
+	if s := m.owner(of); m.owners.SetActive(s, !idle) {
+		s.since = time.Now()
 	}
 }
 
@@ -240,29 +237,22 @@ func (m *Cache) SetIdle(of string, idle bool) {
 func (m *Cache) MayAppear(of string, exists time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.owner(of)
-	s.awaited = mayAppear(s.unknownSince, exists, time.Now(), m.intervals.AppearTimeout)
-	return s.awaited
+	_, soon := m.owners.MayAppear(m.owner(of), exists)
+	return soon
 }
 
-// mayAppear reports whether a VM may still appear after a request without a
-// known result. A request before the owner existed is impossible.
-func mayAppear(unknownSince, exists, now time.Time, late time.Duration) bool {
-	return !unknownSince.IsZero() && !exists.After(unknownSince) && now.Before(unknownSince.Add(late))
-}
-
-// Owners returns the known owners.
-func (m *Cache) Owners() []string {
+// Keys returns the machines of all owners.
+func (m *Cache) Keys() []hypervisor.Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.owners))
+	return m.owners.Keys()
 }
 
 // Forget drops a deleted owner.
 func (m *Cache) Forget(of string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.owners, of)
+	m.owners.Forget(of)
 }
 
 // Begin marks an owner as busy before a request. It returns false if another
@@ -284,7 +274,9 @@ func (m *Cache) End(of string, err error, then func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.owner(of)
-	s.busy, s.written, s.since, s.pollOften = "", m.lists, time.Now(), true
+	s.busy, s.since = "", time.Now()
+	m.owners.Written(s)
+	m.owners.SetActive(s, true)
 	s.resultUnknown = IsAmbiguous(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	none := true
 	for _, other := range m.vms {
@@ -297,13 +289,13 @@ func (m *Cache) End(of string, err error, then func()) {
 		}
 	}
 	if s.resultUnknown && none {
-		s.unknownSince = time.Now() // only a creation can have an unknown result here
+		s.Unknown() // only a creation can have an unknown result here
 	}
 	if err == nil {
 		then()
-		m.changed(of)
+		m.changed(of, s.Key)
 	}
-	m.triggerPoll()
+	m.owners.PollSoon()
 }
 
 // Put stores a VM in the state that the caller knows. It is called in then of
@@ -487,19 +479,11 @@ func (m *Cache) RemoveGroup(cluster, id string) {
 	delete(m.groups[cluster], id)
 }
 
-// triggerPoll triggers the next poll. The caller holds the lock or needs none.
-func (m *Cache) triggerPoll() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
 // notify reports a known owner.
 func (m *Cache) notify(of string) {
-	if s, ok := m.owners[of]; ok {
+	if s := m.owners.Known(of); s != nil {
 		s.since = time.Now()
-		m.changed(of)
+		m.changed(of, s.Key)
 	}
 }
 
@@ -513,29 +497,19 @@ func (m *Cache) Refresh(ctx context.Context) error {
 
 // Wait returns when the next Poll is due.
 func (m *Cache) Wait(ctx context.Context) error {
-	polled := time.Now()
-	for {
-		pause := m.intervals.Idle
-		if m.anyPolledOften(polled) {
-			pause = m.intervals.Busy
+	last := time.Now()
+	return m.owners.Wait(ctx, func() time.Time {
+		if m.anyPolledOften(last) {
+			return last.Add(m.intervals.Busy)
 		}
-		timer := time.NewTimer(time.Until(polled.Add(pause)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-			return nil
-		case <-m.wake:
-			timer.Stop()
-		}
-	}
+		return last.Add(m.intervals.Idle)
+	})
 }
 
 func (m *Cache) anyPolledOften(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.owners {
+	for _, s := range m.owners.All() {
 		if s.isPolledOften(now, m.intervals.BusyTimeout) {
 			return true
 		}
@@ -544,7 +518,7 @@ func (m *Cache) anyPolledOften(now time.Time) bool {
 }
 
 func (s *owner) isPolledOften(now time.Time, tire time.Duration) bool {
-	return s.resultUnknown || s.pollOften && now.Sub(s.since) < tire
+	return s.resultUnknown || s.IsActive() && now.Sub(s.since) < tire
 }
 
 // Poll sends the requests that are due: all VMs, the details of some, affinity
@@ -586,8 +560,7 @@ func (m *Cache) Poll(ctx context.Context) error {
 func (m *Cache) startList() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lists++
-	return m.lists
+	return m.owners.StartList()
 }
 
 func (m *Cache) list(ctx context.Context, search, follow string, limit int) ([]VM, error) {
@@ -658,8 +631,8 @@ func named(names []string) string {
 // isValid reports whether a list is valid for an owner. The caller holds the
 // lock.
 func (m *Cache) isValid(list uint64, of string) bool {
-	s, ok := m.owners[of]
-	return !ok || s.busy == "" && list > s.written
+	s := m.owners.Known(of)
+	return s == nil || s.busy == "" && m.owners.Shows(list, s)
 }
 
 // listDue lists VMs: those in the clusters with VMs of known machines, or those
@@ -683,14 +656,14 @@ func (m *Cache) clusters(now time.Time) []string {
 	if m.client.endpoint.Filter || now.Sub(m.listedAll) >= m.intervals.AllClusters {
 		return nil
 	}
-	for _, s := range m.owners {
-		if s.awaited {
+	for _, s := range m.owners.All() {
+		if s.IsAwaited() {
 			return nil
 		}
 	}
 	ids := map[string]bool{}
 	for _, other := range m.vms {
-		if _, known := m.owners[other.owner]; known && other.vm.Cluster != nil {
+		if m.owners.Known(other.owner) != nil && other.vm.Cluster != nil {
 			ids[other.vm.Cluster.ID] = true
 		}
 	}
@@ -771,9 +744,8 @@ func (m *Cache) listAll(ctx context.Context, now time.Time) error {
 		}
 	}
 	m.confirm(list, func(string) bool { return true })
-	for of, s := range m.owners {
-		if s.awaited && !now.Before(s.unknownSince.Add(m.intervals.AppearTimeout)) {
-			s.awaited = false
+	for of, s := range m.owners.All() {
+		if m.owners.EndAwaiting(s) {
 			m.notify(of)
 		}
 	}
@@ -809,8 +781,8 @@ func (m *Cache) listSome(ctx context.Context, names []string, follow string) err
 // confirm clears the busy state of owners that a list has confirmed. The
 // caller holds the lock.
 func (m *Cache) confirm(list uint64, shown func(name string) bool) {
-	for of, s := range m.owners {
-		if s.resultUnknown && list > s.written && shown(s.name) {
+	for of, s := range m.owners.All() {
+		if s.resultUnknown && m.owners.Shows(list, s) && shown(s.name) {
 			s.resultUnknown = false
 			m.notify(of)
 		}
@@ -853,7 +825,7 @@ func (m *Cache) due(now time.Time) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := map[string]string{}
-	for of, s := range m.owners {
+	for of, s := range m.owners.All() {
 		if s.name == "" || !s.isPolledOften(now, m.intervals.BusyTimeout) || !s.isDue(now, m.intervals) {
 			continue
 		}
@@ -864,8 +836,8 @@ func (m *Cache) due(now time.Time) map[string][]string {
 		s.polled = now
 	}
 	for _, other := range m.vms {
-		s, known := m.owners[other.owner]
-		if known && (other.detailed.IsZero() && now.Sub(s.since) < m.intervals.BusyTimeout || !other.detailed.IsZero() && now.Sub(other.detailed) > m.intervals.Detail) {
+		s := m.owners.Known(other.owner)
+		if s != nil && (other.detailed.IsZero() && now.Sub(s.since) < m.intervals.BusyTimeout || !other.detailed.IsZero() && now.Sub(other.detailed) > m.intervals.Detail) {
 			names[other.vm.Name] = details
 		}
 	}

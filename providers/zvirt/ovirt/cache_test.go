@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/transport"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -19,7 +20,7 @@ import (
 func newCache(c *Client) (*Cache, map[string]int) {
 	changed := map[string]int{}
 	ownerOf := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
-	return NewCache(c, PollIntervals{BusyTimeout: time.Minute, Detail: time.Minute}, "ours/", ownerOf, func(of string) { changed[of]++ }), changed
+	return NewCache(c, PollIntervals{BusyTimeout: time.Minute, Detail: time.Minute}, "ours/", ownerOf, func(of string, _ hypervisor.Key) { changed[of]++ }), changed
 }
 
 // TestListBeforeWriteIsIgnored checks that a list before a write is
@@ -104,28 +105,10 @@ func TestUnknownResultEndsWithLaterList(t *testing.T) {
 	}
 }
 
-func TestMayAppear(t *testing.T) {
-	requested := time.Now()
-	for name, tt := range map[string]struct {
-		unknownSince, exists, now time.Time
-		want                      bool
-	}{
-		"no unknown result":  {time.Time{}, requested.Add(-time.Hour), requested, false},
-		"just requested":     {requested, requested.Add(-time.Hour), requested.Add(time.Second), true},
-		"in the same moment": {requested, requested, requested, true},
-		"requested long ago": {requested, requested.Add(-time.Hour), requested.Add(time.Minute), false},
-		"no owner yet":       {requested, requested.Add(time.Second), requested.Add(2 * time.Second), false},
-	} {
-		if got := mayAppear(tt.unknownSince, tt.exists, tt.now, time.Minute); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestAwaitedVM(t *testing.T) {
 	m, _ := newCache(nil)
-	m.intervals.AppearTimeout = time.Hour
-	old, young := m.started.Add(-time.Hour), m.started.Add(time.Nanosecond)
+	m.owners.Appear = time.Hour
+	old, young := time.Now().Add(-time.Hour), time.Now().Add(time.Minute) // the clock of the API server may be a minute ahead
 	if !m.MayAppear("a", old) || m.MayAppear("b", young) {
 		t.Fatal("a previous process can have requested only VMs of owners that existed")
 	}
@@ -155,7 +138,7 @@ func TestAwaitedVM(t *testing.T) {
 func TestEndOfWaitIsReported(t *testing.T) {
 	_, c, _ := open(t)
 	m, changed := newCache(c)
-	m.intervals.AppearTimeout = time.Hour
+	m.owners.Appear = time.Hour
 	learn := func() int {
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -165,7 +148,7 @@ func TestEndOfWaitIsReported(t *testing.T) {
 	if !m.MayAppear("a", time.Time{}) || learn() != 0 {
 		t.Fatal("the change was reported too early")
 	}
-	m.owners["a"].unknownSince = time.Now().Add(-time.Hour)
+	m.owners.Appear = time.Nanosecond
 	for range 2 {
 		if n := learn(); n != 1 {
 			t.Errorf("the change was reported %d times", n)
@@ -262,7 +245,9 @@ func TestIdleVMsNeedOneList(t *testing.T) {
 }
 
 func TestBusyTimeout(t *testing.T) {
-	s := &owner{pollOften: true, since: time.Now()}
+	m, _ := newCache(nil)
+	m.SetIdle("a", false)
+	s := m.owner("a")
 	if !s.isPolledOften(time.Now(), time.Minute) || s.isPolledOften(time.Now().Add(time.Hour), time.Minute) {
 		t.Error("an idle VM is polled at the wrong interval")
 	}
@@ -458,7 +443,7 @@ func TestClustersAreSearched(t *testing.T) {
 		t.Errorf("a VM that was removed is known, and the changes %v", changed)
 	}
 	// A VM with an unknown creation may appear in any cluster.
-	if m.intervals.AppearTimeout = time.Hour; !m.MayAppear("late", time.Time{}) || m.clusters(time.Now()) != nil {
+	if m.owners.Appear = time.Hour; !m.MayAppear("late", time.Time{}) || m.clusters(time.Now()) != nil {
 		t.Error("not all clusters are searched for a VM that may still appear")
 	}
 }
