@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -128,7 +130,15 @@ func clusterConfiguration(in *Input) document {
 	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
 		verified = []arg{{"kubelet-certificate-authority", clusterCAFile}}
 	}
-	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes, platform.APIServer.ExtraEnvs)
+	volumes := platform.APIServer.ExtraVolumes
+	if platform.Authentication.Used() {
+		verified = append(verified, arg{"authentication-config", authenticationFile})
+		volumes = append([]bootstrapv1.HostPathMount{{
+			Name: "nova-authentication", HostPath: authenticationDir, MountPath: authenticationDir,
+			ReadOnly: ptr.To(true), PathType: "DirectoryOrCreate",
+		}}, volumes...)
+	}
+	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), volumes, platform.APIServer.ExtraEnvs)
 	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}

@@ -70,7 +70,7 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 func addSettings(in *Input, config *nodeconfig.Config) error {
 	config.Machine = machineSettings(in)
 	for _, part := range []func(*Input, *nodeconfig.Config) error{
-		addPKI, addBalancer, addPatches, addPlatform, addAccounts, addSnippets, addUserFiles, addKubelet,
+		addPKI, addAuthentication, addBalancer, addPatches, addPlatform, addAccounts, addSnippets, addUserFiles, addKubelet,
 	} {
 		if err := part(in, config); err != nil {
 			return err

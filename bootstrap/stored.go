@@ -5,6 +5,12 @@ package bootstrap
 // machine that joins later reads it there: so it must be updated when the spec
 // changes.
 func ClusterConfiguration(in *Input) ([]byte, error) {
+	if in.Platform.Authentication.Used() {
+		// With an invalid one, no machine that joins later would have an API server.
+		if _, err := authenticationConfiguration(in); err != nil {
+			return nil, err
+		}
+	}
 	d := clusterConfiguration(in)
 	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
 		return nil, err

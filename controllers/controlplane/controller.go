@@ -190,6 +190,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		{plan.KeepCertificates, r.certificateKeeper.Ensure},
 		{plan.KeepCertificates, r.certificateKeeper.QueryExternal},
 		{plan.KeepKubeconfig, r.certificateKeeper.KeepKubeconfig},
+		{plan.KeepKubeconfig, r.certificateKeeper.KeepUserKubeconfig},
 		{plan.KeepAll, r.sync},
 		{plan.KeepAll, r.upgrader.ReportAltered},
 		{plan.KeepAll, r.reportHealth},

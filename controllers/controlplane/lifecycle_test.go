@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
@@ -61,6 +63,47 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 		Expect(testEnv.Client.Delete(ctx, s)).To(Succeed())
 		Eventually(kubeconfig(ctx, r)).Should(HaveField("UID", Not(Equal(s.UID))))
+	})
+
+	It("publishes a kubeconfig without credentials while users can sign in", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		users := func() (*clientcmdapi.Config, error) {
+			s := &corev1.Secret{}
+			if err := testEnv.Client.Get(ctx, r.key(clusterName+"-kubeconfig-oidc"), s); err != nil {
+				return nil, err
+			}
+			Expect(s.Type).To(Equal(clusterv1.ClusterSecretType))
+			Expect(s.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName))
+			Expect(metav1.GetControllerOf(s)).To(HaveField("Kind", scope.Kind))
+			return clientcmd.Load(s.Data[secret.KubeconfigDataName])
+		}
+		missing := func() error { _, err := users(); return err }
+		Eventually(kubeconfig(ctx, r)).ShouldNot(BeNil())
+		Consistently(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "nobody can sign in")
+
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.Authentication.Issuers = []bootstrapv1.TokenIssuer{
+				{Name: "staff", URL: "https://sso.example/realms/staff", Audiences: []string{"kubectl"}, Scopes: []string{"groups"}},
+				{Name: "vault", StarVault: bootstrapv1.StarVaultIssuer{Server: "https://vault.example:8200", Namespace: "blue", Provider: "c1"}, Audiences: []string{"abc"}},
+			}
+		})
+		Eventually(users).Should(HaveField("CurrentContext", "staff@"+clusterName))
+		config, err := users()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Clusters).To(HaveKeyWithValue(clusterName, HaveField("Server", "https://127.0.0.1:1")))
+		Expect(config.Clusters[clusterName].CertificateAuthorityData).NotTo(BeEmpty())
+		Expect(config.AuthInfos).To(HaveLen(2))
+		for _, user := range config.AuthInfos {
+			user.LocationOfOrigin = ""
+			Expect(user).To(Equal(&clientcmdapi.AuthInfo{Exec: user.Exec, Extensions: user.Extensions}), "no credentials")
+		}
+		Expect(config.AuthInfos["staff"].Exec.Args).To(ContainElements(
+			"--oidc-issuer-url=https://sso.example/realms/staff", "--oidc-client-id=kubectl", "--oidc-extra-scope=groups"))
+		Expect(config.AuthInfos["vault"].Exec.Args).To(ContainElement(
+			"--oidc-issuer-url=https://vault.example:8200/v1/blue/identity/oidc/provider/c1"))
+
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Platform.Authentication.Issuers = nil })
+		Eventually(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "nobody can sign in any more")
 	})
 
 	It("leaves a user's kubeconfig alone", func(ctx SpecContext) {

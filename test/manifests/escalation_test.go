@@ -131,6 +131,10 @@ func someSecret(kind corev1.SecretType) func() client.Object {
 	}
 }
 
+func kubeconfigForUsers() client.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "blue-kubeconfig-oidc"}, Type: clusterv1.ClusterSecretType}
+}
+
 func configMap(name string, labels map[string]string) func() client.Object {
 	return func() client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -227,6 +231,7 @@ var _ = DescribeTable("a write of a manager", func(ctx SpecContext, dir string, 
 	Entry("the source of a restore", "nova-control-plane", secretOf(controlplanev1.EtcdRestoreSecretType), ""),
 	Entry("the source of a finished restore", "nova-control-plane", stored(someSecret(controlplanev1.EtcdRestoreSecretType), deleted), ""),
 	Entry("a Secret of a user", "nova-control-plane", stored(someSecret(corev1.SecretTypeOpaque), updated), "may write only Secrets of type"),
+	Entry("the kubeconfig for users, to delete it", "nova-control-plane", stored(kubeconfigForUsers, deleted), ""),
 	Entry("a CA, to delete it", "nova-control-plane", stored(someSecret(clusterv1.ClusterSecretType), deleted), "and delete only those of the latter type"),
 	Entry("a Secret of a user, to delete it", "nova-control-plane", stored(someSecret(corev1.SecretTypeOpaque), deleted), "and delete only those of the latter type"),
 	Entry("a lock", "nova-control-plane", created(configMap("blue-lock", lockOf)), ""),

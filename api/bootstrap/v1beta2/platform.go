@@ -59,6 +59,7 @@ type HostAgentSpec struct {
 // provider. Settings that new machines get apply to existing workers when these are
 // next replaced.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !has(self.apiServer) || !has(self.apiServer.extraArgs) || self.apiServer.extraArgs.all(a, !a.name.startsWith('oidc-') && !(a.name in ['authentication-config', 'anonymous-auth']))",message="with authentication, API servers accept none of the arguments oidc-*, authentication-config and anonymous-auth"
 type PlatformSpec struct {
 	// imageRepository is the registry and path of the images of Kubernetes, etcd,
 	// CoreDNS and pause. A change replaces control plane machines; new workers use
@@ -190,6 +191,13 @@ type PlatformSpec struct {
 	// image must have nova-host-agent.
 	// +optional
 	HostAgent HostAgentSpec `json:"hostAgent,omitempty,omitzero"`
+
+	// authentication lets users sign in with tokens of OpenID Connect issuers. It
+	// needs Kubernetes v1.34 or newer. A change replaces control plane machines. If not
+	// set, API servers accept client certificates, and the tokens that
+	// apiServer.extraArgs configures.
+	// +optional
+	Authentication AuthenticationSpec `json:"authentication,omitempty,omitzero"`
 
 	// ntp sets the time servers of the nodes. A change replaces control plane
 	// machines; new workers use it. If not set, the time servers of the image apply.

@@ -1,0 +1,131 @@
+package bootstrap
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	// authenticationDir is mounted in the pod of the API server as a whole: a mounted
+	// file would stay the old one when it is replaced.
+	authenticationDir  = "/etc/kubernetes/authentication"
+	authenticationFile = authenticationDir + "/config.yaml"
+
+	// authenticationMinor is the first minor version of Kubernetes 1 with version v1
+	// of the configuration.
+	authenticationMinor = 34
+)
+
+// reserved are the prefixes of users and groups of Kubernetes, kubeadm and this
+// provider. Some of these groups administrate the cluster.
+const reserved = `['system:', 'kubeadm:', 'nova:'].exists(p, %s.startsWith(p))`
+
+// addAuthentication adds the file with the issuers of tokens.
+func addAuthentication(in *Input, config *nodeconfig.Config) error {
+	if !in.Mode.controlPlane() || !in.Platform.Authentication.Used() {
+		return nil
+	}
+	content, err := authenticationConfiguration(in)
+	if err != nil {
+		return err
+	}
+	config.Machine.Files = append(config.Machine.Files, newFile(authenticationFile, "0644", content))
+	return nil
+}
+
+// authenticationConfiguration returns the AuthenticationConfiguration of the API
+// server. It is checked as the API server does at its start, and refused with the
+// issuer's field: an API server does not start with an invalid one.
+func authenticationConfiguration(in *Input) ([]byte, error) {
+	const field = "platform.authentication"
+	var minor int
+	if _, err := fmt.Sscanf(in.Version, "v1.%d.", &minor); err != nil || minor < authenticationMinor {
+		return nil, renderErrorf(field, "needs Kubernetes v1.%d or newer, and the version is %s", authenticationMinor, in.Version)
+	}
+	configuration := apiserverv1.AuthenticationConfiguration{
+		// Requests of kubelets, load balancers and kubeadm without credentials.
+		Anonymous: &apiserverv1.AnonymousAuthConfig{Enabled: true, Conditions: []apiserverv1.AnonymousAuthCondition{
+			{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"},
+		}},
+	}
+	configuration.APIVersion, configuration.Kind = apiserverv1.SchemeGroupVersion.String(), "AuthenticationConfiguration"
+	for i := range in.Platform.Authentication.Issuers {
+		configuration.JWT = append(configuration.JWT, jwtAuthenticator(&in.Platform.Authentication.Issuers[i]))
+	}
+	content, err := yaml.Marshal(configuration)
+	if err != nil {
+		return nil, fmt.Errorf("writing AuthenticationConfiguration: %w", err)
+	}
+	if err := checkAuthentication(in.Platform.Authentication.Issuers, content); err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+// jwtAuthenticator returns the API server's settings of an issuer.
+func jwtAuthenticator(issuer *bootstrapv1.TokenIssuer) apiserverv1.JWTAuthenticator {
+	out := apiserverv1.JWTAuthenticator{
+		Issuer: apiserverv1.Issuer{
+			URL: issuer.GetURL(), CertificateAuthority: issuer.CertificateAuthority, Audiences: issuer.Audiences,
+		},
+		ClaimMappings: apiserverv1.ClaimMappings{Username: claim(issuer.GetUsername()), Groups: claim(issuer.GetGroups())},
+		UserValidationRules: []apiserverv1.UserValidationRule{
+			{Expression: "!" + fmt.Sprintf(reserved, "user.username"), Message: "the user's name begins with a reserved prefix"},
+			{Expression: "!has(user.groups) || !user.groups.exists(g, " + fmt.Sprintf(reserved, "g") + ")", Message: "the name of a group begins with a reserved prefix"},
+		},
+	}
+	if issuer.DiscoveryURL != "" {
+		out.Issuer.DiscoveryURL = &issuer.DiscoveryURL
+	}
+	if len(issuer.Audiences) > 1 {
+		out.Issuer.AudienceMatchPolicy = apiserverv1.AudienceMatchPolicyMatchAny
+	}
+	for _, rule := range issuer.ClaimRules {
+		out.ClaimValidationRules = append(out.ClaimValidationRules, apiserverv1.ClaimValidationRule{Expression: rule.Expression, Message: rule.Message})
+	}
+	for _, rule := range issuer.UserRules {
+		out.UserValidationRules = append(out.UserValidationRules, apiserverv1.UserValidationRule{Expression: rule.Expression, Message: rule.Message})
+	}
+	return out
+}
+
+func claim(m bootstrapv1.ClaimMapping) apiserverv1.PrefixedClaimOrExpression {
+	return apiserverv1.PrefixedClaimOrExpression{Claim: m.Claim, Prefix: m.Prefix, Expression: m.Expression}
+}
+
+// checkAuthentication reads a configuration with the code of the API server.
+func checkAuthentication(issuers []bootstrapv1.TokenIssuer, content []byte) error {
+	const field = "platform.authentication"
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	object, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), content)
+	if err != nil {
+		return fmt.Errorf("reading AuthenticationConfiguration: %w", err)
+	}
+	configuration, ok := object.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		return fmt.Errorf("reading AuthenticationConfiguration: it is a %T", object)
+	}
+	problems := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), configuration, nil)
+	if len(problems) == 0 {
+		return nil
+	}
+	first := problems[0]
+	at := first.Field
+	for i := range issuers {
+		at = strings.Replace(at, fmt.Sprintf("jwt[%d]", i), fmt.Sprintf("issuer %s", issuers[i].Name), 1)
+	}
+	return renderErrorf(field, "%s: %s", at, first.ErrorBody())
+}

@@ -1,0 +1,266 @@
+package signin
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+const (
+	audience = "kubernetes"
+	version  = "v1.36.3"
+	// file is where the machine has the configuration.
+	file = "/etc/kubernetes/authentication/config.yaml"
+	// ready bounds the start of the API server, and the time until it has read the
+	// keys of the issuer.
+	ready = 2 * time.Minute
+)
+
+// issuer signs tokens, and serves its key over TLS.
+type issuer struct {
+	*httptest.Server
+	key *rsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &issuer{key: key}
+	mux := http.NewServeMux()
+	answer := func(path string, body func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(body()); err != nil {
+				t.Errorf("serving %s: %v", path, err)
+			}
+		})
+	}
+	answer("/.well-known/openid-configuration", func() any {
+		return map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
+			"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}
+	})
+	answer("/keys", func() any {
+		return map[string]any{"keys": []any{map[string]any{
+			"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "a",
+			"n": encode(key.N.Bytes()), "e": encode(big.NewInt(int64(key.E)).Bytes()),
+		}}}
+	})
+	i.Server = httptest.NewTLSServer(mux)
+	t.Cleanup(i.Close)
+	return i
+}
+
+func encode(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
+
+// token signs claims, in addition to those that each token has.
+func (i *issuer) token(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{"iss": i.URL, "aud": audience, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
+	for name, value := range claims {
+		all[name] = value
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := encode([]byte(`{"alg":"RS256","kid":"a"}`)) + "." + encode(body)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text + "." + encode(signature)
+}
+
+// authority is the CA certificate of the issuer's server.
+func (i *issuer) authority() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}))
+}
+
+// configuration returns the file that a control plane machine gets.
+func configuration(t *testing.T, issuers ...bootstrapv1.TokenIssuer) []byte {
+	t.Helper()
+	data, err := bootstrap.Render(bootstrap.Input{
+		Mode: bootstrap.Init, ClusterNamespace: "default", ClusterName: "demo", Machine: "demo-1", Version: version,
+		Endpoint: bootstrap.Endpoint{Host: "10.77.0.10", Port: 6443},
+		Platform: bootstrapv1.PlatformSpec{Authentication: bootstrapv1.AuthenticationSpec{Issuers: issuers}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := bootdata.Config(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := bootdata.Files(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files[file] == "" {
+		t.Fatalf("the machine has no %s", file)
+	}
+	return []byte(files[file])
+}
+
+// start starts an API server with a configuration, and returns how to reach it
+// without credentials.
+func start(t *testing.T, path string) *rest.Config {
+	t.Helper()
+	paths, err := tools.Paths(t.Context(), os.Stderr, "etcd", "kube-apiserver", "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &envtest.Environment{ControlPlaneStartTimeout: ready, ControlPlaneStopTimeout: ready}
+	server.ControlPlane.Etcd = &envtest.Etcd{Path: paths["etcd"]}
+	server.ControlPlane.KubectlPath = paths["kubectl"]
+	api := server.ControlPlane.GetAPIServer()
+	api.Path = paths["kube-apiserver"]
+	api.Configure().Set("authentication-config", path)
+	config, err := server.Start()
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rest.AnonymousClientConfig(config)
+}
+
+// whoAmI requests the user of a token from the API server.
+func whoAmI(t *testing.T, server *rest.Config, token string) (*authenticationv1.UserInfo, error) {
+	t.Helper()
+	config := rest.CopyConfig(server)
+	config.BearerToken = token
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := clients.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller compares it
+	}
+	return &review.Status.UserInfo, nil
+}
+
+func TestUsersSignIn(t *testing.T) {
+	staff, guests := newIssuer(t), newIssuer(t)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	content := configuration(t,
+		bootstrapv1.TokenIssuer{Name: "staff", URL: staff.URL, CertificateAuthority: staff.authority(), Audiences: []string{audience}},
+		bootstrapv1.TokenIssuer{
+			Name: "guests", URL: guests.URL, CertificateAuthority: guests.authority(), Audiences: []string{"other", audience},
+			Username: bootstrapv1.ClaimMapping{Claim: "login", Prefix: ptr.To("")}, Groups: bootstrapv1.ClaimMapping{Expression: "claims.teams"},
+			ClaimRules: []bootstrapv1.AuthenticationRule{{Expression: "claims.plan == 'paid'", Message: "only paying guests"}},
+		},
+	)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, path)
+	alice := staff.token(t, map[string]any{"sub": "alice", "groups": []string{"admins"}})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, ready, true, func(context.Context) (bool, error) {
+		_, err := whoAmI(t, server, alice)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("no token is accepted: %v", err)
+	}
+	paying := func(claims map[string]any) string {
+		claims["plan"] = "paid"
+		return guests.token(t, claims)
+	}
+	for name, tc := range map[string]struct {
+		token, user, groups string
+	}{
+		"Prefixed":           {token: alice, user: "staff:alice", groups: "staff:admins"},
+		"WithoutGroups":      {token: staff.token(t, map[string]any{"sub": "bob"}), user: "staff:bob"},
+		"ForgedByPrefix":     {token: staff.token(t, map[string]any{"sub": "eve", "groups": []string{"system:masters"}}), user: "staff:eve", groups: "staff:system:masters"},
+		"OwnClaims":          {token: paying(map[string]any{"login": "carl", "teams": []string{"blue"}}), user: "carl", groups: "blue"},
+		"RuleFails":          {token: guests.token(t, map[string]any{"login": "carl", "plan": "free", "teams": []string{}})},
+		"SystemUser":         {token: paying(map[string]any{"login": "system:admin", "teams": []string{}})},
+		"SystemGroup":        {token: paying(map[string]any{"login": "eve", "teams": []string{"blue", "system:masters"}})},
+		"KubeadmGroup":       {token: paying(map[string]any{"login": "eve", "teams": []string{"kubeadm:cluster-admins"}})},
+		"ProviderGroup":      {token: paying(map[string]any{"login": "eve", "teams": []string{"nova:cluster-admins"}})},
+		"OtherAudience":      {token: staff.token(t, map[string]any{"sub": "alice", "aud": "shop"})},
+		"Expired":            {token: staff.token(t, map[string]any{"sub": "alice", "exp": time.Now().Add(-time.Minute).Unix()})},
+		"SignedByOther":      {token: guests.token(t, map[string]any{"iss": staff.URL, "sub": "alice"})},
+		"WithoutCredentials": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			user, err := whoAmI(t, server, tc.token)
+			if tc.user == "" {
+				if err == nil {
+					t.Errorf("accepted as %s of %v", user.Username, user.Groups)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			groups := strings.TrimSuffix(strings.TrimSuffix(strings.Join(user.Groups, " "), "system:authenticated"), " ")
+			if user.Username != tc.user || groups != tc.groups {
+				t.Errorf("user %q of %q, want %q of %q", user.Username, groups, tc.user, tc.groups)
+			}
+		})
+	}
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK, "/version": http.StatusUnauthorized, "/api/v1/namespaces/kube-public/configmaps/cluster-info": http.StatusUnauthorized} {
+		if got := status(t, server, path); got != want {
+			t.Errorf("%s without credentials: %d, want %d", path, got, want)
+		}
+	}
+}
+
+// status returns the status code of a request without credentials.
+func status(t *testing.T, server *rest.Config, path string) int {
+	t.Helper()
+	client, err := rest.HTTPClientFor(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(server.Host, "/")+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode
+}
