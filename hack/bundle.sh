@@ -9,9 +9,10 @@
 #   images/      the images in IMAGES, a file with a list; if that is not set, those
 #                in images.txt and those of the modules in the catalogue
 #   repository/  Cluster API's core provider, and cert-manager
-#   charts/      the charts in CHARTS, a folder, if that is set
+#   charts/      the charts in CHARTS, a folder with files NAME-VERSION.tgz, if that is
+#                set (OCI layout)
 #   docs/        the documents as a static site
-#   install.sh   pushes the images, and configures clusterctl
+#   install.sh   pushes images and charts, and configures clusterctl
 #
 # FROM is a registry that has all images below their paths, such as a cache; if it
 # is not set, each image is pulled from its own registry. IMAGE_ARCH is the
@@ -86,7 +87,7 @@ fi
 "$release" pull -layout "$work/images" -arch "${IMAGE_ARCH:-amd64}" ${FROM:+-from "$FROM"} ${ca:+-ca "$ca"} "$images"
 rm -f "$work/images.list"
 if [[ -n $charts ]]; then
-	cp -R "$charts" "$work/charts"
+	"$release" charts -layout "$work/charts" "$charts"
 fi
 if [[ -z ${WITHOUT_DOCS:-} ]]; then
 	"$here/site.sh" "$work/docs" "$version"

@@ -11,7 +11,10 @@
 #                    the registry
 #   bin/ARCH/        the managers
 #   host-agent/      the program of the nodes, for platform.hostAgent
-#   images/          their images, with SBOMs, provenance and signatures (OCI layout)
+#   images/          their images, with SBOMs, provenance and signatures, the manifests
+#                    of the providers, and the catalogue of modules (OCI layout)
+#   catalogue/       the sets of modules, and the manifests that they name
+#   fleet.yaml       the fleet page
 #   monitoring/      alerts and dashboards, and how Prometheus finds the managers
 #   sbom/            the components of each manager (CycloneDX)
 #   images.txt       all images that a closed network needs
@@ -79,14 +82,14 @@ sbom() {
 		sed -e '/^    "timestamp": /d' -e '/^    "tools": \[$/,/^    \],\{0,1\}$/d' >"$dir/sbom/$1.cdx.json"
 }
 
-tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod)
-{ read -r release; read -r cyclonedx; } <<<"$tools"
+tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod kubectl)
+{ read -r release; read -r cyclonedx; read -r kubectl; } <<<"$tools"
 
 # The checksums first: without them, a build that broke off is no release.
 rm -f "$dir"/SHA256SUMS{,.sig}
-entries=(bin host-agent images sbom gitops monitoring clusterctl.yaml clusterctl-url.yaml operator.yaml digests images.txt registry CHANGELOG.md)
+entries=(bin host-agent images sbom catalogue gitops monitoring fleet.yaml clusterctl.yaml clusterctl-url.yaml operator.yaml digests images.txt registry CHANGELOG.md)
 rm -rf "${entries[@]/#/$dir/}"
-mkdir -p "$dir"/{host-agent,sbom,repository,monitoring}
+mkdir -p "$dir"/{host-agent,sbom,repository,catalogue,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
@@ -109,6 +112,15 @@ if [[ -n ${URL:-} ]]; then
 fi
 operator <"$dir/repository/clusterctl.yaml" >"$dir/operator.yaml"
 rm "$dir/repository/clusterctl.yaml"
+"$kubectl" kustomize config/nova-fleet/default |
+	sed -E "s|image: [^ ]+/nova-fleet:[^ ]+|image: $registry/nova-fleet:$version@$(awk '$1 == "nova-fleet" {print $2}' "$dir/digests")|" >"$dir/fleet.yaml"
+# The sources and the tests of the sets are not part of it.
+for folder in modules/catalogue/*/; do
+	case $(basename "$folder") in
+	facts | groups | testdata) ;;
+	*) cp -R "$folder" "$dir/catalogue/" ;;
+	esac
+done
 "$release" manifests "${facts[@]}"
 "$here/gitops.sh" "$dir/gitops" "$version"
 cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"

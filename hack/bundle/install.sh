@@ -1,6 +1,7 @@
 #!/bin/sh
-# Pushes the images of this bundle to a registry, and writes clusterctl.yaml, with
-# which clusterctl installs everything from this folder and that registry:
+# Pushes the images and charts of this bundle to a registry, and writes
+# clusterctl.yaml, with which clusterctl installs everything from this folder and that
+# registry, and fleet.yaml, the fleet page with its image there:
 #
 #   ./install.sh registry.example.com/nova [CA-FILE]
 #
@@ -27,6 +28,7 @@ esac
 "bin/nova-release-$arch" push -layout release/images ${ca:+-ca "$ca"} "$registry/@PATH@"
 # Others may move the tags of their images.
 "bin/nova-release-$arch" push -layout images -replace ${ca:+-ca "$ca"} "$registry"
+[ ! -d charts ] || "bin/nova-release-$arch" push -layout charts -replace ${ca:+-ca "$ca"} "$registry/@PATH@"
 # Characters that sed would interpret.
 quoted=$(printf '%s\n' "$here" | sed 's/[&|\\]/\\&/g')
 {
@@ -44,4 +46,6 @@ images:
   cert-manager: {repository: $registry/jetstack}
 END
 } >clusterctl.yaml
+sed "s|image: .*/nova-fleet:|image: $registry/@PATH@/nova-fleet:|" release/fleet.yaml >fleet.yaml
+echo "install: charts and the catalogue of modules: oci://$registry/@PATH@"
 echo "install: clusterctl init --config $here/clusterctl.yaml --core cluster-api:@CORE@ ..."

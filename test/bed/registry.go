@@ -32,7 +32,7 @@ func newRegistry(dir string) http.Handler {
 // PushChart packs files as PublishChart does, pushes them to the OCI registry with the version as tag,
 // and returns the digest. A tag that exists is moved.
 func (b *Bed) PushChart(ctx context.Context, chart, version string, files map[string]string) (string, error) {
-	packed, err := packChart(chart, version, files)
+	packed, err := PackChart(chart, version, files)
 	if err != nil {
 		return "", err
 	}

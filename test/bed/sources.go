@@ -160,7 +160,7 @@ func git(ctx context.Context, dir string, args ...string) error {
 // PublishChart packs files, by their paths below the chart's folder, as a
 // version of a chart. Chart.yaml is written here.
 func (b *Bed) PublishChart(name, version string, files map[string]string) error {
-	packed, err := packChart(name, version, files)
+	packed, err := PackChart(name, version, files)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (b *Bed) PublishChart(name, version string, files map[string]string) error 
 	return indexChart(filepath.Join(dir, "index.yaml"), name, version, file, packed)
 }
 
-// packChart packs files as a version of a chart, with its Chart.yaml.
-func packChart(name, version string, files map[string]string) ([]byte, error) {
+// PackChart packs files as a version of a chart, with a Chart.yaml unless it is among them.
+func PackChart(name, version string, files map[string]string) ([]byte, error) {
 	meta, err := yaml.Marshal(map[string]any{"apiVersion": "v2", "name": name, "version": version, "description": name})
 	if err != nil {
 		return nil, fmt.Errorf("packing chart %s: %w", name, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -85,10 +86,32 @@ func fakeRelease(t *testing.T, release string) string {
 	// As release.sh writes it.
 	written := strings.ReplaceAll(string(config), filepath.Join(dir, "repository"), "${NOVA_REPOSITORY:=${PWD}/out/repository}")
 	g.Expect(os.WriteFile(filepath.Join(dir, "clusterctl.yaml"), []byte(written), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte("image: registry.release.test/nova/nova-fleet:"+version+"@"+digestOf(t, dir, "nova-fleet")+"\n"), 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(dir, "images.txt"), []byte(list.String()), 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(dir, "registry"), []byte("registry.release.test/nova\n"), 0o600)).To(Succeed())
 	_, err = run(t, nil, "sh", "-euc", `cd "$0"; find . -type f ! -name SHA256SUMS -printf '%P\0' | xargs -0 sha256sum >SHA256SUMS`, dir)
 	g.Expect(err).NotTo(HaveOccurred())
+	return dir
+}
+
+// digestOf reads the digest of an image of a release.
+func digestOf(t *testing.T, dir, image string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "digests"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	found := regexp.MustCompile(`(?m)^` + image + ` (sha256:[0-9a-f]{64})$`).FindSubmatch(data)
+	NewWithT(t).Expect(found).To(HaveLen(2))
+	return string(found[1])
+}
+
+// pulled writes a chart to a folder, as "helm pull" does.
+func pulled(t *testing.T, chart, version string) string {
+	t.Helper()
+	g := NewWithT(t)
+	packed, err := bed.PackChart(chart, version, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, chart+"-"+version+".tgz"), packed, 0o600)).To(Succeed())
 	return dir
 }
 
@@ -136,7 +159,7 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 	file := filepath.Join(work, "nova.tar.zst")
 	bundled := func(version string) (string, error) {
 		return run(t, append(login, "FROM="+mirror.Address, "CA="+mirror.CAFile(), "IMAGES="+filepath.Join(work, "list"),
-			"CERT_MANAGER="+filepath.Join(work, "cert-manager.yaml"), "WITHOUT_DOCS=1"),
+			"CERT_MANAGER="+filepath.Join(work, "cert-manager.yaml"), "CHARTS="+pulled(t, "cilium", "1.18.0+nova.1"), "WITHOUT_DOCS=1"),
 			filepath.Join(tools.Root(), "hack", "bundle.sh"), dir, version, file)
 	}
 	said, err := bundled("v0.1.1")
@@ -188,11 +211,17 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 	} {
 		components.WriteString(within(programs["clusterctl"], append([]string{"generate", "provider", "--config", filepath.Join(bundle, "clusterctl.yaml")}, provider...)...))
 	}
-	images := []string{registry.Address + "/jetstack/cert-manager-webhook:v1.0.0", registry.Address + "/fluxcd/source-controller:v1.9.2"}
+	fleet, err := os.ReadFile(filepath.Join(bundle, "fleet.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	components.Write(fleet)
+	images := []string{
+		registry.Address + "/jetstack/cert-manager-webhook:v1.0.0", registry.Address + "/fluxcd/source-controller:v1.9.2",
+		registry.Address + "/nova/charts/cilium:1.18.0_nova.1",
+	}
 	for _, found := range regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(components.String(), -1) {
 		images = append(images, found[1])
 	}
-	g.Expect(images).To(HaveLen(9), "two of the list, six managers and the core")
+	g.Expect(images).To(HaveLen(11), "two of the list, a chart, six managers, the fleet page and the core")
 	for _, image := range images {
 		g.Expect(image).To(HavePrefix(registry.Address + "/"))
 		path, digest, pinned := strings.Cut(strings.TrimPrefix(image, registry.Address+"/"), "@")
@@ -200,7 +229,7 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 		if pinned {
 			tag = digest
 		}
-		g.Expect(pinned).To(Equal(regexp.MustCompile(`^nova/`).MatchString(path)), image)
+		g.Expect(pinned).To(Equal(regexp.MustCompile(`^nova/nova-`).MatchString(path)), image)
 		status, _, err := registry.Get(t.Context(), "/v2/"+repository+"/manifests/"+tag,
 			"application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json")
 		g.Expect(err).NotTo(HaveOccurred())

@@ -83,6 +83,11 @@ func (r *releaser) add(called func(v1.Hash) string, manifest v1.Manifest) (v1.De
 	if manifest.Config, err = r.blob(media, []byte("{}")); err != nil {
 		return v1.Descriptor{}, err
 	}
+	return r.append(called, manifest)
+}
+
+// append adds a manifest whose configuration is in the layout.
+func (r *releaser) append(called func(v1.Hash) string, manifest v1.Manifest) (v1.Descriptor, error) {
 	manifest.SchemaVersion, manifest.MediaType = 2, types.OCIManifestSchema1
 	data, err := json.Marshal(manifest)
 	if err != nil {

@@ -4,6 +4,7 @@
 //
 //	nova-release images    -dir out -version v0.1.0 -registry REGISTRY -revision COMMIT -epoch 1700000000 [-key cosign.key]
 //	nova-release manifests -dir out -version v0.1.0 -registry REGISTRY -revision COMMIT -epoch 1700000000 [-key cosign.key]
+//	nova-release charts -layout DIR FOLDER
 //	nova-release sign   -key cosign.key FILE
 //	nova-release pull   -layout DIR [-from REGISTRY] [-arch ARCH] LIST
 //	nova-release push   -layout DIR [-replace] REGISTRY

@@ -18,6 +18,7 @@ var commands = map[string]func(context.Context, *flag.FlagSet, []string) error{
 	"pull":      pull,
 	"push":      push,
 	"upload":    upload,
+	"charts":    charts,
 }
 
 func main() {
@@ -31,7 +32,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("name a command: images, manifests, sign, pull, push or upload")
+		return errors.New("name a command: images, manifests, charts, sign, pull, push or upload")
 	}
 	flags := flag.NewFlagSet("nova-release "+args[0], flag.ExitOnError)
 	return commands[args[0]](ctx, flags, args[1:])

@@ -13,7 +13,7 @@ import (
 
 // manifests adds the files of each provider in DIR/repository to the layout
 // DIR/images, in the form in which Cluster API Operator reads them:
-// PROVIDER:VERSION has one layer per file.
+// PROVIDER:VERSION has one layer per file. It also adds the catalogue of modules.
 func manifests(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	r, err := newReleaser(flags, args)
 	if err != nil {
@@ -51,5 +51,5 @@ func manifests(ctx context.Context, flags *flag.FlagSet, args []string) error {
 			return err
 		}
 	}
-	return nil
+	return r.catalogue(ctx)
 }
