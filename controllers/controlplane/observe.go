@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/contract"
@@ -196,7 +196,11 @@ func (r *observer) infraMetadata(ctx context.Context, machine *clusterv1.Machine
 	return infra, r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}, infra)
 }
 
-// contractKind returns the newest version of a kind that implements the
+// contracts are the versions of the contract that Cluster API reads, the newest first: some
+// providers implement only the former one.
+var contracts = []string{clusterv1.GroupVersion.Version, "v1beta1"}
+
+// contractKind returns the newest version of a kind that implements the newest version of the
 // contract, by the labels of its CRD.
 func (r *observer) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
 	crd := &metav1.PartialObjectMetadata{}
@@ -209,12 +213,14 @@ func (r *observer) contractKind(ctx context.Context, group, kind string) (schema
 		}
 		return schema.GroupVersionKind{}, fmt.Errorf("reading CRD %s: %w", name, err)
 	}
-	label := clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version
-	versions := strings.Split(crd.Labels[label], "_")
-	if versions[0] == "" {
-		return schema.GroupVersionKind{}, fmt.Errorf("CRD %s has no label %s: it does not implement the contract", name, label)
+	for _, version := range contracts {
+		if versions := crd.Labels[clusterv1.GroupVersion.Group+"/"+version]; versions != "" {
+			newest := slices.MaxFunc(strings.Split(versions, "_"), apiversion.CompareKubeAwareVersionStrings)
+			return schema.GroupVersionKind{Group: group, Version: newest, Kind: kind}, nil
+		}
 	}
-	return schema.GroupVersionKind{Group: group, Version: slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings), Kind: kind}, nil
+	return schema.GroupVersionKind{}, fmt.Errorf("CRD %s has no label %s/%s: it implements no version of the contract that Cluster API reads",
+		name, clusterv1.GroupVersion.Group, strings.Join(contracts, " or "))
 }
 
 // knownInitialized reports whether the initialization is recorded. The status
