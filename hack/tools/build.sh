@@ -58,6 +58,7 @@ locate() {
 	capd) module=components package=./inmemory flags=$capi_flags ;;
 	clusterctl) module=components package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
+	capk) module=capk package=sigs.k8s.io/cluster-api-provider-kubevirt ;;
 	govc) module=components package=./govc ;;
 	terraform) module=terraform package=github.com/hashicorp/terraform ;;
 	terraform-provider-vsphere) module=terraform-provider-vsphere package=github.com/hashicorp/terraform-provider-vsphere ;;

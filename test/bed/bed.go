@@ -132,6 +132,9 @@ type Bed struct {
 	log         io.Writer
 	progress    func(step string) func(error)
 	managers    []manager
+	// booting boots hosts; nil in a bed without hosts and in one that another process
+	// started.
+	booting *host.Runner
 	// observer finds secrets that leak; nil in a bed that another process
 	// started.
 	observer *observer
@@ -299,6 +302,7 @@ func (b *Bed) prepareHosts(ctx context.Context, options Options, p *parts) error
 		assets.Ignition, err = host.PrepareIgnition(ctx, options.Log)
 	}
 	p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
+	b.booting = p.runner
 	return err
 }
 

@@ -23,6 +23,8 @@ const (
 	InMemory = "capd"
 	// CAPV is the manager of Cluster API's own provider for vSphere.
 	CAPV = "capv"
+	// CAPK is the manager of Cluster API's provider for KubeVirt.
+	CAPK = "capk"
 )
 
 // KubeadmProviders are Cluster API's own bootstrap and control plane managers,
@@ -48,6 +50,7 @@ func capiManagers() map[string]capiManager {
 		KubeadmBootstrap:    {dir: "bootstrap/kubeadm", webhooks: 9444},
 		KubeadmControlPlane: {dir: "controlplane/kubeadm", webhooks: 9445},
 		InMemory:            {tool: "components", module: "sigs.k8s.io/cluster-api/test", dir: "infrastructure/docker", webhooks: 9446},
+		CAPK:                {tool: "capk", module: "sigs.k8s.io/cluster-api-provider-kubevirt", webhooks: 9448},
 		CAPV:                {tool: "capv", module: "sigs.k8s.io/cluster-api-provider-vsphere", webhooks: 9447},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
 // Logs is the directory with a log file for each program.
@@ -11,6 +12,10 @@ func (b *Bed) Logs() string { return b.layout.logs() }
 
 // Hosts is the directory with a directory for each host's disk.
 func (b *Bed) Hosts() string { return b.layout.path("hosts") }
+
+// Runner boots hosts in the network of the bed, for VMs of a hypervisor that the bed does
+// not simulate.
+func (b *Bed) Runner() *host.Runner { return b.booting }
 
 // Kubeconfig is the file by which an administrator reaches the management
 // cluster from inside the bed.

@@ -74,6 +74,7 @@ kubectl create secret generic registry-login`},
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=etcd -keyout client.key -out client.crt
 cp client.crt etcd-ca.crt`},
 	{file: "flavors.md"},
+	{file: "kubevirt.md"},
 	{file: "modules.md", demo: true},
 	{file: "proxmox.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
 	{file: "troubleshooting.md", demo: true},
@@ -205,7 +206,7 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 	})
 })
 
-// installDefinitions adds the definitions of Flux and clusterctl to the API server. It can be
+// installDefinitions adds the definitions of Flux, clusterctl and the provider for KubeVirt to the API server. It can be
 // called again.
 func installDefinitions(ctx context.Context) {
 	GinkgoHelper()
@@ -218,6 +219,9 @@ func installDefinitions(ctx context.Context) {
 	profiles, err := tools.ToolDir(ctx, "cluster-inventory-api", "sigs.k8s.io/cluster-inventory-api")
 	Expect(err).NotTo(HaveOccurred())
 	definitions = append(definitions, filepath.Join(profiles, "config", "crd", "bases"))
+	kubevirt, err := tools.ToolDir(ctx, "capk", "sigs.k8s.io/cluster-api-provider-kubevirt")
+	Expect(err).NotTo(HaveOccurred())
+	definitions = append(definitions, filepath.Join(kubevirt, "config", "crd", "bases"))
 	core, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
 	Expect(err).NotTo(HaveOccurred())
 	definitions = append(definitions, filepath.Join(core, "cmd", "clusterctl", "config", "crd", "bases"))
