@@ -65,6 +65,23 @@ var _ = Describe("a release", Ordered, func() {
 			}
 			expectTaken(ctx, out)
 		}
+
+		By("using the common settings of each hypervisor")
+		hypervisors, err := os.ReadDir(filepath.Join(dir, "hypervisors"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(hypervisors).To(HaveLen(len(registry.All())))
+		tenant := filepath.Join(dir, "tenants/production/globex")
+		kustomization, err := os.ReadFile(filepath.Join(tenant, "kustomization.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(kustomization)).To(ContainSubstring("hypervisors/engine-one"))
+		for _, hypervisor := range hypervisors {
+			text := strings.ReplaceAll(string(kustomization), "engine-one", hypervisor.Name())
+			Expect(os.WriteFile(filepath.Join(tenant, "kustomization.yaml"), []byte(text), 0o600)).To(Succeed())
+			out, err := exec.CommandContext(ctx, paths["kubectl"], "kustomize", tenant).Output()
+			Expect(err).NotTo(HaveOccurred(), hypervisor.Name())
+			Expect(string(out)).To(ContainSubstring("name: "+hypervisor.Name()), "the identity")
+			expectTaken(ctx, out)
+		}
 	})
 
 	for _, p := range registry.All() {

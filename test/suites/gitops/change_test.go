@@ -83,7 +83,7 @@ func rollsOut(ctx context.Context, r repository) {
 	before, err := names(ctx, acme)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(before).To(HaveLen(3))
-	for _, hypervisor := range []string{"vcenter-one", "engine-one"} {
+	for _, hypervisor := range sampled {
 		r.edit("hypervisors/"+hypervisor+"/variables.yaml", "# One template for each Kubernetes version.\n",
 			"- {op: add, path: /spec/topology/variables/-, value: {name: nodeSize, value: {cpus: 6, memoryMiB: 4096}}}\n")
 	}

@@ -20,11 +20,24 @@ import (
 
 const fluxNamespace = "flux-system"
 
-// acme and globex are the customers of the sample.
+// acme and globex are the customers of the sample. initech is one that is added to it.
 var (
-	acme   = bed.Cluster{Name: "acme", Namespace: "acme", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.20"}
-	globex = bed.Cluster{Name: "globex", Namespace: "globex", Hypervisor: bed.ZVirt, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.70"}
+	acme    = bed.Cluster{Name: "acme", Namespace: "acme", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.20"}
+	globex  = bed.Cluster{Name: "globex", Namespace: "globex", Hypervisor: bed.ZVirt, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.70"}
+	initech = bed.Cluster{Name: "initech", Namespace: "initech", Hypervisor: bed.Proxmox, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.80"}
 )
+
+// sampled are the hypervisors of the sample.
+var sampled = []string{"vcenter-one", "engine-one", "pve-one"}
+
+// tenants are the clusters by their folder.
+func tenants() map[string]bed.Cluster {
+	all := map[string]bed.Cluster{"tenants/test/acme": acme}
+	if everything {
+		all["tenants/production/globex"], all["tenants/production/initech"] = globex, initech
+	}
+	return all
+}
 
 // fillIn replaces the reader's own values in the sample with those of the test environment.
 func fillIn(ctx context.Context, r repository) {
@@ -35,6 +48,14 @@ func fillIn(ctx context.Context, r repository) {
 	r.edit("tenants/production/globex/cluster.yaml", "192.0.2.20", globex.Endpoint, "replicas: 3", "replicas: 1", "replicas: 2", "replicas: 1")
 	if everything {
 		r.edit("tenants/test/acme/cluster.yaml", bed.KubernetesVersion, bed.OlderVersion)
+	}
+	if everything {
+		r.run(ctx, "cp", "-R", "tenants/production/globex", "tenants/production/initech")
+		for _, file := range []string{"cluster.yaml", "kustomization.yaml", "namespace.yaml"} {
+			r.edit("tenants/production/initech/"+file, "globex", "initech")
+		}
+		r.edit("tenants/production/initech/cluster.yaml", globex.Endpoint, initech.Endpoint, "nova-zvirt", "nova-proxmox")
+		r.edit("tenants/production/initech/kustomization.yaml", "engine-one", "pve-one")
 	}
 	thumbprint := strings.Repeat("AB:CD:", 15) + "AB:CD"
 	v, err := b.Variables(ctx, acme)
@@ -50,7 +71,13 @@ func fillIn(ctx context.Context, r repository) {
 	r.edit("hypervisors/engine-one/variables.yaml",
 		"computeCluster: Default", "computeCluster: "+v["ZVIRT_CLUSTER"], "storageDomain: data", "storageDomain: "+v["ZVIRT_STORAGE_DOMAIN"],
 		"value: tenants/tenants", "value: "+v["ZVIRT_VNIC_PROFILE"], "debian-12-kube-", "nova-node-")
-	for _, hypervisor := range []string{"vcenter-one", "engine-one"} {
+	v, err = b.Variables(ctx, initech)
+	Expect(err).NotTo(HaveOccurred())
+	h, err := b.Hypervisor(initech.Hypervisor)
+	Expect(err).NotTo(HaveOccurred())
+	r.edit("credentials/pve-one.yaml", "pve.example", v["PROXMOX_SERVER"], `tls: {thumbprint: "`+thumbprint+`"}`, `tls: {caBundle: "`+v["PROXMOX_CA_BUNDLE"]+`"}`)
+	r.edit("hypervisors/pve-one/variables.yaml", "storage: ssd", "storage: "+h.Facts().Storage, "network, value: vmbr0", "network, value: "+v["PROXMOX_NETWORK"], "debian-12-kube-", "nova-node-")
+	for _, hypervisor := range sampled {
 		suitHosts(r, "hypervisors/"+hypervisor+"/variables.yaml")
 	}
 }
@@ -86,6 +113,7 @@ func encrypt(ctx context.Context, r repository) {
 	for _, account := range []struct{ hypervisor, file, user string }{
 		{bed.VSphere, "credentials/vcenter-one.secret.yaml", "nova@vsphere.local"},
 		{bed.ZVirt, "credentials/engine-one.secret.yaml", "nova@internal"},
+		{bed.Proxmox, "credentials/pve-one.secret.yaml", "nova@pve!capi"},
 	} {
 		h, err := b.Hypervisor(account.hypervisor)
 		Expect(err).NotTo(HaveOccurred())
@@ -135,7 +163,11 @@ var _ = Describe("A management repository", Ordered, func() {
 		Expect(b.PublishCatalogue(ctx, "v1.0.0")).To(Succeed())
 		fillIn(ctx, r)
 		encrypt(ctx, r)
-		putBack = aside(r, "tenants/test/acme", "tenants/production/globex")
+		folders := []string{"tenants/test/acme", "tenants/production/globex"}
+		if everything {
+			folders = append(folders, "tenants/production/initech")
+		}
+		putBack = aside(r, folders...)
 		r.commit(ctx, "Begin")
 		began = r.head(ctx)
 		r.run(ctx, programs["kubectl"], "create", "namespace", fluxNamespace)
@@ -155,9 +187,7 @@ var _ = Describe("A management repository", Ordered, func() {
 
 	It("creates clusters by a commit", func(ctx context.Context) {
 		putBack()
-		tenants := []bed.Cluster{acme, globex}
 		if !everything {
-			tenants = tenants[:1]
 			By("leaving the second wave a Namespace, for which nothing boots")
 			Expect(os.Remove(filepath.Join(r.dir, "tenants/production/globex/cluster.yaml"))).To(Succeed())
 			r.edit("tenants/production/globex/kustomization.yaml", "components: [../../../hypervisors/engine-one]\n", "", "  - cluster.yaml\n", "")
@@ -167,11 +197,11 @@ var _ = Describe("A management repository", Ordered, func() {
 		if everything {
 			Eventually(message).WithContext(ctx).WithArguments("tenants-production").WithTimeout(reportTimeout).Should(
 				ContainSubstring("dependency 'flux-system/tenants-test' is not ready"), "it waits for the first wave")
-			Expect(clusters(ctx)).NotTo(ContainElement("globex"))
+			Expect(clusters(ctx)).NotTo(ContainElement(BeElementOf("globex", "initech")))
 		}
-		for i, wave := range []string{"tenants-test", "tenants-production"}[:len(tenants)] {
-			Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(bootTimeout).Should(HavePrefix("True"))
-			c := tenants[i]
+		for folder, c := range tenants() {
+			wave := strings.ReplaceAll(filepath.Dir(folder), "/", "-")
+			Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(2 * bootTimeout).Should(HavePrefix("True"))
 			Eventually(b.ReadyNodes).WithContext(ctx).WithArguments(c).WithTimeout(reportTimeout).Should(HaveLen(c.ControlPlanes + c.Workers))
 			Eventually(func(g Gomega, ctx context.Context) {
 				t, err := b.TenantClient(ctx, c.Key())
@@ -249,28 +279,24 @@ var _ = Describe("A management repository", Ordered, func() {
 	}
 
 	It("deletes clusters by two commits, and leaves no object behind", func(ctx context.Context) {
-		tenants := map[string]bed.Cluster{"tenants/test/acme": acme}
-		if everything {
-			tenants["tenants/production/globex"] = globex
-		}
-		for folder := range tenants {
+		for folder := range tenants() {
 			r.edit(folder+"/kustomization.yaml", "commonAnnotations:\n  nova-platform.io/protected: \"true\"\n", "")
 		}
 		r.commit(ctx, "Let tenants go")
 		r.look(ctx)
-		for _, c := range tenants {
+		for _, c := range tenants() {
 			Eventually(func(g Gomega, ctx context.Context) {
 				cluster := &clusterv1.Cluster{}
 				g.Expect(b.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
 				g.Expect(cluster.Annotations).NotTo(HaveKey("nova-platform.io/protected"))
 			}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 		}
-		for folder := range tenants {
+		for folder := range tenants() {
 			r.run(ctx, "git", "rm", "-r", "--quiet", folder)
 		}
 		r.commit(ctx, "Delete tenants")
 		r.look(ctx)
-		for _, c := range tenants {
+		for _, c := range tenants() {
 			Eventually(func(ctx context.Context) bool {
 				return apierrors.IsNotFound(b.Client.Get(ctx, client.ObjectKey{Name: c.Namespace}, &corev1.Namespace{}))
 			}).WithContext(ctx).WithTimeout(bootTimeout).Should(BeTrue())

@@ -86,6 +86,14 @@ func ids(ctx context.Context, c bed.Cluster) (map[string]string, error) {
 		for i := range vms {
 			all[vms[i].Name] = vms[i].InstanceUUID
 		}
+	case bed.Proxmox:
+		vms, err := b.Proxmox().VMs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range vms {
+			all[vms[i].Name] = vms[i].ID
+		}
 	default:
 		vms, err := b.Engine().VMs(ctx)
 		if err != nil {
@@ -132,19 +140,18 @@ func follows(ctx context.Context, r *repository) {
 	b, r.kubeconfig = follower.Bed, follower.Kubeconfig()
 	Expect(kustomizev1.AddToScheme(b.Client.Scheme())).To(Succeed())
 	Expect(release.CertManager(ctx, b.Client)).To(Succeed())
-	r.run(ctx, programs["clusterctl"], "init", "--config", releases.Config(), "--infrastructure", "nova-vsphere,nova-zvirt",
+	r.run(ctx, programs["clusterctl"], "init", "--config", releases.Config(), "--infrastructure", "nova-vsphere,nova-zvirt,nova-proxmox",
 		"--bootstrap", "nova", "--control-plane", "nova", "--addon", "nova")
 	Expect(follower.InstallFlux(ctx)).To(Succeed())
-	Eventually(available).WithContext(ctx).WithTimeout(reportTimeout).Should(HaveLen(9), "the core, five providers, three of Flux")
+	Eventually(available).WithContext(ctx).WithTimeout(reportTimeout).Should(HaveLen(10), "the core, six providers, three of Flux")
 }
 
 // loses backs up the objects of the clusters, stops the management cluster and continues with the
 // backup and Git in another one.
 func loses(ctx context.Context, r *repository) {
-	tenants := []bed.Cluster{acme, globex}
 	before := map[string]clusterState{}
 	copies := func(c bed.Cluster) string { return filepath.Join("..", "backup", c.Namespace) }
-	for _, c := range tenants {
+	for _, c := range tenants() {
 		Eventually(func(g Gomega, ctx context.Context) {
 			s, err := clusterStateOf(ctx, c)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -163,7 +170,7 @@ func loses(ctx context.Context, r *repository) {
 	r.run(ctx, programs["kubectl"], "apply", "--namespace", fluxNamespace, "-f", "flux/repository.yaml", "-f", "flux/classes.yaml", "-f", "flux/credentials.yaml")
 	r.run(ctx, programs["kubectl"], "wait", "--namespace", fluxNamespace, "--for=condition=Ready", "kustomization/classes", "kustomization/credentials", "--timeout=5m")
 	By("bringing the clusters back")
-	for _, c := range tenants {
+	for _, c := range tenants() {
 		r.run(ctx, programs["clusterctl"], "move", "--from-directory", copies(c))
 	}
 	r.run(ctx, "sh", "-euc", returnFields, programs["kubectl"])
@@ -173,7 +180,7 @@ func loses(ctx context.Context, r *repository) {
 	for _, wave := range waves {
 		Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(bootTimeout).Should(HavePrefix("True"), wave)
 	}
-	for _, c := range tenants {
+	for _, c := range tenants() {
 		cluster := &clusterv1.Cluster{}
 		Expect(b.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
 		for _, condition := range []string{clusterv1.ClusterAvailableCondition, "modules.addons.cluster.x-k8s.io/nova-modules.base"} {

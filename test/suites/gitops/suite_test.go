@@ -24,7 +24,7 @@ const (
 	stayTime = 3 * time.Second
 )
 
-// everything is set if there are clusters on both hypervisors of the sample, and not only one on
+// everything is set if there are clusters on all hypervisors of the sample, and not only one on
 // vSphere.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
@@ -44,7 +44,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	programs, err = tools.Paths(ctx, GinkgoWriter, "sops", "age-keygen", "kubectl", "clusterctl")
 	Expect(err).NotTo(HaveOccurred())
-	options := bed.Options{Name: "gitops", Hypervisors: []string{acme.Hypervisor, globex.Hypervisor}, Flux: true, Topology: true}
+	options := bed.Options{Name: "gitops", Hypervisors: bed.Hypervisors(), Flux: true, Topology: true}
 	if everything {
 		options.Versions = []string{bed.OlderVersion}
 	}
