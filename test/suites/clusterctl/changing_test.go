@@ -193,6 +193,7 @@ func describeChanging() {
 		Expect(err).To(MatchError(ContainSubstring("still provisioning the node")))
 		pretendNodes(ctx, c)
 		moves(ctx, one, two, c)
+		pauseConfigs(ctx, two, c, false)
 		Expect(two.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
 		Expect(r.Finished()).To(BeEmpty(), "else the restore was through")
 		takesOver(ctx, two, c)
