@@ -177,23 +177,13 @@ type machineSpec struct {
 	} `json:"template"`
 }
 
-// hostOf returns the host of a VirtualMachine. It rejects what KubeVirt rejects: disks
-// without a volume, and interfaces without a network.
-func (k *KubeVirt) hostOf(ctx context.Context, vm *unstructured.Unstructured) (host.Spec, error) {
-	var spec machineSpec
-	data, err := json.Marshal(vm.Object["spec"])
-	if err == nil {
-		err = json.Unmarshal(data, &spec)
-	}
-	if err != nil {
-		return host.Spec{}, fmt.Errorf("reading spec: %w", err)
-	}
-	if spec.RunStrategy != "Always" {
-		return host.Spec{}, fmt.Errorf("runStrategy is %q: only Always is simulated", spec.RunStrategy)
-	}
-	in := &spec.Template.Spec
+// userData returns the name of the Secret with the bootstrap data. It rejects what KubeVirt
+// rejects, disks without a volume and interfaces without a network, and what is not
+// simulated.
+func (s *machineSpec) userData() (secret string, err error) {
+	in := &s.Template.Spec
 	var volumes, networks []string
-	secret, image := "", ""
+	image := ""
 	for _, v := range in.Volumes {
 		volumes = append(volumes, v.Name)
 		if v.CloudInit != nil {
@@ -208,16 +198,33 @@ func (k *KubeVirt) hostOf(ctx context.Context, vm *unstructured.Unstructured) (h
 	}
 	for _, d := range in.Domain.Devices.Disks {
 		if !slices.Contains(volumes, d.Name) {
-			return host.Spec{}, fmt.Errorf("disk %s has no volume", d.Name)
+			return "", fmt.Errorf("disk %s has no volume", d.Name)
 		}
 	}
 	for _, i := range in.Domain.Devices.Interfaces {
 		if !slices.Contains(networks, i.Name) {
-			return host.Spec{}, fmt.Errorf("interface %s has no network", i.Name)
+			return "", fmt.Errorf("interface %s has no network", i.Name)
 		}
 	}
-	if secret == "" || image == "" || len(in.Domain.Devices.Interfaces) != 1 {
-		return host.Spec{}, errors.New("it needs a containerDisk, a cloudInitConfigDrive with a Secret, and one interface")
+	if s.RunStrategy != "Always" || secret == "" || image == "" || len(in.Domain.Devices.Interfaces) != 1 {
+		return "", errors.New("it needs the runStrategy Always, a containerDisk, a cloudInitConfigDrive with a Secret, and one interface")
+	}
+	return secret, nil
+}
+
+// hostOf returns the host of a VirtualMachine.
+func (k *KubeVirt) hostOf(ctx context.Context, vm *unstructured.Unstructured) (host.Spec, error) {
+	var spec machineSpec
+	data, err := json.Marshal(vm.Object["spec"])
+	if err == nil {
+		err = json.Unmarshal(data, &spec)
+	}
+	if err != nil {
+		return host.Spec{}, fmt.Errorf("reading spec: %w", err)
+	}
+	secret, err := spec.userData()
+	if err != nil {
+		return host.Spec{}, err
 	}
 	drive, err := k.drive(ctx, vm, secret)
 	if err != nil {
