@@ -13,8 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/cel-go/cel"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 	"github.com/nova-platform/cluster-api-provider-nova/test/sites"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -158,4 +161,52 @@ func TestCoreDNSForwards(t *testing.T) {
 	g.Expect(external).To(ContainSubstring("forward . /etc/resolv.conf {"))
 	g.Expect(external).To(ContainSubstring("forward . 192.0.2.53 192.0.2.54\n"))
 	g.Expect(external).NotTo(ContainSubstring("10.233.63.254"))
+}
+
+// TestDNSIsReadyWithOnePod: names resolve when one pod responds. A Deployment whose pods are being replaced
+// is not ready: those of a broken revision never respond.
+func TestDNSIsReadyWithOnePod(t *testing.T) {
+	cases := map[string]struct {
+		status string
+		ready  bool
+	}{
+		"New":                      {"{}", false},
+		"Starting":                 {"{replicas: 2, updatedReplicas: 2, unavailableReplicas: 2}", false},
+		"OnOneNode":                {"{replicas: 2, updatedReplicas: 2, availableReplicas: 1}", true},
+		"OnTwoNodes":               {"{replicas: 2, updatedReplicas: 2, availableReplicas: 2}", true},
+		"BeforeItsFirstNewPod":     {"{replicas: 2, availableReplicas: 2}", false},
+		"WithAPodOfABrokenVersion": {"{replicas: 3, updatedReplicas: 1, availableReplicas: 2}", false},
+		"WithTheLastOldPod":        {"{replicas: 3, updatedReplicas: 2, availableReplicas: 2}", false},
+	}
+	env, err := cel.NewEnv(cel.Variable("spec", cel.DynType), cel.Variable("status", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := content(t, Base)
+	for _, module := range []string{"nova-dns", "coredns"} {
+		i := slices.IndexFunc(c.Modules, func(m addonsv1.Module) bool { return m.Name == module })
+		if len(c.Modules[i].HealthExpressions) != 1 {
+			t.Fatalf("module %s has the expressions %v", module, c.Modules[i].HealthExpressions)
+		}
+		ast, issues := env.Compile(c.Modules[i].HealthExpressions[0].Current)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		program, err := env.Program(ast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, tc := range cases {
+			t.Run(module+"/"+name, func(t *testing.T) {
+				var status map[string]any
+				if err := yaml.Unmarshal([]byte(tc.status), &status); err != nil {
+					t.Fatal(err)
+				}
+				got, _, err := program.Eval(map[string]any{"spec": map[string]any{"replicas": 2.0}, "status": status})
+				if err != nil || got.Value() != tc.ready {
+					t.Errorf("ready is %v (%v), want %t", got, err, tc.ready)
+				}
+			})
+		}
+	}
 }
