@@ -50,7 +50,7 @@ prepare() {
 		if [[ ${NOVA_SUITES:-} == full ]]; then
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
-			tools+=" ignition terraform terraform-provider-vsphere kwok"
+			tools+=" ignition terraform terraform-provider-vsphere kwok traefik"
 			hack/ensure-packages.sh haproxy chromium || return
 		fi
 	fi

@@ -75,6 +75,7 @@ locate() {
 	# Programs of the catalogue's modules.
 	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
+	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
 	crd-ref-docs) module=reference package=github.com/elastic/crd-ref-docs ;;
@@ -109,16 +110,38 @@ path() {
 	printf '%s/%s\n' "$(folder "$module")" "${1%@*}"
 }
 
+# without_dns writes a copy of lego without its clients of DNS services, which are
+# most of the source of Traefik, and a go.mod that uses the copy, to a folder.
+without_dns() {
+	local lego=github.com/go-acme/lego/v5
+	rm -rf "$1"
+	mkdir -p "$1"
+	go mod download $lego
+	cp -r "$(go list -m -f '{{.Dir}}' $lego)" "$1/lego"
+	chmod -R u+w "$1/lego"
+	rm -r "$1"/lego/providers/dns/*
+	cp dns/dns.go "$1/lego/providers/dns/"
+	cp go.mod go.sum "$1"
+	echo "replace $lego => $1/lego" >>"$1/go.mod"
+}
+
 # build puts one tool at a path of the cache.
 build() {
+	local arguments=(-mod=readonly)
 	locate "$1"
 	if ((cgo)); then
 		"$here/../ensure-packages.sh" gcc=build-essential
 		[[ -e /usr/include/blkid/blkid.h ]] || "$here/../ensure-packages.sh" libblkid-dev
 	fi
 	mkdir -p "$(dirname "$2")"
-	(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$2.new" "$package") \
+	if [[ $1 == traefik ]]; then
+		(cd "$here/$module" && without_dns "$2.new.source")
+		# The go.sum in the repository has only what "go mod tidy" leaves there.
+		arguments=(-mod=mod "-modfile=$2.new.source/go.mod")
+	fi
+	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$2.new" "$package") \
 		2> >(grep -v '^go: downloading ' >&2)
+	rm -rf "$2.new.source"
 	mv "$2.new" "$2"
 }
 

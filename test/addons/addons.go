@@ -2,9 +2,11 @@ package addons
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -24,7 +26,8 @@ type Addon struct {
 	Chart Chart
 }
 
-// Chart is a chart in a Go module.
+// Chart is a chart in a Go module. If Module is not set, it is the one of this project in the folder
+// charts: it takes the catalogue's values for a chart that is in no Go module.
 type Chart struct {
 	// Name and Version identify the served chart. Where the module has another version than the
 	// catalogue, Version is the module's.
@@ -33,7 +36,20 @@ type Chart struct {
 	AppVersion string
 	// Tools is the folder of hack/tools that pins Module, and Path the chart's folder in Module.
 	Tools, Module, Path string
+	// Parts are folders of other Go modules that are added to the chart.
+	Parts []Part
 }
+
+// Part is a number of files in a Go module.
+type Part struct {
+	// Folder is the folder of the chart that gets the files.
+	Folder string
+	// Tools is the folder of hack/tools that pins Module, and Files the pattern of the files in Module.
+	Tools, Module, Files string
+}
+
+//go:embed all:charts
+var charts embed.FS
 
 // all are the modules in the order of the catalogue.
 var all = []Addon{
@@ -59,6 +75,21 @@ var all = []Addon{
 			Name: "metrics-server", Version: "3.13.1", AppVersion: "0.9.0",
 			Tools: "addons", Module: "sigs.k8s.io/metrics-server", Path: "charts/metrics-server",
 		},
+	},
+	{
+		Module: "gateway-api",
+		Chart: Chart{
+			Name: "traefik-crds", Version: "1.18.0", AppVersion: "v1.5.1",
+			Parts: []Part{
+				{Folder: "gatewayAPI", Tools: "addons", Module: "sigs.k8s.io/gateway-api", Files: "config/crd/standard/gateway.networking.k8s.io_*.yaml"},
+				{Folder: "traefik", Tools: "traefik", Module: "github.com/traefik/traefik/v3", Files: "docs/content/reference/dynamic-configuration/traefik.io_*.yaml"},
+			},
+		},
+	},
+	{
+		Module: "ingress-internal",
+		Images: []host.Image{{Ref: "docker.io/library/traefik:v3.7.11", Program: "traefik"}},
+		Chart:  Chart{Name: "traefik", Version: "41.3.0", AppVersion: "v3.7.11"},
 	},
 }
 
@@ -87,22 +118,9 @@ func Images(addons []Addon) []host.Image {
 // Files reads the files of a chart, by their paths below its folder. Chart.yaml has the version and
 // the version of the program that the chart is released with: a release sets both.
 func (c Chart) Files(ctx context.Context) (map[string]string, error) {
-	dir, err := tools.ToolDir(ctx, c.Tools, c.Module)
+	files, err := c.sources(ctx)
 	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{}
-	root := os.DirFS(filepath.Join(dir, c.Path))
-	err = fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(root, path)
-		files[path] = string(data)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading chart %s of %s: %w", c.Name, c.Module, err)
+		return nil, fmt.Errorf("reading chart %s: %w", c.Name, err)
 	}
 	meta := map[string]any{}
 	if err := yaml.Unmarshal([]byte(files["Chart.yaml"]), &meta); err != nil {
@@ -118,4 +136,62 @@ func (c Chart) Files(ctx context.Context) (map[string]string, error) {
 	}
 	files["Chart.yaml"] = string(data)
 	return files, nil
+}
+
+// sources reads the files of a chart and of its parts.
+func (c Chart) sources(ctx context.Context) (map[string]string, error) {
+	root, err := c.root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(root, name)
+		files[name] = string(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range c.Parts {
+		if err := part.add(ctx, files); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// root is the folder of the chart.
+func (c Chart) root(ctx context.Context) (fs.FS, error) {
+	if c.Module == "" {
+		return fs.Sub(charts, path.Join("charts", c.Name))
+	}
+	dir, err := tools.ToolDir(ctx, c.Tools, c.Module)
+	return os.DirFS(filepath.Join(dir, c.Path)), err
+}
+
+// add adds the files of the part to those of a chart.
+func (p Part) add(ctx context.Context, files map[string]string) error {
+	dir, err := tools.ToolDir(ctx, p.Tools, p.Module)
+	if err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, p.Files))
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("module %s has no files %s", p.Module, p.Files)
+	}
+	for _, name := range found {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files[path.Join(p.Folder, filepath.Base(name))] = string(data)
+	}
+	return nil
 }

@@ -5,5 +5,6 @@ package tools
 
 import (
 	_ "github.com/rancher/local-path-provisioner"
+	_ "sigs.k8s.io/gateway-api/apis/v1"
 	_ "sigs.k8s.io/metrics-server/cmd/metrics-server"
 )

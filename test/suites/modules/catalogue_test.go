@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -69,12 +68,7 @@ var _ = Describe("The catalogue", Ordered, func() {
 	})
 
 	It("answers names of pods and, in hybrid mode, of the outside", func(ctx context.Context) {
-		By("naming the infra node")
-		machines := &clusterv1.MachineList{}
-		Expect(b.Client.List(ctx, machines, client.InNamespace(c.Namespace),
-			client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name}, client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
-		Expect(machines.Items).To(HaveLen(1))
-		node := bed.InternalIP(&machines.Items[0])
+		node := infraNode(ctx, c)
 		for _, name := range []string{"nova-console.nova." + baseDomain, "anything." + baseDomain} {
 			Eventually(func() string { return ask(ctx, c, image, name) }, reportTimeout).Should(Equal(node))
 		}

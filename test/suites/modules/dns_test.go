@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
@@ -21,6 +22,16 @@ func onInfra(objects []*unstructured.Unstructured) {
 			Expect(unstructured.SetNestedField(o.Object, "", "spec", "template", "metadata", "labels", "node-role.kubernetes.io/infra")).To(Succeed())
 		}
 	}
+}
+
+// infraNode returns the address of the only worker, which is an infra node.
+func infraNode(ctx context.Context, c bed.Cluster) string {
+	GinkgoHelper()
+	machines := &clusterv1.MachineList{}
+	Expect(b.Client.List(ctx, machines, client.InNamespace(c.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name}, client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
+	Expect(machines.Items).To(HaveLen(1))
+	return bed.InternalIP(&machines.Items[0])
 }
 
 // ask resolves a name from a pod of a workload cluster and returns the response. The pod needs no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -33,17 +34,24 @@ const (
 	reportTimeout  = 2 * time.Minute
 )
 
-// b is the bed that all specs share.
-var b *bed.Bed
+var (
+	// b is the bed that all specs share.
+	b *bed.Bed
+	// everything is set if all modules run whose programs can be built, and not only those that are
+	// built fast.
+	everything = os.Getenv("NOVA_SUITES") == "full"
+)
 
 func TestModules(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyPollingInterval(time.Second)
-	RunSpecs(t, "Modules on hosts")
+	harness.RunLong(t, "Modules on hosts")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true, Images: addons.Images(selected())})
+	images := addons.Images(selected())
+	if everything {
+		images = append(images, addons.Images(ingress())...)
+	}
+	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true, Images: images})
 	for _, add := range []func() error{
 		func() error { return helmv2.AddToScheme(b.Client.Scheme()) },
 		func() error { return kustomizev1.AddToScheme(b.Client.Scheme()) },
