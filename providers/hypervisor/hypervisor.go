@@ -225,6 +225,14 @@ type CreateOptions struct {
 	Interfaces [][]Address
 }
 
+// Pooled returns the addresses that pools allocated for an interface.
+func (o *CreateOptions) Pooled(index int) []Address {
+	if index >= len(o.Interfaces) {
+		return nil
+	}
+	return o.Interfaces[index]
+}
+
 // Address is an address from an IP address pool.
 type Address struct {
 	// Prefix is the address with the prefix length of its network.

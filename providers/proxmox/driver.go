@@ -173,7 +173,7 @@ func (d *driver) running(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervis
 	out.Report = hypervisor.ParseReport(v.machine.Report)
 	if s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
 		out.NICs = plan.NICs(v.id, &s, v.machine.Network)
-		out.Addresses = plan.Addresses(m.Name, out.NICs, d.endpoint)
+		out.Addresses = kit.NodeAddresses(m.Name, out.NICs, d.endpoint)
 	}
 }
 

@@ -3,12 +3,10 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
@@ -88,16 +86,9 @@ func NewSeed(clusterID string, c *proxmoxv1.NovaProxmoxClusterSpec, m *proxmoxv1
 		if len(in.Nameservers)+len(in.SearchDomains) > 0 {
 			e.Nameservers = &nameservers{in.Nameservers, in.SearchDomains}
 		}
-		all := []hypervisor.Address{}
-		if i < len(l.Interfaces) {
-			all = append(all, l.Interfaces[i]...)
-		}
-		for _, text := range in.Addresses {
-			prefix, err := netip.ParsePrefix(text)
-			if err != nil {
-				return Seed{}, kit.InvalidSpec("network.interfaces[%d].addresses: %w", i, err)
-			}
-			all = append(all, hypervisor.Address{Prefix: prefix})
+		all, err := kit.StaticAddresses(l.Pooled(i), in.Addresses, i)
+		if err != nil {
+			return Seed{}, err
 		}
 		for _, a := range all {
 			e.add(a)
@@ -162,23 +153,4 @@ func NICs(id uuid.UUID, s *Settings, reported []pve.GuestInterface) []hypervisor
 		out = append(out, nic)
 	}
 	return out
-}
-
-// Addresses returns the addresses and names of a node. The list is empty until the
-// guest reports an address.
-func Addresses(name string, nics []hypervisor.NIC, endpoint string) []clusterv1.MachineAddress {
-	var out []clusterv1.MachineAddress
-	for i := range nics {
-		for _, a := range nics[i].Addresses {
-			address := clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a.String()}
-			if !slices.Contains(out, address) {
-				out = append(out, address)
-			}
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: name}, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: name})
-	return kit.WithoutEndpoint(out, endpoint)
 }

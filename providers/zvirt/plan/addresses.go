@@ -22,28 +22,7 @@ import (
 // network, are ignored. The address of the API server of the workload cluster
 // is ignored too, because it moves between machines, unless it is the only one.
 func Addresses(name string, vm *ovirt.VM, endpoint string) []clusterv1.MachineAddress {
-	if vm.NICs == nil || vm.ReportedDevices == nil {
-		return nil
-	}
-	nics := slices.Clone(vm.NICs.NICs)
-	slices.SortStableFunc(nics, func(a, b ovirt.NIC) int { return strings.Compare(a.Name, b.Name) })
-	var out []clusterv1.MachineAddress
-	seen := map[netip.Addr]bool{}
-	for _, nic := range nics {
-		for _, a := range reported(vm.ReportedDevices.Devices, nic) {
-			if !seen[a] {
-				seen[a] = true
-				out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a.String()})
-			}
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	return kit.WithoutEndpoint(append(out,
-		clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: name},
-		clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: name},
-	), endpoint)
+	return kit.NodeAddresses(name, NICs(vm, nil), endpoint)
 }
 
 // NICs returns the network interfaces of the VM with the addresses that the

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,11 +36,7 @@ func initialization(m *zvirtv1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 	}
 	for i := range at.Interfaces {
 		in := at.Interfaces[i]
-		var pooled []hypervisor.Address
-		if i < len(l.Interfaces) {
-			pooled = l.Interfaces[i]
-		}
-		nic, err := nicConfiguration(i, &in, pooled)
+		nic, err := nicConfiguration(i, &in, l.Pooled(i))
 		if err != nil {
 			return nil, err
 		}
@@ -56,15 +51,11 @@ func initialization(m *zvirtv1.NovaZVirtMachine, l hypervisor.CreateOptions, at 
 // guest.
 func nicConfiguration(i int, in *zvirtv1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
 	nic := ovirt.NICConfiguration{Name: cmp.Or(in.DeviceName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
-	all := slices.Clone(pooled)
-	for _, text := range in.Addresses {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nic, kit.InvalidSpec("network.interfaces[%d].addresses: %w", i, err)
-		}
-		all = append(all, hypervisor.Address{Prefix: prefix})
+	static, err := kit.StaticAddresses(pooled, in.Addresses, i)
+	if err != nil {
+		return nic, err
 	}
-	for _, a := range all {
+	for _, a := range static {
 		to, protocol, gateway := &nic.IP, &nic.BootProtocol, in.Gateway4
 		ip := &ovirt.IP{Address: a.Prefix.Addr().String(), Version: "v4"}
 		if a.Prefix.Addr().Is4() {
