@@ -136,7 +136,8 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 	if v.VM == nil && v.state == hypervisor.Absent {
 		return d.confirmAbsent(ctx, m, &v, out)
 	}
-	if v.Complete && !deleting && !v.hasImage() && !d.session.ImageKnown(v.id) {
+	if v.Complete && !deleting && !v.hasImage() && !v.ImagesRead && !v.machine.ImageDeleted {
+		d.session.AwaitImages(v.id)
 		return out, site.Busy("reading which bootstrap data exists")
 	}
 	if v.VM != nil || v.state == hypervisor.Busy {
@@ -221,7 +222,8 @@ func (d *driver) confirmAbsent(ctx context.Context, m *proxmoxv1.NovaProxmoxMach
 	switch {
 	case !deleting:
 		return hypervisor.VM{State: hypervisor.Absent}, nil
-	case !d.session.ImagesRead(v.id):
+	case !v.ImagesRead:
+		d.session.AwaitImages(v.id)
 		return hypervisor.VM{State: hypervisor.Busy, Message: "Reading which bootstrap data exists"}, nil
 	case v.Image.Storage != "":
 		return hypervisor.VM{State: hypervisor.Stopped, Message: "The bootstrap data of a VM that was deleted exists"}, nil

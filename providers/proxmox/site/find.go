@@ -37,7 +37,9 @@ type Found struct {
 	Rejected bool
 	// Image is an image with the bootstrap data of the machine. There are several if it
 	// was uploaded on several nodes: the next one follows when this one is deleted.
-	Image Image
+	// ImagesRead is set once the images of an earlier process are known.
+	Image      Image
+	ImagesRead bool
 }
 
 // Find returns the VM of a machine: the one with one of its IDs whose tags or
@@ -47,7 +49,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 	defer s.mu.Unlock()
 	m := s.machines.Get(id)
 	defer func() { m.checking = m.checking && f.Rejected }() // the next check sets it again
-	f.Outdated = m.outdated
+	f.Outdated, f.ImagesRead = m.outdated, s.imagesRead
 	if known := s.images[id]; len(known) > 0 {
 		f.Image = known[0]
 	}
@@ -81,7 +83,7 @@ func (s *Session) Find(id uuid.UUID, candidates []int) (f Found) {
 				vm.Status = m.status
 			}
 			m.VMID, m.unseenSince = vmid, time.Time{}
-			return Found{VM: &vm, Mark: mark, Complete: tagged, Outdated: m.outdated, Image: f.Image}
+			return Found{VM: &vm, Mark: mark, Complete: tagged, Outdated: m.outdated, Image: f.Image, ImagesRead: f.ImagesRead}
 		}
 	}
 	return f

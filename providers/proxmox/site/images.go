@@ -69,26 +69,17 @@ func (s *Session) ImageDeleted(id uuid.UUID, image Image) {
 		delete(s.images, id)
 	}
 	m := s.machines.Get(id)
-	m.Uploaded, m.imageDeleted = false, true
+	m.Uploaded, m.ImageDeleted = false, true
 	s.wake(m.Key)
 }
 
-// ImagesRead reports whether the images of an earlier process are known. The machine is
-// delivered until then.
-func (s *Session) ImagesRead(id uuid.UUID) bool {
+// AwaitImages delivers a machine for which Find did not know the images of an earlier process.
+// They may have been read since then.
+func (s *Session) AwaitImages(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.machines.Get(id).checking = !s.imagesRead
-	return s.imagesRead
-}
-
-// ImageKnown reports whether it is known if bootstrap data of a machine exists: an earlier
-// process may have left some. The machine is delivered until then.
-func (s *Session) ImageKnown(id uuid.UUID) bool {
-	s.mu.Lock()
-	deleted := s.machines.Get(id).imageDeleted
-	s.mu.Unlock()
-	return deleted || s.ImagesRead(id)
+	s.machines.Get(id).checking = true
+	s.machines.PollSoon()
 }
 
 // watchImages reads the images of storages that appear. A storage that does not respond

@@ -82,8 +82,7 @@ type Machine struct {
 	checking    bool
 	unseenSince time.Time
 	// Uploaded, Resized and Deleted are set after these actions.
-	Uploaded, Resized, Deleted bool
-	imageDeleted               bool
+	Uploaded, Resized, Deleted, ImageDeleted bool
 	// Network are the interfaces that the guest reported, and Report its progress.
 	Network []pve.GuestInterface
 	Report  string
