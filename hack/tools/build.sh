@@ -35,6 +35,11 @@ kubernetes_flags() {
 capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
 capv_flags="-X sigs.k8s.io/cluster-api-provider-vsphere/pkg/version.gitVersion=v1.16.1"
 
+# version prints the version of a Go module that a module here pins.
+version() {
+	sed -nE "s|^(require)?[[:space:]]*$2 (v[^ ]*).*|\2|p" "$here/$1/go.mod"
+}
+
 # locate sets module, package, flags and build tags of a tool, and whether it
 # needs C.
 locate() {
@@ -51,6 +56,8 @@ locate() {
 		kubernetes_flags "${1#*@}" ;;
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	etcdutl) module=etcd package=go.etcd.io/etcd/etcdutl/v3 ;;
+	containerd | containerd-shim-runc-v2 | ctr) module=containerd package=github.com/containerd/containerd/v2/cmd/$1
+		flags="-X github.com/containerd/containerd/v2/version.Version=$(version containerd github.com/containerd/containerd/v2)" ;;
 	versitygw) module=versitygw package=github.com/versity/versitygw/cmd/versitygw ;;
 	capi-core) module=components package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
 	capi-kubeadm-bootstrap) module=components package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;

@@ -11,10 +11,13 @@ import (
 // Assets are the directories that hosts boot from. They lie in the cache and
 // are never written to once they are there.
 type Assets struct {
-	// Debian is the root file system, without Kubernetes.
+	// Debian is the root file system of a node image, without Kubernetes.
 	Debian string
-	// Node lies over Debian: settings, Kubernetes programs, guest tools.
+	// Node lies over Debian: settings of node images, and Kubernetes programs.
 	Node string
+	// Machine lies over all of them: everything that hosts have instead of the hardware of a VM and of
+	// guest agents.
+	Machine string
 	// Agent lies over Node: the host agent of this work tree.
 	Agent string `json:",omitempty"`
 	// Versions are layers that take the place of Node, by the version of
@@ -49,12 +52,15 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 		all, err := compile(ctx, c, append([]string{KubernetesVersion}, others...))
 		compiled <- result{all, err}
 	}()
-	debian, err := c.get(ctx, "debian", debianKey(), buildDebian)
+	debian, err := buildRoot(ctx, c)
 	ready := <-compiled
 	if err := errors.Join(err, ready.err); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	assets := Assets{Debian: debian, Versions: map[string]string{}}
+	if assets.Machine, err = buildMachine(ctx, c, debian); err != nil {
+		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
+	}
 	for _, d := range ready.distributions {
 		layer, err := buildNode(ctx, c, debian, d)
 		if err != nil {
@@ -100,6 +106,7 @@ func (a Assets) lower(spec Spec) (string, error) {
 	if a.Agent != "" {
 		layers = a.Agent + ":" + layers
 	}
+	layers = a.Machine + ":" + layers
 	if spec.Renderer != "" {
 		image, ok := a.Renderers[spec.Renderer]
 		if !ok {

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -11,22 +10,63 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// suite is the Debian release that hosts run.
+// hostSystem is the system of node images whose root file system hosts boot from. Later releases
+// of Debian have a systemd that waits for 30 seconds at each start on a computer with control groups
+// of version 1.
+const hostSystem = "debian-12"
+
+// suite is the release of that system.
 const suite = "bookworm"
 
-// hostPackages are the packages of a Kubernetes node image in addition to a
-// minimal Debian.
-var hostPackages = []string{
-	"systemd", "systemd-sysv", "dbus", "udev", "cloud-init", "cloud-guest-utils",
-	"containerd", "runc", "containernetworking-plugins",
-	"iptables", "nftables", "ebtables", "ipvsadm", "ipset", "conntrack", "ethtool", "socat", "kmod",
-	"iproute2", "iputils-ping", "netbase", "procps", "curl", "ca-certificates", "sudo",
+// recipeDir contains the recipe of node images, which the hosts share.
+func recipeDir() string { return filepath.Join(tools.Root(), "hack", "image") }
+
+// rootKey names the parts of the recipe that the root file system depends on.
+func rootKey() ([]string, error) {
+	var key []string
+	for _, part := range []struct{ name, lines string }{
+		{"root.sh", ""}, {"packages.sh", ""}, {"systems.tsv", hostSystem + "\t"}, {"packages.tsv", "root\t"},
+		{"../tools/containerd/go.mod", ""},
+	} {
+		data, err := os.ReadFile(filepath.Join(recipeDir(), part.name))
+		if err != nil {
+			return nil, fmt.Errorf("reading the recipe of node images: %w", err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if strings.HasPrefix(line, part.lines) {
+				key = append(key, line)
+			}
+		}
+	}
+	return key, nil
 }
 
-//go:embed files/debootstrap.sh
-var debootstrapScript string
+// buildRoot returns the root file system of hosts, as node images have it: Debian with containerd.
+func buildRoot(ctx context.Context, c cache) (string, error) {
+	key, err := rootKey()
+	if err != nil {
+		return "", err
+	}
+	return c.get(ctx, "debian", key, func(ctx context.Context, dir string) error {
+		if err := buildDebian(ctx, dir); err != nil {
+			return err
+		}
+		programs, err := tools.Paths(ctx, c.log, runtimePrograms...)
+		if err != nil {
+			return err
+		}
+		for name, path := range programs {
+			if err := copyFile(path, filepath.Join(dir, "usr/bin", name), 0o755); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
 // buildDebian fills dir with a Debian root file system from the mirror that
 // this machine's own apt uses.
@@ -39,12 +79,8 @@ func buildDebian(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc", debootstrapScript, "debootstrap.sh")
-	cmd.Env = append(os.Environ(),
-		"ROOT="+dir, "SUITE="+suite, "MIRROR="+mirror,
-		"PACKAGES="+strings.Join(hostPackages, " "),
-		"APT_SETTINGS="+settings,
-		"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", filepath.Join(recipeDir(), "root.sh"))
+	cmd.Env = append(os.Environ(), "ROOT="+dir, "SYSTEM="+hostSystem, "MIRROR="+mirror, "APT_SETTINGS="+settings)
 	return runQuietly(cmd)
 }
 

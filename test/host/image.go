@@ -99,7 +99,7 @@ func writeImages(ctx context.Context, d distribution, debian, work, archives str
 	return nil
 }
 
-// importImages lets Debian's containerd unpack archives into data.
+// importImages lets the hosts' containerd unpack archives into data.
 func importImages(ctx context.Context, debian, archives, data string) error {
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
 		"/bin/sh", "-euc", importScript, "import.sh")

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"fmt"
@@ -26,9 +25,11 @@ const (
 // nodePrograms are installed on the host, imagePrograms go into images.
 // versionless are those of them that do not come with Kubernetes.
 var (
-	versionless   = []string{"etcd", "etcdutl", "coredns", "kube-vip"}
-	nodePrograms  = []string{"kubelet", "kubeadm", "kubectl"}
-	imagePrograms = []string{
+	versionless  = []string{"etcd", "etcdutl", "coredns", "kube-vip"}
+	nodePrograms = []string{"kubelet", "kubeadm", "kubectl"}
+	// runtimePrograms are on the host too, but in its root file system.
+	runtimePrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+	imagePrograms   = []string{
 		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
 		"etcd", "coredns", "kube-vip",
 	}
@@ -50,12 +51,11 @@ var nodeFiles embed.FS
 // agentProgram is the host agent, which is built from this work tree.
 const agentProgram = "nova-host-agent"
 
-// nodeLinks are the symbolic links of the node layer: the units that start by
+// nodeLinks are the symbolic links of hosts: the units that start by
 // themselves, and those that may not, since they do nothing here but take time.
 var nodeLinks = func() map[string]string {
 	links := map[string]string{
 		"etc/systemd/system/default.target":                                                   "/usr/lib/systemd/system/multi-user.target",
-		"etc/systemd/system/multi-user.target.wants/kubelet.service":                          "/etc/systemd/system/kubelet.service",
 		"etc/systemd/system/sysinit.target.wants/console-log.service":                         "/etc/systemd/system/console-log.service",
 		"etc/systemd/system/multi-user.target.wants/systemd-networkd.service":                 "/usr/lib/systemd/system/systemd-networkd.service",
 		"etc/systemd/system/network-online.target.wants/systemd-networkd-wait-online.service": "/usr/lib/systemd/system/systemd-networkd-wait-online.service",
@@ -84,13 +84,15 @@ type distribution struct {
 }
 
 // Programs are the pinned programs that hosts run.
-func Programs() []string { return slices.Concat(nodePrograms, imagePrograms, imageTools["etcd"]) }
+func Programs() []string {
+	return slices.Concat(runtimePrograms, nodePrograms, imagePrograms, imageTools["etcd"])
+}
 
 // compile returns versions of Kubernetes with all programs that hosts run. Its
 // companions etcd and CoreDNS are the same in all, under the names that each
 // version's kubeadm gives them.
 func compile(ctx context.Context, c cache, versions []string) ([]distribution, error) {
-	names := Programs()
+	names := slices.Concat(nodePrograms, imagePrograms, imageTools["etcd"])
 	var all []distribution
 	for _, version := range versions {
 		asked := make([]string, len(names))
@@ -116,10 +118,6 @@ func compile(ctx context.Context, c cache, versions []string) ([]distribution, e
 	return all, nil
 }
 
-func debianKey() []string {
-	return append([]string{suite, debootstrapScript}, hostPackages...)
-}
-
 // programsKey names builds of programs: the directory of a pinned program has
 // a hash of its pins.
 func programsKey(programs map[string]string, names []string) []string {
@@ -131,22 +129,20 @@ func programsKey(programs map[string]string, names []string) []string {
 	return key
 }
 
-// buildNode makes the layer that turns Debian into a node image.
+// buildNode makes the layer that turns Debian into a node image: the files of the recipe and the
+// programs of Kubernetes.
 func buildNode(ctx context.Context, c cache, debian string, d distribution) (string, error) {
-	files, err := nodeTree(d.images["pause"])
+	files, err := treeFiles(os.DirFS(filepath.Join(recipeDir(), "files")))
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("reading the files of node images: %w", err)
+	}
+	for i := range files {
+		files[i].data = strings.ReplaceAll(files[i].data, "@PAUSE@", d.images["pause"])
 	}
 	key := append(programsKey(d.programs, nodePrograms), filepath.Base(debian))
-	for _, file := range files {
-		key = append(key, file.path, string(file.data))
-	}
-	key = append(key, fmt.Sprint(nodeLinks))
-	return c.get(ctx, "node", key, func(_ context.Context, dir string) error {
-		for _, file := range files {
-			if err := writeFile(filepath.Join(dir, file.path), file.data, file.mode); err != nil {
-				return err
-			}
+	return c.get(ctx, "node", append(key, fmt.Sprint(files)), func(_ context.Context, dir string) error {
+		if err := writeTree(dir, files); err != nil {
+			return err
 		}
 		for _, name := range nodePrograms {
 			if d.programs[name] == "" {
@@ -156,7 +152,43 @@ func buildNode(ctx context.Context, c cache, debian string, d distribution) (str
 				return err
 			}
 		}
-		return finishNode(dir, debian)
+		return os.MkdirAll(filepath.Join(dir, "etc/kubernetes/manifests"), 0o755)
+	})
+}
+
+// buildMachine makes the layer with everything that hosts have instead of the hardware of a VM and of
+// guest agents.
+func buildMachine(ctx context.Context, c cache, debian string) (string, error) {
+	own, err := fs.Sub(nodeFiles, "files/node")
+	if err != nil {
+		return "", fmt.Errorf("reading the files of hosts: %w", err)
+	}
+	files, err := treeFiles(own)
+	if err != nil {
+		return "", fmt.Errorf("reading the files of hosts: %w", err)
+	}
+	for path, target := range nodeLinks {
+		files = append(files, treeFile{path: path, link: target})
+	}
+	slices.SortFunc(files, func(a, b treeFile) int { return strings.Compare(a.path, b.path) })
+	// Router advertisements and link-local addresses would only be waited for.
+	for nic := range maxNICs {
+		files = append(files, treeFile{
+			path: fmt.Sprintf("etc/systemd/network/10-cloud-init-eth%d.network.d/quick.conf", nic),
+			data: "[Network]\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n",
+			mode: 0o644,
+		})
+	}
+	// There and empty: systemd then makes an id for every new disk.
+	files = append(files, treeFile{path: "etc/machine-id", mode: 0o444})
+	return c.get(ctx, "machine", []string{filepath.Base(debian), fmt.Sprint(files)}, func(_ context.Context, dir string) error {
+		if err := writeTree(dir, files); err != nil {
+			return err
+		}
+		// The replacement is found before the real program, and passes on all other
+		// calls to it.
+		name := "usr/bin/systemd-detect-virt"
+		return copyFile(filepath.Join(debian, name), filepath.Join(dir, name+".real"), 0o755)
 	})
 }
 
@@ -180,70 +212,61 @@ func buildAgent(ctx context.Context, c cache) (string, error) {
 	})
 }
 
-// finishNode adds the files that depend on the Debian release to the node
-// layer.
-func finishNode(dir, debian string) error {
-	for path, target := range nodeLinks {
-		link := filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-			return err
-		}
-		if err := os.Symlink(target, link); err != nil {
-			return err
-		}
-	}
-	// The replacement is found before the real program, and passes on all other
-	// calls to it.
-	name := "usr/bin/systemd-detect-virt"
-	if err := copyFile(filepath.Join(debian, name), filepath.Join(dir, name+".real"), 0o755); err != nil {
-		return err
-	}
-	return os.MkdirAll(filepath.Join(dir, "etc/kubernetes/manifests"), 0o755)
-}
-
+// treeFile is a file of a layer, or a symbolic link.
 type treeFile struct {
-	path string
-	data []byte
-	mode fs.FileMode
+	path       string
+	data, link string
+	mode       fs.FileMode
 }
 
-// nodeTree lists the files of the node layer, settings filled in.
-func nodeTree(pause string) ([]treeFile, error) {
+// treeFiles lists the files of a tree.
+func treeFiles(tree fs.FS) ([]treeFile, error) {
 	var files []treeFile
-	const root = "files/node"
-	err := fs.WalkDir(nodeFiles, root, func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := nodeFiles.ReadFile(path)
-		if err != nil {
+		file, err := readFile(tree, path, entry)
+		files = append(files, file)
+		return err
+	})
+	return files, err
+}
+
+// writeTree writes files below dir.
+func writeTree(dir string, files []treeFile) error {
+	for _, file := range files {
+		if err := file.write(dir); err != nil {
 			return err
 		}
-		// An embedded file has no mode.
-		mode := fs.FileMode(0o644)
-		if strings.HasPrefix(path, root+"/usr/bin/") {
-			mode = 0o755
-		}
-		files = append(files, treeFile{
-			path: strings.TrimPrefix(path, root+"/"),
-			data: bytes.ReplaceAll(data, []byte("@PAUSE@"), []byte(pause)),
-			mode: mode,
-		})
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the files of the node layer: %w", err)
 	}
-	// Router advertisements and link-local addresses would only be waited for.
-	for nic := range maxNICs {
-		files = append(files, treeFile{
-			path: fmt.Sprintf("etc/systemd/network/10-cloud-init-eth%d.network.d/quick.conf", nic),
-			data: []byte("[Network]\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"),
-			mode: 0o644,
-		})
+	return nil
+}
+
+// write writes the file below dir.
+func (f treeFile) write(dir string) error {
+	path := filepath.Join(dir, f.path)
+	if f.link == "" {
+		return writeFile(path, []byte(f.data), f.mode)
 	}
-	// There and empty: systemd then makes an id for every new disk.
-	return append(files, treeFile{path: "etc/machine-id", mode: 0o444}), nil
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(f.link, path)
+}
+
+func readFile(tree fs.FS, path string, entry fs.DirEntry) (treeFile, error) {
+	if entry.Type() == fs.ModeSymlink {
+		link, err := fs.ReadLink(tree, path)
+		return treeFile{path: path, link: link}, err
+	}
+	data, err := fs.ReadFile(tree, path)
+	// An embedded file has no mode.
+	mode := fs.FileMode(0o644)
+	if strings.HasPrefix(path, "usr/bin/") {
+		mode = 0o755
+	}
+	return treeFile{path: path, data: string(data), mode: mode}, err
 }
 
 // kubernetesImages returns the images that kubeadm wants, keyed by the last

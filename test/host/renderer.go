@@ -75,10 +75,13 @@ func PrepareRenderers(ctx context.Context, log io.Writer, renderers ...string) (
 		return Assets{}, err
 	}
 	assets := Assets{Renderers: map[string]string{}}
-	if assets.Debian, err = c.get(ctx, "debian", debianKey(), buildDebian); err != nil {
+	if assets.Debian, err = buildRoot(ctx, c); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	if assets.Node, err = buildNode(ctx, c, assets.Debian, distribution{}); err != nil {
+		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
+	}
+	if assets.Machine, err = buildMachine(ctx, c, assets.Debian); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	for _, renderer := range renderers {

@@ -7,7 +7,7 @@ mount -t proc proc "$ROOT/proc"
 mount -t tmpfs tmpfs "$ROOT/run"
 mount -t tmpfs tmpfs "$ROOT/tmp"
 mount --rbind /dev "$ROOT/dev"
-printf 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n' >"$ROOT/tmp/config.toml"
+printf 'version = 3\ndisabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"]\n' >"$ROOT/tmp/config.toml"
 chroot "$ROOT" /usr/bin/containerd --config /tmp/config.toml --root /mnt --state /run/containerd --log-level warn &
 containerd=$!
 tries=0

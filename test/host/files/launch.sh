@@ -83,6 +83,12 @@ mount_proc() {
 		cat "/proc/sys/$key" >"$file"
 		mount --bind "$file" "$root/proc/sys/$key"
 	done
+	# The command line of the machine's kernel is not the host's. Later versions of systemd need its
+	# arguments where the machine has control groups of version 1.
+	arguments='root=/dev/sda1 ro'
+	[ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ] || arguments="$arguments systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
+	echo "$arguments" >"$HOST_DIR/sysctl/cmdline"
+	mount --bind "$HOST_DIR/sysctl/cmdline" "$root/proc/cmdline"
 	# Every boot of a host is one of its own.
 	cat /proc/sys/kernel/random/uuid >"$HOST_DIR/sysctl/boot_id"
 	mount --bind "$HOST_DIR/sysctl/boot_id" "$root/proc/sys/kernel/random/boot_id"

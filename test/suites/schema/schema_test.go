@@ -111,8 +111,7 @@ func TestPreparedPrograms(t *testing.T) {
 	settings := nodeconfig.Machine{Mirrors: true, Snippets: true, Files: []nodeconfig.File{
 		{Path: "/etc/containerd/conf.d/nova-limits.toml", Mode: "0600", Text: "version = 2\n[debug]\n  level = \"trace\"\n"},
 	}}
-	// This containerd lets a snippet replace a plugin's table.
-	own := nodeconfig.File{Path: "/etc/containerd/conf.d/nova-own.toml", Mode: "0600", Text: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  max_container_log_line_size = 4711\n"}
+	own := nodeconfig.File{Path: "/etc/containerd/conf.d/nova-own.toml", Mode: "0600", Text: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/other\"\n"}
 	const dump = "containerd --config /etc/containerd/config.toml config dump >/mnt/dump"
 	for name, config := range map[string]string{
 		"Absent":   "",
@@ -135,7 +134,7 @@ func TestPreparedPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, words := range []string{`config_path = "/etc/containerd/certs.d"` + "\n", "trace"} {
+			for _, words := range []string{`config_path = '/etc/containerd/certs.d'` + "\n", "trace"} {
 				if !strings.Contains(string(dump), words) {
 					t.Errorf("%s is lost:\n%s", words, dump)
 				}
