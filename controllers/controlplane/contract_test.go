@@ -30,7 +30,9 @@ func TestContractKind(t *testing.T) {
 			crd.SetName("foreignmachines.infrastructure.cluster.x-k8s.io")
 			crd.SetLabels(test.labels)
 			scheme := runtime.NewScheme()
-			metav1.AddMetaToScheme(scheme)
+			if err := metav1.AddMetaToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
 			r := &observer{Config: &scope.Config{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd).Build()}}
 			got, err := r.contractKind(t.Context(), "infrastructure.cluster.x-k8s.io", "ForeignMachine")
 			if got.Version != test.version || (err != nil) != (test.version == "") {
