@@ -121,6 +121,10 @@ e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _a
 hostile: ## Run the attacks of each untrusted party (root, Linux)
 	@hack/hostile.sh $(ARGS)
 
+.PHONY: release-test
+release-test: ## Build, sign, publish, install and upgrade releases in a test environment (root, Linux)
+	@hack/release-test.sh $(ARGS)
+
 .PHONY: chaos
 chaos: ## Kill random components of a cluster: SEED=1 DURATION=30m (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/chaos --seed $(or $(SEED),1) --duration $(or $(DURATION),30m) $(ARGS)

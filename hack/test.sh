@@ -50,8 +50,8 @@ prepare() {
 		if [[ ${NOVA_SUITES:-} == full ]]; then
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
-			tools+=" ignition terraform terraform-provider-vsphere kwok traefik"
-			hack/ensure-packages.sh haproxy chromium || return
+			tools+=" ignition terraform terraform-provider-vsphere kwok traefik cyclonedx-gomod"
+			hack/ensure-packages.sh haproxy chromium zstd || return
 		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words

@@ -95,12 +95,12 @@ var elsewhere = map[string]map[string]string{
 		"kubectl logs":                           "people: cluster-autoscaler is no Go module",
 	},
 	"docs/clusterctl.md": {
-		"make release": "test/registry and test/manifests, in parts", "docker login": "test/registry, with a login of its own", "cosign verify": "test/registry, with cosign's library",
-		"kubectl apply -f out/operator.yaml": "people, in a management cluster with Cluster API Operator", "clusterctl init": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
+		"make release": "test/suites/release", "docker login": "test/registry, with a login of its own", "cosign verify": "test/registry, with cosign's library",
+		"kubectl apply -f out/operator.yaml": "test/suites/release, without the operator", "clusterctl init": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
 	},
 	"docs/closed-network.md": {
-		"make release": "test/registry, over a release of its own", "cosign verify-blob": "test/registry, without clusterctl init",
+		"make release": "test/registry, over a release of its own", "cosign verify-blob": "test/suites/release",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
 	"docs/demo.md":         {"make demo": "test/suites/demo", "kubectl get clusters": "test/suites/demo"},

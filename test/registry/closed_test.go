@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,8 +79,13 @@ func fakeRelease(t *testing.T, release string) string {
 	}
 	_, err = run(t, nil, release, "images", "-dir", dir, "-version", version, "-registry", "registry.release.test/nova", "-revision", "abc")
 	g.Expect(err).NotTo(HaveOccurred())
+	module := filepath.Join(dir, "catalogue", "module", "config.yaml")
+	g.Expect(os.MkdirAll(filepath.Dir(module), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(module, []byte("of the catalogue"), 0o600)).To(Succeed())
 	_, err = run(t, []string{"REGISTRY=registry.release.test/nova", "DIGESTS=" + filepath.Join(dir, "digests")},
 		filepath.Join(tools.Root(), "hack", "components.sh"), filepath.Join(dir, "repository"), version)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = run(t, nil, release, "manifests", "-dir", dir, "-version", version, "-registry", "registry.release.test/nova", "-revision", "abc")
 	g.Expect(err).NotTo(HaveOccurred())
 	config, err := os.ReadFile(filepath.Join(dir, "repository", "clusterctl.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -102,6 +108,27 @@ func digestOf(t *testing.T, dir, image string) string {
 	found := regexp.MustCompile(`(?m)^` + image + ` (sha256:[0-9a-f]{64})$`).FindSubmatch(data)
 	NewWithT(t).Expect(found).To(HaveLen(2))
 	return string(found[1])
+}
+
+// inCatalogue reads a file of the catalogue in a registry, as Flux does.
+func inCatalogue(t *testing.T, from *Server, path string) string {
+	t.Helper()
+	g := NewWithT(t)
+	_, data, err := from.Get(t.Context(), "/v2/nova/catalogue/manifests/"+version, "application/vnd.oci.image.manifest.v1+json")
+	g.Expect(err).NotTo(HaveOccurred())
+	var manifest struct {
+		Layers []struct{ MediaType, Digest string }
+	}
+	g.Expect(json.Unmarshal(data, &manifest)).To(Succeed())
+	g.Expect(manifest.Layers).To(HaveLen(1))
+	g.Expect(manifest.Layers[0].MediaType).To(Equal("application/vnd.cncf.flux.content.v1.tar+gzip"))
+	_, data, err = from.Get(t.Context(), "/v2/nova/catalogue/blobs/"+manifest.Layers[0].Digest, "*/*")
+	g.Expect(err).NotTo(HaveOccurred())
+	packed := filepath.Join(t.TempDir(), "catalogue.tar.gz")
+	g.Expect(os.WriteFile(packed, data, 0o600)).To(Succeed())
+	text, err := run(t, nil, "tar", "-xzOf", packed, path)
+	g.Expect(err).NotTo(HaveOccurred())
+	return text
 }
 
 // pulled writes a chart to a folder, as "helm pull" does.
@@ -204,6 +231,7 @@ func TestBundleInstallsWithoutInternet(t *testing.T) {
 		return said
 	}
 	within(filepath.Join(bundle, "install.sh"), registry.Address, registry.CAFile())
+	g.Expect(inCatalogue(t, registry, "module/config.yaml")).To(Equal("of the catalogue"))
 	components := &strings.Builder{}
 	for _, provider := range [][]string{
 		{"--core", "cluster-api:v1.14.2"}, {"--infrastructure", "nova-vsphere"}, {"--infrastructure", "nova-zvirt"},

@@ -77,7 +77,9 @@ func pack(folder fs.FS, made time.Time) ([]byte, error) {
 		_, err = archive.Write(data)
 		return err
 	})
-	return out.Bytes(), errors.Join(err, archive.Close(), zipped.Close())
+	// The last bytes are written by Close.
+	err = errors.Join(err, archive.Close(), zipped.Close())
+	return out.Bytes(), err
 }
 
 // charts makes a layout of the charts in a folder, files of "helm pull": each is
