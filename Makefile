@@ -13,8 +13,9 @@ export PATH := $(PATH):/usr/local/go/bin
 
 # The hypervisor that quickstart simulates: vsphere, zvirt or proxmox.
 HYPERVISOR ?= vsphere
-# The version of Kubernetes in a node image.
+# The version of Kubernetes in a node image, and its system, one of hack/image/systems.tsv.
 KUBERNETES ?= v1.36.3
+SYSTEM ?= debian-13
 
 GO_CHECK = . hack/ensure-go.sh
 
@@ -71,8 +72,8 @@ bundle: ## Make one file from the release in out/, for a closed network: VERSION
 	@hack/bundle.sh out "$(VERSION)" "out/nova-$(VERSION).tar.zst"
 
 .PHONY: node-image
-node-image: ## Make a node image in out/: HYPERVISOR, KUBERNETES (virt-customize, qemu-img)
-	@hack/node-image.sh out "$(HYPERVISOR)" "$(KUBERNETES)"
+node-image: ## Make a node image in out/: KUBERNETES, SYSTEM (root, Linux)
+	@hack/node-image.sh out "$(SYSTEM)" "$(KUBERNETES)"
 
 .PHONY: docs-site
 docs-site: ## Build the documents as a static site with search to out/site: VERSION, main unless set

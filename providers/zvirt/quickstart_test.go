@@ -35,7 +35,7 @@ func TestQuickStart(t *testing.T) {
 	b.Expect(os.WriteFile(filepath.Join(dir, "out", image+".qcow2"), []byte("QFI\xfb"), 0o600)).To(Succeed())
 
 	var page strings.Builder
-	page.WriteString("make() { true; }\n") // it would need virt-customize
+	page.WriteString("make() { true; }\n") // it would need the Internet
 	for _, name := range []string{"quickstart-zvirt.md", "zvirt.md"} {
 		guide, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		b.Expect(err).NotTo(HaveOccurred())

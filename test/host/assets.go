@@ -13,7 +13,8 @@ import (
 type Assets struct {
 	// Debian is the root file system of a node image, without Kubernetes.
 	Debian string
-	// Node lies over Debian: settings of node images, and Kubernetes programs.
+	// Node lies over Debian: settings of node images, and Kubernetes programs. It is not set for the
+	// file system of a whole node image.
 	Node string
 	// Machine lies over all of them: everything that hosts have instead of the hardware of a VM and of
 	// guest agents.
@@ -95,7 +96,10 @@ func openCache(ctx context.Context, log io.Writer) (cache, error) {
 
 // lower are the read-only layers of a host, the upper one first.
 func (a Assets) lower(spec Spec) (string, error) {
-	layers := a.Node + ":" + a.Debian
+	layers := a.Debian
+	if a.Node != "" {
+		layers = a.Node + ":" + a.Debian
+	}
 	if version := spec.Kubernetes; version != "" && version != KubernetesVersion {
 		node, ok := a.Versions[version]
 		if !ok {

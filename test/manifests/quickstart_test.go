@@ -76,9 +76,14 @@ func TestQuickStartsAreShort(t *testing.T) {
 // A node that restarts has no other program that starts the kubelet.
 func TestNodeImageEnablesItsServices(t *testing.T) {
 	g := NewWithT(t)
-	script, err := os.ReadFile(filepath.Join(tools.Root(), "hack", "image", "node.sh"))
+	recipe := filepath.Join(tools.Root(), "hack", "image")
+	for _, unit := range []string{"containerd.service", "kubelet.service"} {
+		g.Expect(os.Readlink(filepath.Join(recipe, "files", "etc", "systemd", "system", "multi-user.target.wants", unit))).To(Equal("/etc/systemd/system/" + unit))
+		g.Expect(filepath.Join(recipe, "files", "etc", "systemd", "system", unit)).To(BeARegularFile())
+	}
+	script, err := os.ReadFile(filepath.Join(recipe, "machine.sh"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(script)).To(MatchRegexp(`(?m)^systemctl enable containerd kubelet "\$service"$`))
+	g.Expect(string(script)).To(MatchRegexp(`(?m)^for service in open-vm-tools vmtoolsd qemu-guest-agent `))
 	g.Expect(string(script)).NotTo(ContainSubstring("systemctl disable"))
 }
 
@@ -164,7 +169,7 @@ func writeOVA(path string) {
 	disk := []byte(strings.Repeat("disk", 128))
 	ovf, err := os.ReadFile(filepath.Join(tools.Root(), "hack", "image", "node.ovf"))
 	Expect(err).NotTo(HaveOccurred())
-	ovf = []byte(strings.NewReplacer("@NAME@", name, "@SIZE@", strconv.Itoa(len(disk))).Replace(string(ovf)))
+	ovf = []byte(strings.NewReplacer("@NAME@", name, "@GUEST@", "debian10_64Guest", "@SIZE@", strconv.Itoa(len(disk))).Replace(string(ovf)))
 	file, err := os.Create(path)
 	Expect(err).NotTo(HaveOccurred())
 	archive := tar.NewWriter(file)

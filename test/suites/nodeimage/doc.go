@@ -1,0 +1,3 @@
+// Package nodeimage makes a node image with the recipe in hack/image, inspects its disk, and boots a
+// host from the file system on it. It knows no cluster.
+package nodeimage
