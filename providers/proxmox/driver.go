@@ -49,6 +49,15 @@ type view struct {
 // hasImage reports whether the image with the bootstrap data may exist.
 func (v *view) hasImage() bool { return v.Mark.ISO != "" || v.Image.Storage != "" }
 
+// hasUserData reports whether a complete VM has bootstrap data.
+func (v *view) hasUserData() bool { return v.Complete && v.hasImage() }
+
+// mayHaveImage reports whether an earlier process may have left the image of a complete VM. A
+// deletion waits for it at its end.
+func (v *view) mayHaveImage(deleting bool) bool {
+	return v.Complete && !deleting && !v.hasImage() && !v.ImagesRead && !v.machine.ImageDeleted
+}
+
 func (d *driver) clusterID() string { return d.cluster.Annotations[infrav1.ClusterIDAnnotation] }
 
 // look returns the known state of the VM of m.
@@ -131,12 +140,12 @@ func (d *driver) observe(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) (
 	out := hypervisor.VM{State: v.state, Message: v.message, LastFailure: v.failure(deleting)}
 	if v.VM != nil {
 		out.ID, out.ProviderID = strconv.Itoa(v.VM.VMID), d.cluster.Spec.GetProviderIDPrefix()+"://"+v.id.String()
-		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.Complete && v.hasImage()
+		out.Zone, out.UserData = plan.ZoneOf(&d.cluster.Spec, &v.Mark), v.hasUserData()
 	}
 	if v.VM == nil && v.state == hypervisor.Absent {
 		return d.confirmAbsent(ctx, m, &v, out)
 	}
-	if v.Complete && !deleting && !v.hasImage() && !v.ImagesRead && !v.machine.ImageDeleted {
+	if v.mayHaveImage(deleting) {
 		d.session.AwaitImages(v.id)
 		return out, site.Busy("reading which bootstrap data exists")
 	}
