@@ -40,10 +40,11 @@ version() {
 	sed -nE "s|^(require)?[[:space:]]*$2 (v[^ ]*).*|\2|p" "$here/$1/go.mod"
 }
 
-# locate sets module, package, flags and build tags of a tool, and whether it
-# needs C.
+# locate sets module, package, flags and build tags of a tool, whether it needs
+# C, and the Go module and path of a file that its source lacks: it becomes
+# monitoring/<tool>/README.md.
 locate() {
-	flags= tags= cgo=0
+	flags= tags= cgo=0 adds=()
 	case $1 in
 	kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubeadm | kubectl)
 		module=kubernetes package=k8s.io/kubernetes/cmd/$1
@@ -81,6 +82,18 @@ locate() {
 	kube-vip) module=components package=github.com/kube-vip/kube-vip ;;
 	# Programs of the catalogue's modules.
 	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;
+	kube-state-metrics) module=monitoring package=k8s.io/kube-state-metrics/v2 ;;
+	prometheus-operator) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/operator ;;
+	prometheus-config-reloader) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/$1 ;;
+	# In a workload cluster it finds its targets through the Kubernetes API only.
+	prometheus) module=monitoring package=github.com/prometheus/prometheus/cmd/prometheus tags=remove_all_sd,enable_kubernetes_sd ;;
+	# It embeds pages that are built with npm and Elm and that its module lacks.
+	alertmanager | alertmanager@v0.33.1)
+		module=monitoring package=github.com/prometheus/alertmanager/cmd/alertmanager
+		[[ $1 == alertmanager ]] || module=monitoring-previous
+		adds=(github.com/prometheus/alertmanager ui/app/dist/README.md) ;;
+	# It requires a version of kube-openapi that does not exist: go.mod has its replacement.
+	descheduler) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
@@ -98,7 +111,6 @@ locate() {
 	licenses) module=security package=./licenses ;;
 	promnames) module=components package=./promnames ;;
 	promquery) module=monitoring package=./promquery ;;
-	kube-state-metrics) module=monitoring package=k8s.io/kube-state-metrics/v2 ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2
 		exit 2
@@ -132,6 +144,16 @@ without_dns() {
 	echo "replace $lego => $1/lego" >>"$1/go.mod"
 }
 
+# with_file copies the source of the Go module of adds, with a file at the path
+# of adds, and writes a go.mod that replaces the module with the copy.
+with_file() {
+	cp -r --no-preserve=mode "$(go list -mod=readonly -m -f '{{.Dir}}' "${adds[0]}")" "$1"
+	install -D -m 0644 "$2" "$1/${adds[1]}"
+	cp go.mod "$1.mod"
+	cp go.sum "$1.sum"
+	go mod edit -replace "${adds[0]}=$1" "$1.mod"
+}
+
 # build puts one tool at a path of the cache.
 build() {
 	local arguments=(-mod=readonly)
@@ -145,10 +167,13 @@ build() {
 		(cd "$here/$module" && without_dns "$2.new.source")
 		# The go.sum in the repository has only what "go mod tidy" leaves there.
 		arguments=(-mod=mod "-modfile=$2.new.source/go.mod")
+	elif ((${#adds[@]})); then
+		(cd "$here/$module" && with_file "$2.new.source" "$here/monitoring/${1%@*}/README.md")
+		arguments=("-modfile=$2.new.source.mod")
 	fi
 	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$2.new" "$package") \
 		2> >(grep -v '^go: downloading ' >&2)
-	rm -rf "$2.new.source"
+	rm -rf "$2.new.source" "$2.new.source.mod" "$2.new.source.sum"
 	mv "$2.new" "$2"
 }
 

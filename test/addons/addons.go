@@ -38,6 +38,8 @@ type Chart struct {
 	Tools, Module, Path string
 	// Parts are folders of other Go modules that are added to the chart.
 	Parts []Part
+	// Composed are manifests in Go modules that become templates of the chart.
+	Composed *Composition
 }
 
 // Part is a number of files in a Go module.
@@ -91,26 +93,90 @@ var all = []Addon{
 		Images: []host.Image{{Ref: "docker.io/library/traefik:v3.7.11", Program: "traefik"}},
 		Chart:  Chart{Name: "traefik", Version: "41.3.0", AppVersion: "v3.7.11"},
 	},
+	{
+		Module: "descheduler",
+		Images: []host.Image{{
+			Ref: "registry.k8s.io/descheduler/descheduler:v0.36.0", Program: "descheduler", Path: "/bin/descheduler",
+		}},
+		Chart: Chart{
+			Name: "descheduler", Version: "0.36.0", AppVersion: "0.36.0",
+			Tools: "monitoring", Module: "sigs.k8s.io/descheduler", Path: "charts/descheduler",
+		},
+	},
+	{
+		Module: "prometheus-operator",
+		Images: []host.Image{
+			{Ref: "quay.io/prometheus-operator/prometheus-operator:v0.93.1", Program: "prometheus-operator"},
+			{Ref: "quay.io/prometheus-operator/prometheus-config-reloader:v0.93.1", Program: "prometheus-config-reloader", Path: "/bin/prometheus-config-reloader"},
+			{Ref: "registry.k8s.io/kube-state-metrics/kube-state-metrics:v2.20.0", Program: "kube-state-metrics"},
+		},
+		Chart: stack("88.5.3", "v0.34.0"),
+	},
+	{
+		Module: "alertmanager",
+		Images: []host.Image{{Ref: "quay.io/prometheus/alertmanager:v0.34.0", Program: "alertmanager"}},
+		Chart:  stack("88.5.3", "v0.34.0"),
+	},
+	{
+		Module: "prometheus",
+		Images: []host.Image{{Ref: "quay.io/prometheus/prometheus:v3.14.0-distroless", Program: "prometheus"}},
+		Chart:  stack("88.5.3", "v0.34.0"),
+	},
+}
+
+// previous are modules in an earlier version, for tests of upgrades. Alertmanager is the program that
+// differs; the version of the chart has no other meaning.
+var previous = []Addon{
+	{
+		Module: "alertmanager",
+		Images: []host.Image{{Ref: "quay.io/prometheus/alertmanager:v0.33.1", Program: "alertmanager@v0.33.1"}},
+		Chart:  stack("88.5.2", "v0.33.1"),
+	},
+	{Module: "prometheus-operator", Chart: stack("88.5.2", "v0.33.1")},
+	{Module: "prometheus", Chart: stack("88.5.2", "v0.33.1")},
 }
 
 // Select returns the addons of the named modules of the catalogue.
 func Select(modules ...string) ([]Addon, error) {
 	var selected []Addon
 	for _, name := range modules {
-		at := slices.IndexFunc(all, func(a Addon) bool { return a.Module == name })
-		if at < 0 {
+		addon := find(all, name)
+		if addon == nil {
 			return nil, fmt.Errorf("module %s: its programs are not built here", name)
 		}
-		selected = append(selected, all[at])
+		selected = append(selected, *addon)
 	}
 	return selected, nil
 }
 
-// Images returns the images of addons.
+// Previous returns addons in their previous version, where they have one. Its images are those that
+// differ.
+func Previous(addons []Addon) []Addon {
+	before := slices.Clone(addons)
+	for i := range before {
+		if addon := find(previous, before[i].Module); addon != nil {
+			before[i] = *addon
+		}
+	}
+	return before
+}
+
+func find(among []Addon, module string) *Addon {
+	if at := slices.IndexFunc(among, func(a Addon) bool { return a.Module == module }); at >= 0 {
+		return &among[at]
+	}
+	return nil
+}
+
+// Images returns the images of addons, each once.
 func Images(addons []Addon) []host.Image {
 	var images []host.Image
 	for _, a := range addons {
-		images = append(images, a.Images...)
+		for _, image := range a.Images {
+			if !slices.ContainsFunc(images, func(i host.Image) bool { return i.Ref == image.Ref }) {
+				images = append(images, image)
+			}
+		}
 	}
 	return images
 }
@@ -130,6 +196,9 @@ func (c Chart) Files(ctx context.Context) (map[string]string, error) {
 		return nil, fmt.Errorf("reading Chart.yaml of %s: its name is %v", c.Name, meta["name"])
 	}
 	meta["version"], meta["appVersion"] = c.Version, c.AppVersion
+	if c.Composed != nil {
+		meta["annotations"] = c.Composed.Versions
+	}
 	data, err := yaml.Marshal(meta)
 	if err != nil {
 		return nil, fmt.Errorf("writing Chart.yaml of %s: %w", c.Name, err)
@@ -144,17 +213,14 @@ func (c Chart) sources(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{}
-	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(root, name)
-		files[name] = string(data)
-		return err
-	})
+	files, err := readFiles(root)
 	if err != nil {
 		return nil, err
+	}
+	if c.Composed != nil {
+		if err := c.Composed.add(ctx, c.Tools, files); err != nil {
+			return nil, err
+		}
 	}
 	for _, part := range c.Parts {
 		if err := part.add(ctx, files); err != nil {
@@ -194,4 +260,18 @@ func (p Part) add(ctx context.Context, files map[string]string) error {
 		files[path.Join(p.Folder, filepath.Base(name))] = string(data)
 	}
 	return nil
+}
+
+// readFiles reads all files of a folder.
+func readFiles(root fs.FS) (map[string]string, error) {
+	files := map[string]string{}
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(root, name)
+		files[name] = string(data)
+		return err
+	})
+	return files, err
 }

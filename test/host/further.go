@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -22,9 +23,10 @@ var programsScript string
 type Image struct {
 	// Ref is the name that pods use.
 	Ref string
-	// Program is the name of a program in hack/tools. It is the entrypoint, in
-	// /usr/local/bin.
+	// Program is the name of a program in hack/tools. It is the entrypoint.
 	Program string
+	// Path is where pods expect the program. If not set, it is in /usr/local/bin.
+	Path string `json:",omitempty"`
 	// Debian are programs of the hosts' /usr/bin that the image contains instead.
 	Debian []string
 }
@@ -34,7 +36,7 @@ func (i Image) entrypoint() string {
 	if i.Program == "" {
 		return ""
 	}
-	return "/usr/local/bin/" + i.Program
+	return cmp.Or(i.Path, "/usr/local/bin/"+i.Program)
 }
 
 // PrepareImages adds images to those that all hosts of the assets have.

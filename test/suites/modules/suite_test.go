@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestModules(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	images := addons.Images(selected())
 	if everything {
-		images = append(images, addons.Images(ingress())...)
+		images = addons.Images(slices.Concat(selected(), ingress(), monitoring(), addons.Previous(monitoring())))
 	}
 	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true, Images: images})
 	for _, add := range []func() error{

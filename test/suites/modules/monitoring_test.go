@@ -1,0 +1,391 @@
+package modules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/addons"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+)
+
+const (
+	monitoringNS = "nova-monitoring"
+	operatorUp   = `up{job="prometheus-operator"}`
+)
+
+// monitoring returns the modules of the set platform whose programs are built for the full suite, and
+// the module that has the volume of Prometheus.
+func monitoring() []addons.Addon {
+	GinkgoHelper()
+	all, err := addons.Select("local-path", "prometheus-operator", "alertmanager", "prometheus", "descheduler")
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+func init() {
+	// Its programs take minutes to build, so they run only where all suites run.
+	if everything {
+		Describe("Monitoring and operations", Ordered, describeMonitoring)
+	}
+}
+
+func describeMonitoring() {
+	c := bed.Cluster{Name: "watched", Namespace: "watched", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.44"}
+	var (
+		s      *addonsv1.NovaModuleSet
+		broken *appsv1.Deployment
+		rule   *unstructured.Unstructured
+		before []string
+	)
+
+	It("are delivered with the values of the catalogue", func(ctx context.Context) {
+		Expect(b.Create(ctx, c)).To(Succeed())
+		Expect(b.PublishCatalogue(ctx, "monitoring")).To(Succeed())
+		var err error
+		Eventually(func() error { return b.CheckCluster(ctx, c) }, bootTimeout).Should(Succeed())
+		before, err = inventory(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		s, err = b.CatalogueSet(ctx, c.Namespace, "monitoring", addons.Previous(monitoring())...)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Client.Create(ctx, s)).To(Succeed())
+		Eventually(condition(ctx, c, s.Name), bootTimeout).Should(Equal("True ModulesReady"))
+	})
+
+	It("scrape the targets of ServiceMonitors", func(ctx context.Context) {
+		for _, expression := range []string{operatorUp, `up{job="kube-state-metrics"}`} {
+			Eventually(query(ctx, c, expression), deliverTimeout).Should(ConsistOf(HaveField("Value", 1.0)))
+		}
+
+		By("reading a metric of an object of the cluster")
+		Eventually(query(ctx, c, `kube_node_status_condition{condition="Ready",status="true"} == 1`), reportTimeout).Should(HaveLen(2))
+	})
+
+	It("send an alert to Alertmanager", func(ctx context.Context) {
+		t := tenant(ctx, Default, c)
+		broken, rule = idle("broken"), &unstructured.Unstructured{}
+		broken.Spec.Template.Spec.Containers[0].Image = "registry.test/none:v1"
+		Expect(t.Create(ctx, broken)).To(Succeed())
+		Expect(json.Unmarshal([]byte(`{"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",
+			"metadata": {"namespace": "default", "name": "unavailable"},
+			"spec": {"groups": [{"name": "unavailable", "interval": "5s", "rules": [{"alert": "Unavailable",
+				"expr": "kube_deployment_status_replicas_unavailable{deployment=\"broken\"} > 0", "labels": {"severity": "critical"}}]}]}}`), rule)).To(Succeed())
+		Expect(t.Create(ctx, rule)).To(Succeed())
+		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
+	})
+
+	It("upgrade Alertmanager while Prometheus answers every query, and keep the alert", func(ctx context.Context) {
+		upgrade(ctx, c, s)
+		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
+
+		By("ending the alert with its cause")
+		t := tenant(ctx, Default, c)
+		Expect(t.Delete(ctx, broken)).To(Succeed())
+		Eventually(query(ctx, c, `ALERTS{alertname="Unavailable"}`), deliverTimeout).Should(BeEmpty())
+		Expect(t.Delete(ctx, rule)).To(Succeed())
+	})
+
+	It("keep the metrics when the pod of Prometheus is replaced", func(ctx context.Context) {
+		t, before := tenant(ctx, Default, c), &corev1.Pod{}
+		key := client.ObjectKey{Namespace: monitoringNS, Name: "prometheus-nova-prometheus-0"}
+		Expect(t.Get(ctx, key, before)).To(Succeed())
+		then := strconv.FormatInt(time.Now().Unix(), 10)
+		samples, err := query(ctx, c, operatorUp, then)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(samples).To(HaveLen(1))
+		Expect(t.Delete(ctx, before)).To(Succeed())
+		Eventually(func(g Gomega) {
+			after := &corev1.Pod{}
+			g.Expect(t.Get(ctx, key, after)).To(Succeed())
+			g.Expect(after.UID).NotTo(Equal(before.UID))
+			g.Expect(after.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+		}, deliverTimeout).Should(Succeed())
+		Eventually(query(ctx, c, operatorUp, then), reportTimeout).Should(Equal(samples))
+	})
+
+	It("evict pods from a node with a taint", func(ctx context.Context) {
+		t := tenant(ctx, Default, c)
+		load := idle("evicted")
+		Expect(t.Create(ctx, load)).To(Succeed())
+		var pod corev1.Pod
+		Eventually(func(g Gomega) {
+			pods := podsOf(ctx, g, t, load)
+			g.Expect(pods).To(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+			pod = pods[0]
+		}, reportTimeout).Should(Succeed())
+		node := &corev1.Node{}
+		Expect(t.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)).To(Succeed())
+		before := node.DeepCopy()
+		// The pods of the platform tolerate this taint.
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "node-role.kubernetes.io/infra", Effect: corev1.TaintEffectNoSchedule})
+		Expect(t.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+
+		By("starting the descheduler again, which looks at all pods at once and then every five minutes")
+		Expect(t.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("nova-descheduler"))).To(Succeed())
+		Eventually(func() error { return t.Get(ctx, client.ObjectKeyFromObject(&pod), &corev1.Pod{}) }, deliverTimeout).
+			Should(Satisfy(apierrors.IsNotFound))
+		Expect(t.Delete(ctx, load)).To(Succeed())
+		Expect(t.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		tainted := node.DeepCopy()
+		node.Spec.Taints = before.Spec.Taints
+		Expect(t.Patch(ctx, node, client.MergeFrom(tainted))).To(Succeed())
+	})
+
+	It("leave claims and CustomResourceDefinitions when the set is deleted", func(ctx context.Context) {
+		t := tenant(ctx, Default, c)
+		Expect(b.Client.Delete(ctx, s)).To(Succeed())
+		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).Should(Satisfy(apierrors.IsNotFound))
+		Expect(written(ctx, c)()).To(BeZero())
+		for _, a := range monitoring() {
+			Expect(releases(ctx, t, a.Module)).To(BeEmpty(), "records of Helm")
+		}
+		claims := &corev1.PersistentVolumeClaimList{}
+		Expect(t.List(ctx, claims, client.InNamespace(monitoringNS))).To(Succeed())
+		Expect(claims.Items).To(ConsistOf(HaveField("Status.Phase", corev1.ClaimBound)), "the claim of Prometheus")
+		Eventually(added(ctx, c, before), reportTimeout).Should(ConsistOf(append(remainingOfMonitoring(),
+			"PersistentVolume /"+claims.Items[0].Spec.VolumeName, "PersistentVolumeClaim "+monitoringNS+"/"+claims.Items[0].Name)))
+		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
+	})
+}
+
+// remainingOfMonitoring are the objects that stay when the set is deleted, without the volume of
+// Prometheus: those of namespaces, CustomResourceDefinitions with their API, and the Service of the
+// kubelets with its Endpoints, which the operator creates.
+func remainingOfMonitoring() []string {
+	names := slices.Clone(remaining)
+	for _, ns := range []string{monitoringNS, "nova-descheduler"} {
+		names = append(names, "Namespace /"+ns, "ConfigMap "+ns+"/kube-root-ca.crt", "ServiceAccount "+ns+"/default")
+	}
+	for _, kind := range []string{
+		"alertmanagerconfigs", "alertmanagers", "podmonitors", "probes", "prometheusagents", "prometheuses",
+		"prometheusrules", "scrapeconfigs", "servicemonitors", "thanosrulers",
+	} {
+		names = append(names, "CustomResourceDefinition /"+kind+".monitoring.coreos.com")
+	}
+	return append(names, "APIService /v1.monitoring.coreos.com", "APIService /v1alpha1.monitoring.coreos.com",
+		"Service kube-system/kubelet", "Endpoints kube-system/kubelet")
+}
+
+// unavailable matches the labels of the alert about the Deployment broken.
+func unavailable(c bed.Cluster) types.GomegaMatcher {
+	return And(HaveKeyWithValue("alertname", "Unavailable"), HaveKeyWithValue("severity", "critical"),
+		HaveKeyWithValue("namespace", "default"), HaveKeyWithValue("cluster", c.Name))
+}
+
+// upgrade applies the set with the current versions of its modules, as the next release of the
+// catalogue has them. The pod of Alertmanager is replaced; Prometheus is not changed and has to answer
+// every query meanwhile.
+func upgrade(ctx context.Context, c bed.Cluster, s *addonsv1.NovaModuleSet) {
+	GinkgoHelper()
+	t := tenant(ctx, Default, c)
+	Expect(imagesIn(ctx, t)).To(ContainElement(HaveSuffix("/alertmanager:v0.33.1")))
+	prometheus := expose(ctx, t, "prometheus", 9090)
+	alertmanager := expose(ctx, t, "alertmanager", 9093)
+	probes := map[string]*prober.Prober{
+		"Prometheus":   probe(ctx, c, prometheus, "/api/v1/query?query="+url.QueryEscape(operatorUp), `"job":"prometheus-operator"`),
+		"Alertmanager": probe(ctx, c, alertmanager, "/api/v2/status", `"version":`),
+	}
+	next, err := b.CatalogueSet(ctx, c.Namespace, "monitoring", monitoring()...)
+	Expect(err).NotTo(HaveOccurred())
+	change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules = next.Spec.Modules })
+	Eventually(func() ([]string, error) { return imagesIn(ctx, t) }, deliverTimeout).Should(And(
+		ContainElement(HaveSuffix("/alertmanager:v0.34.0")), Not(ContainElement(HaveSuffix("/alertmanager:v0.33.1")))))
+	Eventually(condition(ctx, c, s.Name), deliverTimeout).Should(Equal("True ModulesReady"))
+	Eventually(func() error { _, err := alerts(ctx, c)(); return err }, deliverTimeout).Should(Succeed())
+	for name, p := range probes {
+		report := p.Stop()
+		AddReportEntry("figure: queries of "+name+" while Alertmanager is upgraded", report.String())
+		if name == "Prometheus" {
+			Expect(report.Failures).To(BeZero(), report.String())
+		}
+	}
+	Expect(t.Delete(ctx, prometheus)).To(Succeed())
+	Expect(t.Delete(ctx, alertmanager)).To(Succeed())
+}
+
+// expose creates a Service with a port of the nodes for a program of the monitoring.
+func expose(ctx context.Context, t client.Client, program string, port int32) *corev1.Service {
+	GinkgoHelper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: monitoringNS, Name: "probed-" + program},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app.kubernetes.io/name": program},
+			Ports: []corev1.ServicePort{{Port: port}},
+		},
+	}
+	Expect(t.Create(ctx, service)).To(Succeed())
+	return service
+}
+
+// probe sends a request to a Service twice a second and expects a text in the response. Each request has
+// a new connection to the worker's address: the API server of a loaded machine may not respond all the
+// time.
+func probe(ctx context.Context, c bed.Cluster, service *corev1.Service, path, text string) *prober.Prober {
+	GinkgoHelper()
+	_, workers, err := b.Machines(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	address := net.JoinHostPort(bed.InternalIP(&workers[0]), strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
+	requests := &http.Client{Transport: &http.Transport{DialContext: b.Dial, DisableKeepAlives: true}}
+	check := func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := requests.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(body), text)) {
+			err = fmt.Errorf("status %s: %s", response.Status, body)
+		}
+		return err
+	}
+	Eventually(check).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+	// A response may take seconds on a slow machine.
+	p := prober.Start(context.WithoutCancel(ctx), 500*time.Millisecond, 20*time.Second, check)
+	DeferCleanup(func() { p.Stop() })
+	return p
+}
+
+// imagesIn returns the images of the containers of the monitoring that are ready.
+func imagesIn(ctx context.Context, t client.Client) ([]string, error) {
+	pods := &corev1.PodList{}
+	if err := t.List(ctx, pods, client.InNamespace(monitoringNS)); err != nil {
+		return nil, err
+	}
+	var images []string
+	for i := range pods.Items {
+		for _, status := range pods.Items[i].Status.ContainerStatuses {
+			if status.Ready {
+				images = append(images, pods.Items[i].Spec.Containers[slices.IndexFunc(pods.Items[i].Spec.Containers,
+					func(c corev1.Container) bool { return c.Name == status.Name })].Image)
+			}
+		}
+	}
+	return images, nil
+}
+
+// sample is one value of a query's result.
+type sample struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// query asks Prometheus in a workload cluster, through the cluster's API server. A time evaluates the
+// expression then and not now.
+func query(ctx context.Context, c bed.Cluster, expression string, at ...string) func() ([]sample, error) {
+	parameters := map[string]string{"query": expression}
+	for _, time := range at {
+		parameters["time"] = time
+	}
+	return func() ([]sample, error) {
+		var response struct {
+			Data struct {
+				Result []struct {
+					Metric map[string]string `json:"metric"`
+					Value  [2]any            `json:"value"`
+				} `json:"result"`
+			} `json:"data"`
+		}
+		err := getJSON(ctx, c, "prometheus-operated", "9090", "/api/v1/query", parameters, &response)
+		if err != nil {
+			return nil, err
+		}
+		samples := make([]sample, 0, len(response.Data.Result))
+		for _, r := range response.Data.Result {
+			value, err := strconv.ParseFloat(fmt.Sprint(r.Value[1]), 64)
+			if err != nil {
+				return nil, fmt.Errorf("reading value: %w", err)
+			}
+			samples = append(samples, sample{Labels: r.Metric, Value: value})
+		}
+		return samples, nil
+	}
+}
+
+// alerts returns the labels of the alerts that Alertmanager has.
+func alerts(ctx context.Context, c bed.Cluster) func() ([]map[string]string, error) {
+	return func() ([]map[string]string, error) {
+		var response []struct {
+			Labels map[string]string `json:"labels"`
+		}
+		if err := getJSON(ctx, c, "nova-alertmanager", "http-web", "/api/v2/alerts", nil, &response); err != nil {
+			return nil, err
+		}
+		var labels []map[string]string
+		for _, alert := range response {
+			labels = append(labels, alert.Labels)
+		}
+		return labels, nil
+	}
+}
+
+// getJSON sends a request to a Service of the monitoring, through the API server of its cluster.
+func getJSON(ctx context.Context, c bed.Cluster, service, port, path string, parameters map[string]string, into any) error {
+	config, err := b.TenantConfig(ctx, c.Key())
+	if err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating client: %w", err)
+	}
+	data, err := clients.CoreV1().Services(monitoringNS).ProxyGet("http", service, port, path, parameters).DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", service, err)
+	}
+	return json.Unmarshal(data, into)
+}
+
+// idle is a Deployment of one pod that does nothing.
+func idle(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					TerminationGracePeriodSeconds: ptr.To(int64(1)),
+					Containers: []corev1.Container{{
+						Name: name, Image: shellImage, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"},
+					}},
+				},
+			},
+		},
+	}
+}
+
+// podsOf returns the pods of a Deployment.
+func podsOf(ctx context.Context, g Gomega, t client.Client, d *appsv1.Deployment) []corev1.Pod {
+	pods := &corev1.PodList{}
+	g.Expect(t.List(ctx, pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels))).To(Succeed())
+	return pods.Items
+}
