@@ -18,6 +18,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/inplace"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
@@ -26,7 +27,11 @@ import (
 
 const name = "nova-bootstrap"
 
-var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
+var (
+	clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
+	extensionAddress    = flag.String("runtime-extension-address", "",
+		"Address and port of the runtime extension that lets Cluster API change workers in place, with TLS. If not set, it is not served. The Deployment sets it.")
+)
 
 func main() {
 	scheme := runtime.NewScheme()
@@ -56,6 +61,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
+	}
+	if *extensionAddress != "" && o.ManagerNamespace != "" {
+		extension := &inplace.Extension{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WorkloadClusters: workloadClusters, Settings: configs.Settings,
+			Address: *extensionAddress, Namespace: o.ManagerNamespace,
+		}
+		if err := extension.SetupWithManager(mgr); err != nil {
+			return err
+		}
 	}
 	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {

@@ -128,6 +128,9 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 		if err := r.store.removeData(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
+		if result, err := r.allowSettings(ctx, s); err != nil || !result.IsZero() {
+			return result, err
+		}
 		return r.issuer.revokeToken(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil

@@ -81,8 +81,9 @@ func newBed(ctx context.Context) *bed {
 	return &bed{Client: api.Client, namespace: namespace.Name}
 }
 
-// run starts a manager with both reconcilers, set up as the binary does it.
-func (b *bed) run(ttl time.Duration) {
+// run starts a manager with all reconcilers, set up as the binary does it, and returns the one of
+// NovaConfigs.
+func (b *bed) run(ttl time.Duration) *bootstrap.Reconciler {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
 		Scheme:  api.Scheme,
@@ -112,6 +113,7 @@ func (b *bed) run(ttl time.Duration) {
 		}
 		Eventually(stopped).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	})
+	return configs
 }
 
 func (b *bed) meta(name string) metav1.ObjectMeta {

@@ -2,9 +2,11 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,10 @@ type Permissions struct {
 	// System are the rules of the Role in namespace kube-system that has the
 	// user's name.
 	System []rbacv1.PolicyRule
+	// Namespace, if set, is a namespace that only the user writes to. It is
+	// created. Own are the rules of the Role there that has the user's name.
+	Namespace string
+	Own       []rbacv1.PolicyRule
 	// Bindings are written beside the user's own.
 	Bindings []rbacv1.ClusterRoleBinding
 }
@@ -47,6 +53,16 @@ func (p Permissions) objects(name string, subject rbacv1.Subject) []permission {
 		{binding, func() {
 			binding.Subjects, binding.RoleRef = subjects, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
 		}},
+	}
+	if p.Namespace != "" {
+		meta := metav1.ObjectMeta{Name: name, Namespace: p.Namespace}
+		role, binding := &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta}
+		objects = append(objects,
+			permission{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}, func() {}},
+			permission{role, func() { role.Rules = p.Own }},
+			permission{binding, func() {
+				binding.Subjects, binding.RoleRef = subjects, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
+			}})
 	}
 	own := rbacv1.ClusterRoleBinding{
 		ObjectMeta: everywhere, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
@@ -84,10 +100,11 @@ func (p Permissions) WriteFor(ctx context.Context, name string, subject rbacv1.S
 // newRBACClient returns a client for the objects. It needs no discovery.
 func newRBACClient(config *rest.Config, over *http.Client) (client.Client, error) {
 	kinds := runtime.NewScheme()
-	if err := rbacv1.AddToScheme(kinds); err != nil {
+	if err := errors.Join(rbacv1.AddToScheme(kinds), corev1.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("adding kinds: %w", err)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{rbacv1.SchemeGroupVersion})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{rbacv1.SchemeGroupVersion, corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	for kind, scope := range map[string]meta.RESTScope{
 		"ClusterRole": meta.RESTScopeRoot, "ClusterRoleBinding": meta.RESTScopeRoot,
 		"Role": meta.RESTScopeNamespace, "RoleBinding": meta.RESTScopeNamespace,

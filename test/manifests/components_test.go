@@ -107,7 +107,7 @@ var _ = DescribeTable("the pods of", func(ctx SpecContext, p Provider) {
 	template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext = nil, nil
 	Expect(server.Client.Create(ctx, template, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")), "the API server enforces it")
 
-	By("being reached at health and metrics only")
+	By("being reached at health, metrics and its runtime extension only")
 	Expect(ofKind(p, "NetworkPolicy")).To(HaveLen(1))
 	var policy networkingv1.NetworkPolicy
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(ofKind(p, "NetworkPolicy")[0].Object, &policy)).To(Succeed())
@@ -122,7 +122,11 @@ var _ = DescribeTable("the pods of", func(ctx SpecContext, p Provider) {
 		served = append(served, port.Name)
 	}
 	Expect(open).To(ConsistOf(served))
-	Expect(open).To(ConsistOf("healthz", "metrics"))
+	ports := []string{"healthz", "metrics"}
+	if p.Dir == "nova-bootstrap" {
+		ports = append(ports, "extension")
+	}
+	Expect(open).To(ConsistOf(ports))
 
 	By("being evicted one at a time")
 	Expect(ofKind(p, "PodDisruptionBudget")).To(HaveLen(1))

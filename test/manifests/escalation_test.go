@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -96,6 +97,17 @@ type write func(ctx context.Context, c client.Client, namespace string) error
 func secretOf(kind corev1.SecretType) write {
 	return func(ctx context.Context, c client.Client, namespace string) error {
 		return c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}, Type: kind}, client.DryRunAll)
+	}
+}
+
+// certificateOf creates a certificate with its key, in the namespace of the test if
+// none is set.
+func certificateOf(name, in string) write {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		return c.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(in, namespace), Name: name}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil},
+		}, client.DryRunAll)
 	}
 }
 
@@ -220,6 +232,9 @@ var _ = DescribeTable("a write of a manager", func(ctx SpecContext, dir string, 
 	Entry("bootstrap data of a machine that restores", "nova-bootstrap", stored(someSecret(clusterv1.ClusterSecretType), updated), ""),
 	Entry("a Secret of a user", "nova-bootstrap", stored(someSecret(corev1.SecretTypeOpaque), updated), "may write only Secrets of type"),
 	Entry("a Secret of the restore, which is another manager's", "nova-bootstrap", secretOf(controlplanev1.EtcdRestoreSecretType), "may write only Secrets of type"),
+	Entry("the certificate of its runtime extension", "nova-bootstrap", certificateOf("nova-bootstrap-runtime-extension", "nova-bootstrap-system"), ""),
+	Entry("such a certificate in a namespace of a user", "nova-bootstrap", certificateOf("nova-bootstrap-runtime-extension", ""), "may write only Secrets of type"),
+	Entry("another certificate", "nova-bootstrap", certificateOf("other", "nova-bootstrap-system"), "may write only Secrets of type"),
 	Entry("a lock", "nova-bootstrap", created(configMap("blue-lock", lockOf)), ""),
 	Entry("a lock that exists", "nova-bootstrap", stored(configMap("blue-lock", lockOf), updated), ""),
 	Entry("another ConfigMap", "nova-bootstrap", created(configMap("coredns", nil)), "may write only ConfigMaps with the lock"),

@@ -113,6 +113,25 @@ const (
 	InternalErrorReason = clusterv1.InternalErrorReason
 )
 
+// NovaConfigTemplate's InPlaceUpdatable condition and corresponding reasons.
+const (
+	// InPlaceUpdatableCondition is true if the machines of a MachineDeployment that
+	// moves to this template can be changed in place. It is set with rollout.inPlace
+	// Only, and absent otherwise.
+	InPlaceUpdatableCondition = "InPlaceUpdatable"
+
+	// InPlaceUpdatableReason: all changed fields can be applied to running machines.
+	//
+	// Action: none.
+	InPlaceUpdatableReason = "InPlaceUpdatable"
+
+	// ReplacementNeededReason: the message lists fields whose change needs other
+	// machines. No machine is changed or replaced.
+	//
+	// Action: revert these fields, or set rollout.inPlace to Prefer.
+	ReplacementNeededReason = "ReplacementNeeded"
+)
+
 // NodeRole is a role of a node.
 // +kubebuilder:validation:Enum=control-plane;infra;ingress;worker
 type NodeRole string
@@ -147,7 +166,44 @@ type NovaConfigSpec struct {
 	// cluster's NovaControlPlane apply.
 	// +optional
 	Platform PlatformSpec `json:"platform,omitempty,omitzero"`
+
+	// rollout defines how a change of the other fields reaches existing machines. If not
+	// set, machines are replaced.
+	// +optional
+	Rollout WorkerRolloutSpec `json:"rollout,omitempty,omitzero"`
 }
+
+// InPlaceMode defines whether existing machines are changed in place.
+// +kubebuilder:validation:Enum=Never;Prefer;Only
+type InPlaceMode string
+
+// Modes of updates in place.
+const (
+	// InPlaceNever replaces machines.
+	InPlaceNever InPlaceMode = "Never"
+	// InPlacePrefer changes machines in place if all changed fields allow it, and
+	// replaces them otherwise.
+	InPlacePrefer InPlaceMode = "Prefer"
+	// InPlaceOnly never replaces a machine for a change.
+	InPlaceOnly InPlaceMode = "Only"
+)
+
+// WorkerRolloutSpec defines how a change reaches existing machines.
+// +kubebuilder:validation:MinProperties=1
+type WorkerRolloutSpec struct {
+	// inPlace defines whether a MachineDeployment that moves to another
+	// NovaConfigTemplate changes its machines in place. Never: it replaces them. Prefer:
+	// it changes them if all changed fields allow that, and replaces them otherwise.
+	// Only: it changes them, or stops if a field needs a replacement. Cluster API must
+	// have the feature gates RuntimeSDK and InPlaceUpdates and the ExtensionConfig of
+	// nova-bootstrap; without them machines are replaced. Machines that were created with
+	// Never are always replaced. Defaults to Never.
+	// +optional
+	InPlace InPlaceMode `json:"inPlace,omitempty"`
+}
+
+// GetInPlace returns the mode or its default.
+func (s *WorkerRolloutSpec) GetInPlace() InPlaceMode { return cmp.Or(s.InPlace, InPlaceNever) }
 
 // NodeConfigSpec configures a node. It is read once, when the bootstrap data of a
 // machine is rendered. In a NovaControlPlane, a change of any field replaces control
@@ -599,7 +655,20 @@ type NovaConfigTemplateResource struct {
 	Spec NovaConfigSpec `json:"spec,omitempty,omitzero"`
 }
 
+// NovaConfigTemplateStatus is the observed state of a NovaConfigTemplate.
+// +kubebuilder:validation:MinProperties=1
+type NovaConfigTemplateStatus struct {
+	// conditions are InPlaceUpdatable. They are not set before a MachineDeployment
+	// moves to the template with rollout.inPlace Only.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novaconfigtemplates,scope=Namespaced,categories=cluster-api,shortName=novacfgt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
@@ -618,6 +687,18 @@ type NovaConfigTemplate struct {
 	// spec is the desired state.
 	// +required
 	Spec NovaConfigTemplateSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state. It is not set before there is a condition.
+	// +optional
+	Status NovaConfigTemplateStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions.
+func (t *NovaConfigTemplate) GetConditions() []metav1.Condition { return t.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (t *NovaConfigTemplate) SetConditions(conditions []metav1.Condition) {
+	t.Status.Conditions = conditions
 }
 
 // +kubebuilder:object:root=true

@@ -4,6 +4,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
@@ -15,6 +17,8 @@ func NewUser(authority workload.Authority) *workload.User {
 	certificates, rbac := []string{certificatesv1.GroupName}, []string{rbacv1.GroupName}
 	write := []string{"get", "update"}
 	return &workload.User{Name: "nova-bootstrap", Authority: authority, Permissions: workload.Permissions{
+		Namespace: nodeconfig.SettingsNamespace,
+		Own:       nodesettings.Rules(),
 		Cluster: append(joinRules(),
 			rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/"}},
 			// A serving certificate must not contain the addresses of other nodes.

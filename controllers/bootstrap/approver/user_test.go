@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -62,6 +63,15 @@ func TestUserHasPermissions(t *testing.T) {
 	}
 	g.Expect(workloadClient.SubResource("approval").Patch(ctx, decided, client.MergeFrom(csr))).To(Succeed())
 	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+
+	// Settings of nodes are written, and no other Secret.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}
+	g.Expect(api.Client.Create(ctx, node)).To(Succeed())
+	for range 2 {
+		g.Eventually(func() error { return nodesettings.Allow(ctx, workloadClient, node) }).WithTimeout(10 * time.Second).Should(Succeed())
+		g.Expect(nodesettings.Write(ctx, workloadClient, node, []byte("x"))).To(Succeed())
+	}
+	g.Expect(workloadClient.List(ctx, &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	g.Expect(workloadClient.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
 	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
 	g.Expect(workloadClient.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))

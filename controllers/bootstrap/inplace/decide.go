@@ -1,0 +1,209 @@
+package inplace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap/inplace"
+)
+
+// maxFields limits the fields that a condition lists.
+const maxFields = 20
+
+// decision is how a MachineSet gets the desired template.
+type decision struct {
+	mode bootstrapv1.InPlaceMode
+	// replaced are the fields that need other machines. If there are none, the
+	// machines can be changed in place.
+	replaced []string
+}
+
+// CanUpdateMachineSet answers whether the machines of a MachineSet can be changed
+// to the template of another one in place.
+func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
+	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
+	defer cancel()
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	was, is, err := templates(request)
+	if err != nil {
+		fail(response, err)
+		return
+	}
+	if was == nil || is == nil {
+		return // another bootstrap provider
+	}
+	d, err := decide(was, is, &request.Current, &request.Desired)
+	if err != nil {
+		fail(response, err)
+		return
+	}
+	if d.mode == bootstrapv1.InPlaceOnly {
+		if err := e.reportDecision(ctx, is, request.Desired.MachineSet.Labels[clusterv1.MachineDeploymentNameLabel], d); err != nil {
+			fail(response, err)
+			return
+		}
+	}
+	switch {
+	case len(d.replaced) == 0:
+		response.BootstrapConfigTemplatePatch, err = patchTo(request.Desired.BootstrapConfigTemplate)
+		if err != nil {
+			fail(response, err)
+		}
+	case d.mode == bootstrapv1.InPlaceOnly:
+		// With an answer that does not cover the change, the machines would be
+		// replaced.
+		fail(response, fmt.Errorf("machines are not replaced with rollout.inPlace Only; see condition %s of NovaConfigTemplate %s", bootstrapv1.InPlaceUpdatableCondition, is.Name))
+	default:
+		ctrl.LoggerFrom(ctx).Info("Machines are replaced", "machineSet", request.Current.MachineSet.Name, "namespace", request.Current.MachineSet.Namespace, "fields", d.replaced)
+	}
+}
+
+// fail lets Cluster API repeat the request later.
+func fail(response runtimehooksv1.ResponseObject, err error) {
+	response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+	response.SetMessage(err.Error())
+}
+
+// templates returns the templates of a request, or nil for those of other
+// bootstrap providers.
+func templates(request *runtimehooksv1.CanUpdateMachineSetRequest) (was, is *bootstrapv1.NovaConfigTemplate, err error) {
+	if was, err = template(request.Current.BootstrapConfigTemplate); err != nil {
+		return nil, nil, fmt.Errorf("reading current template: %w", err)
+	}
+	if is, err = template(request.Desired.BootstrapConfigTemplate); err != nil {
+		return nil, nil, fmt.Errorf("reading desired template: %w", err)
+	}
+	return was, is, nil
+}
+
+func template(raw runtime.RawExtension) (*bootstrapv1.NovaConfigTemplate, error) {
+	if len(raw.Raw) == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	found := &bootstrapv1.NovaConfigTemplate{}
+	kind := &metav1.TypeMeta{}
+	if err := json.Unmarshal(raw.Raw, kind); err != nil {
+		return nil, err //nolint:wrapcheck // the caller wraps it
+	}
+	if kind.Kind != "NovaConfigTemplate" || kind.GroupVersionKind().Group != bootstrapv1.GroupVersion.Group {
+		return nil, nil //nolint:nilnil // another provider's
+	}
+	return found, json.Unmarshal(raw.Raw, found) //nolint:wrapcheck // the caller wraps it
+}
+
+// decide compares the objects of two MachineSets.
+func decide(was, is *bootstrapv1.NovaConfigTemplate, current, desired *runtimehooksv1.CanUpdateMachineSetRequestObjects) (decision, error) {
+	before, after := &was.Spec.Template.Spec, &is.Spec.Template.Spec
+	d := decision{mode: after.Rollout.GetInPlace()}
+	_, replaced, err := inplace.Compare(before, after)
+	if err != nil {
+		return d, fmt.Errorf("comparing templates: %w", err)
+	}
+	for _, field := range replaced {
+		d.replaced = append(d.replaced, "NovaConfigTemplate spec.template."+field)
+	}
+	if before.Rollout.GetInPlace() == bootstrapv1.InPlaceNever && d.mode == bootstrapv1.InPlaceNever {
+		d.replaced = append(d.replaced, "NovaConfigTemplate spec.template.spec.rollout.inPlace is Never")
+	}
+	from, to := &current.MachineSet.Spec.Template.Spec, &desired.MachineSet.Spec.Template.Spec
+	if from.Version != to.Version {
+		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.version")
+	}
+	if from.FailureDomain != to.FailureDomain {
+		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.failureDomain")
+	}
+	same, err := sameInfrastructure(current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate)
+	if err != nil {
+		return d, err
+	}
+	if !same {
+		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
+	}
+	return d, nil
+}
+
+// sameInfrastructure reports whether two templates of machines make the same
+// machines.
+func sameInfrastructure(was, is runtime.RawExtension) (bool, error) {
+	type object struct {
+		metav1.TypeMeta `json:",inline"`
+
+		Spec struct {
+			Template struct {
+				Spec map[string]any `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	before, after := &object{}, &object{}
+	if err := json.Unmarshal(was.Raw, before); err != nil {
+		return false, fmt.Errorf("reading current infrastructure template: %w", err)
+	}
+	if err := json.Unmarshal(is.Raw, after); err != nil {
+		return false, fmt.Errorf("reading desired infrastructure template: %w", err)
+	}
+	return reflect.DeepEqual(before, after), nil
+}
+
+// patchTo returns the patch that makes the current template the desired one.
+func patchTo(desired runtime.RawExtension) (runtimehooksv1.Patch, error) {
+	var object struct {
+		Spec struct {
+			Template struct {
+				Spec json.RawMessage `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(desired.Raw, &object); err != nil {
+		return runtimehooksv1.Patch{}, fmt.Errorf("reading desired template: %w", err)
+	}
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/template/spec", "value": object.Spec.Template.Spec}})
+	if err != nil {
+		return runtimehooksv1.Patch{}, fmt.Errorf("writing patch: %w", err)
+	}
+	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
+}
+
+// reportDecision sets the condition of the desired template.
+func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConfigTemplate, deployment string, d decision) error {
+	live := &bootstrapv1.NovaConfigTemplate{}
+	if err := e.Reader.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil {
+		return fmt.Errorf("reading NovaConfigTemplate: %w", err)
+	}
+	c := metav1.Condition{
+		Type: bootstrapv1.InPlaceUpdatableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.InPlaceUpdatableReason,
+		ObservedGeneration: live.Generation,
+	}
+	if len(d.replaced) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.ReplacementNeededReason
+		c.Message = fmt.Sprintf("MachineDeployment %s is not changed, because these fields need other machines: %s. Revert them, or set rollout.inPlace to Prefer",
+			deployment, list(d.replaced))
+	}
+	before := live.DeepCopy()
+	conditions.Set(live, c)
+	if reflect.DeepEqual(before.Status, live.Status) {
+		return nil
+	}
+	if err := e.Client.Status().Patch(ctx, live, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("patching NovaConfigTemplate: %w", err)
+	}
+	return nil
+}
+
+func list(fields []string) string {
+	if len(fields) <= maxFields {
+		return strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxFields], ", "), len(fields)-maxFields)
+}

@@ -1,0 +1,147 @@
+package inplace
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// side is one MachineSet of a request.
+type side struct {
+	version, kind, infrastructure string
+	spec                          bootstrapv1.NovaConfigSpec
+}
+
+func (s *side) objects(t *testing.T, name string) (runtimehooksv1.CanUpdateMachineSetRequestObjects, *bootstrapv1.NovaConfigTemplate) {
+	t.Helper()
+	template := &bootstrapv1.NovaConfigTemplate{Spec: bootstrapv1.NovaConfigTemplateSpec{Template: bootstrapv1.NovaConfigTemplateResource{Spec: s.spec}}}
+	template.APIVersion, template.Kind, template.Namespace, template.Name = bootstrapv1.GroupVersion.String(), s.kind, "tenants", name
+	raw, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := runtimehooksv1.CanUpdateMachineSetRequestObjects{
+		BootstrapConfigTemplate:       runtime.RawExtension{Raw: raw},
+		InfrastructureMachineTemplate: runtime.RawExtension{Raw: []byte(`{"kind":"T","metadata":{"name":"` + name + `"},"spec":{"template":{"spec":{"cpus":` + s.infrastructure + `}}}}`)},
+	}
+	o.MachineSet.Name, o.MachineSet.Namespace = name, "tenants"
+	o.MachineSet.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: "workers"}
+	o.MachineSet.Spec.Template.Spec.Version = s.version
+	return o, template
+}
+
+func TestDecision(t *testing.T) {
+	prefer, only := bootstrapv1.InPlacePrefer, bootstrapv1.InPlaceOnly
+	file := []bootstrapv1.File{{Path: "/etc/a", Content: "1"}}
+	for name, tc := range map[string]struct {
+		was, is bootstrapv1.InPlaceMode
+		change  func(*side)
+		// inPlace is true if the change is covered, failed if the request fails.
+		inPlace bool
+		failed  string
+		// condition is the message of the template's condition.
+		condition string
+	}{
+		"Changed":     {was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file }, inPlace: true},
+		"Removed":     {was: prefer, is: prefer, change: func(s *side) { s.spec.Kubelet.ExtraArgs = nil }, inPlace: true},
+		"Never":       {change: func(s *side) { s.spec.Files = file }},
+		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }},
+		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }},
+		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }},
+		"OtherKind":   {was: prefer, is: prefer, change: func(s *side) { s.kind = "KubeadmConfigTemplate" }},
+		"OnlyChanged": {was: only, is: only, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
+		"Only": {
+			was: only, is: only, change: func(s *side) {
+				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.37.0", "8"
+			},
+			failed:    "machines are not replaced with rollout.inPlace Only; see condition InPlaceUpdatable of NovaConfigTemplate new",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.version, MachineDeployment spec.template.spec.infrastructureRef. Revert them, or set rollout.inPlace to Prefer",
+		},
+		"OnlyWereNever": {
+			is: only, change: func(*side) {}, failed: "machines are not replaced",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.rollout.inPlace. Revert them, or set rollout.inPlace to Prefer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := side{version: "v1.36.3", kind: "NovaConfigTemplate", infrastructure: "4"}
+			was.spec.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "v", Value: ptr.To("2")}}
+			is := was
+			was.spec.Rollout.InPlace, is.spec.Rollout.InPlace = tc.was, tc.is
+			tc.change(&is)
+			current, _ := was.objects(t, "old")
+			desired, template := is.objects(t, "new")
+			scheme := runtime.NewScheme()
+			if err := bootstrapv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			template.Kind = "NovaConfigTemplate"
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template).WithStatusSubresource(template).Build()
+			e := &Extension{Client: c, Reader: c}
+			response := &runtimehooksv1.CanUpdateMachineSetResponse{}
+			for range 2 {
+				e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{Current: current, Desired: desired}, response)
+			}
+			if got := response.GetMessage(); !strings.HasPrefix(got, tc.failed) || (got == "") != (tc.failed == "") || (response.GetStatus() == runtimehooksv1.ResponseStatusFailure) != (tc.failed != "") {
+				t.Errorf("%s: %q, want %q", response.GetStatus(), got, tc.failed)
+			}
+			checkPatch(t, response, current.BootstrapConfigTemplate.Raw, desired.BootstrapConfigTemplate.Raw, tc.inPlace)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if found := conditions.Get(template, bootstrapv1.InPlaceUpdatableCondition); found != nil {
+				got = strings.TrimSpace(string(found.Status) + " " + found.Message)
+			}
+			if got != tc.condition {
+				t.Errorf("condition %q, want %q", got, tc.condition)
+			}
+		})
+	}
+}
+
+// checkPatch applies the patch of a response as Cluster API does.
+func checkPatch(t *testing.T, response *runtimehooksv1.CanUpdateMachineSetResponse, current, desired []byte, wanted bool) {
+	t.Helper()
+	if response.MachineSetPatch.IsDefined() || response.InfrastructureMachineTemplatePatch.IsDefined() || response.BootstrapConfigTemplatePatch.IsDefined() != wanted {
+		t.Errorf("patches %v, want %v", response, wanted)
+	}
+	if !wanted {
+		return
+	}
+	patch, err := jsonpatch.DecodePatch(response.BootstrapConfigTemplatePatch.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := patch.Apply(current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(raw []byte) string {
+		var object struct {
+			Spec any `json:"spec"`
+		}
+		if err := json.Unmarshal(raw, &object); err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.Marshal(object.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if spec(patched) != spec(desired) {
+		t.Errorf("the patch makes %s, want %s", spec(patched), spec(desired))
+	}
+}
