@@ -80,6 +80,9 @@ type Options struct {
 	// MachineTaints lets the core manager put the taints of Machines on their
 	// Nodes.
 	MachineTaints bool
+	// InPlace lets the core manager change machines in place, once the bed's
+	// RegisterExtension was called.
+	InPlace bool
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
@@ -111,6 +114,8 @@ func (o Options) variables() map[string]string {
 	return map[string]string{
 		"CLUSTER_TOPOLOGY":              strconv.FormatBool(o.Topology),
 		"EXP_MACHINE_TAINT_PROPAGATION": strconv.FormatBool(o.MachineTaints),
+		"EXP_RUNTIME_SDK":               strconv.FormatBool(o.InPlace),
+		"EXP_IN_PLACE_UPDATES":          strconv.FormatBool(o.InPlace),
 	}
 }
 
@@ -428,6 +433,9 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 				flags := options.election()
 				if _, is := capiManagers()[name]; !is {
 					flags = append(flags, options.Flags...)
+				}
+				if name == bootstrapManager {
+					flags = append(flags, "runtime-extension-address="+b.extensionAddress())
 				}
 				p.managers[i].args = withFlags(p.managers[i].args, flags...)
 			}

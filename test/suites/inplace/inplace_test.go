@@ -1,0 +1,240 @@
+package inplace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
+)
+
+var _ = func() bool {
+	for i, name := range harness.Hypervisors(everything) {
+		Describe("Workers on "+name, Ordered, Label(name), func() { changes(name, 11+i) })
+	}
+	return true
+}()
+
+// identity has the properties that a replacement changes.
+type identity struct {
+	Machine, ProviderID, Node, Boot string
+}
+
+func changes(hypervisor string, address int) {
+	c := &bed.Cluster{
+		Name: "place-" + hypervisor, Namespace: "place-" + hypervisor, Hypervisor: hypervisor,
+		ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0." + strconv.Itoa(address),
+	}
+	var before []identity
+
+	BeforeAll(func(ctx context.Context) {
+		create(ctx, c)
+		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
+		before = identities(ctx, c)
+	})
+
+	It("have no other machine, Node or boot after a file and the kubelet have changed", func(ctx context.Context) {
+		started := time.Now()
+		move(ctx, c, "next", func(s *bootstrapv1.NovaConfigSpec) {
+			s.Files = append(s.Files, bootstrapv1.File{Path: "/etc/nova-test/in-place", Content: "changed\n", Permissions: "0644"})
+			s.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "max-pods", Value: ptr.To("77")}, {Name: "node-labels", Value: ptr.To("example.org/in-place=yes")}}
+		})
+		await(ctx, c)
+		AddReportEntry("figure", fmt.Sprintf("a change of two workers in place: %.0f s", time.Since(started).Seconds()))
+		Expect(identities(ctx, c)).To(Equal(before))
+		for _, one := range before {
+			out, err := b.Exec(ctx, one.Machine, "cat", "/etc/nova-test/in-place")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(out).To(Equal("changed"))
+			n := node(ctx, c, one.Machine)
+			Expect(n.Status.Allocatable.Pods().Value()).To(BeEquivalentTo(77), "the kubelet runs with its new arguments")
+			Expect(n.Labels).To(HaveKeyWithValue("example.org/in-place", "yes"))
+			Expect(configured(n).Status).To(Equal(corev1.ConditionTrue))
+		}
+	})
+
+	It("can read their own settings, and no others", func(ctx context.Context) {
+		const get = "kubectl --kubeconfig /etc/kubernetes/kubelet.conf -n " + nodeconfig.SettingsNamespace + " get secret -o name "
+		host := before[0].Machine
+		Expect(b.Exec(ctx, host, "sh", "-c", get+nodeconfig.SettingsName(before[0].Machine))).To(ContainSubstring("secret/"))
+		_, err := b.Exec(ctx, host, "sh", "-c", get+nodeconfig.SettingsName(before[1].Machine))
+		Expect(err).To(HaveOccurred())
+		_, err = b.Exec(ctx, host, "sh", "-c", get)
+		Expect(err).To(HaveOccurred(), "nor a list")
+	})
+
+	It("are neither changed nor replaced if a field needs other machines and the mode is Only", func(ctx context.Context) {
+		move(ctx, c, "only", func(s *bootstrapv1.NovaConfigSpec) {
+			s.Rollout.InPlace = bootstrapv1.InPlaceOnly
+			s.PreKubeadmCommands = []string{"true"}
+		})
+		template := &bootstrapv1.NovaConfigTemplate{}
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-only"}, template)).To(Succeed())
+			found := conditions.Get(template, bootstrapv1.InPlaceUpdatableCondition)
+			g.Expect(found).NotTo(BeNil())
+			g.Expect(found.Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(found.Message).To(ContainSubstring("spec.template.spec.preKubeadmCommands"))
+		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
+		Consistently(identities).WithContext(ctx).WithArguments(c).WithTimeout(10 * time.Second).Should(Equal(before))
+	})
+
+	if !everything {
+		return
+	}
+
+	It("report a change that failed, and are replaced when the Machine is deleted", func(ctx context.Context) {
+		move(ctx, c, "broken", func(s *bootstrapv1.NovaConfigSpec) {
+			s.Rollout.InPlace, s.PreKubeadmCommands = bootstrapv1.InPlacePrefer, nil
+			s.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "no-such-argument", Value: ptr.To("1")}}
+		})
+		failed := clusterv1.Machine{}
+		Eventually(func(g Gomega, ctx context.Context) {
+			_, workers, err := b.Machines(ctx, *c)
+			g.Expect(err).NotTo(HaveOccurred())
+			at := slices.IndexFunc(workers, func(m clusterv1.Machine) bool {
+				return strings.Contains(updating(m), "the kubelet does not start with these settings")
+			})
+			g.Expect(at).NotTo(BeNumerically("<", 0))
+			failed = workers[at]
+		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+		move(ctx, c, "third", func(s *bootstrapv1.NovaConfigSpec) {
+			s.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "max-pods", Value: ptr.To("78")}}
+		})
+		Expect(b.Client.Delete(ctx, &failed)).To(Succeed())
+		await(ctx, c)
+		kept := slices.DeleteFunc(slices.Clone(before), func(i identity) bool { return i.Machine == failed.Name })
+		Expect(identities(ctx, c)).To(ContainElements(kept), "the other worker was not touched by the failure")
+	})
+}
+
+// create creates the cluster with workers that can be changed in place.
+func create(ctx context.Context, c *bed.Cluster) {
+	GinkgoHelper()
+	objects, err := b.Generate(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	found := 0
+	for _, o := range objects {
+		if o.GetKind() == "NovaConfigTemplate" {
+			found++
+			Expect(unstructured.SetNestedField(o.Object, "Prefer", "spec", "template", "spec", "rollout", "inPlace")).To(Succeed())
+		}
+	}
+	Expect(found).To(Equal(1), "one template for the workers")
+	Expect(b.Credentials(ctx, *c)).To(Succeed())
+	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
+}
+
+// move lets the workers use a changed copy of their template.
+func move(ctx context.Context, c *bed.Cluster, name string, change func(*bootstrapv1.NovaConfigSpec)) {
+	GinkgoHelper()
+	deployment := group(ctx, c)
+	template := &bootstrapv1.NovaConfigTemplate{}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name}
+	Expect(b.Client.Get(ctx, key, template)).To(Succeed())
+	changed := &bootstrapv1.NovaConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name + "-" + name}, Spec: *template.Spec.DeepCopy()}
+	change(&changed.Spec.Template.Spec)
+	Expect(b.Client.Create(ctx, changed)).To(Succeed())
+	patched := deployment.DeepCopy()
+	patched.Spec.Template.Spec.Bootstrap.ConfigRef.Name = changed.Name
+	patched.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+		Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
+		RollingUpdate: clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
+			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+		},
+	}
+	Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
+}
+
+func group(ctx context.Context, c *bed.Cluster) *clusterv1.MachineDeployment {
+	GinkgoHelper()
+	found := &clusterv1.MachineDeployment{}
+	Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, found)).To(Succeed())
+	return found
+}
+
+// await waits until all workers have the current template.
+func await(ctx context.Context, c *bed.Cluster) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		deployment := group(ctx, c)
+		g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
+		g.Expect(ptr.Deref(deployment.Status.UpToDateReplicas, 0)).To(BeEquivalentTo(2))
+		_, workers, err := b.Machines(ctx, *c)
+		g.Expect(err).NotTo(HaveOccurred())
+		for i := range workers {
+			g.Expect(workers[i].Annotations).NotTo(HaveKey(clusterv1.UpdateInProgressAnnotation))
+		}
+		g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
+	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+}
+
+// story describes the state of the workers.
+func story(ctx context.Context, c *bed.Cluster) string {
+	out := &strings.Builder{}
+	_, workers, err := b.Machines(ctx, *c)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range workers {
+		harness.PrintConditions(out, "Machine", &workers[i], workers[i].Name)
+	}
+	return out.String()
+}
+
+// updating is the message of a Machine about its update.
+func updating(m clusterv1.Machine) string {
+	if found := conditions.Get(&m, clusterv1.MachineUpdatingCondition); found != nil {
+		return found.Message
+	}
+	return ""
+}
+
+// identities are those of the workers, by name.
+func identities(ctx context.Context, c *bed.Cluster) []identity {
+	GinkgoHelper()
+	_, workers, err := b.Machines(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	var all []identity
+	for i := range workers {
+		n := node(ctx, c, workers[i].Name)
+		all = append(all, identity{Machine: workers[i].Name, ProviderID: workers[i].Spec.ProviderID, Node: string(n.UID), Boot: n.Status.NodeInfo.BootID})
+	}
+	slices.SortFunc(all, func(a, b identity) int { return strings.Compare(a.Machine, b.Machine) })
+	return all
+}
+
+func node(ctx context.Context, c *bed.Cluster, name string) *corev1.Node {
+	GinkgoHelper()
+	workload, err := b.TenantClient(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name})
+	Expect(err).NotTo(HaveOccurred())
+	found := &corev1.Node{}
+	Expect(workload.Get(ctx, client.ObjectKey{Name: name}, found)).To(Succeed())
+	return found
+}
+
+func configured(n *corev1.Node) corev1.NodeCondition {
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == nodeconfig.ConfiguredCondition {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{}
+}
