@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -167,6 +168,9 @@ func (k *kubelet) start(ctx context.Context, object *corev1.Pod, p *pod, program
 			return fmt.Errorf("making folder of pod: %w", err)
 		}
 		flags = fluxFlags(name, p.health, loopback(diagnostics), data)
+	}
+	if slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, "--runtime-extension-address=") }) {
+		flags = append(flags, "runtime-extension-address="+loopback(diagnostics+extensionPort-diagnosticsPort))
 	}
 	args := withFlags(container.Args, flags...)
 	line := append([]string{"--net=" + k.cluster.netns(), "--", "unshare", "--mount", "sh", "-euc", script, account, program}, args...)
