@@ -53,7 +53,9 @@ var rules = map[string]rule{
 	"platform.featureGates":                  never,
 	"platform.kubeletCertificates":           never,
 	"platform.certificateValidityPeriodDays": always, "platform.caCertificateValidityPeriodDays": always,
-	"platform.apiServer": always, "platform.controllerManager": always, "platform.scheduler": always,
+	// Only machines of the control plane read these.
+	"platform.authentication": always,
+	"platform.apiServer":      always, "platform.controllerManager": always, "platform.scheduler": always,
 }
 
 // Compare returns the fields that differ between two specs of a worker, sorted:
