@@ -65,9 +65,10 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if s.secret != nil {
+			//nolint:errchkjson // the settings are bytes
 			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": map[string]any{
 				"kind": "Secret", "apiVersion": "v1", "metadata": map[string]any{"name": "nova-node-blue-1"}, "data": map[string]any{"settings": s.secret},
-			}}) //nolint:errchkjson // the settings are bytes
+			}})
 		}
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})

@@ -96,9 +96,9 @@ func (e *Extension) objects(ctx context.Context, key client.ObjectKey) (*cluster
 	_, marked := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
 	switch {
 	case ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group:
-		return nil, nil, nil, fmt.Errorf("Machine %s has no NovaConfig", machine.Name) //nolint:staticcheck,revive // a kind
+		return nil, nil, nil, fmt.Errorf("Machine %s has no NovaConfig", machine.Name) //nolint:staticcheck // a kind
 	case !marked || !machine.Status.NodeRef.IsDefined() || util.IsControlPlaneMachine(machine):
-		return nil, nil, nil, fmt.Errorf("Machine %s is no worker that is being updated", machine.Name) //nolint:staticcheck,revive // a kind
+		return nil, nil, nil, fmt.Errorf("Machine %s is no worker that is being updated", machine.Name) //nolint:staticcheck // a kind
 	}
 	config := &bootstrapv1.NovaConfig{}
 	if err := e.Reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}, config); err != nil {
