@@ -71,3 +71,8 @@ func clusterTimeout(s *scope) time.Duration {
 	}
 	return p.GetJoinTimeout()
 }
+
+// follows reports whether the host agent of a machine follows the settings of its node.
+func follows(config *bootstrapv1.NovaConfig, mode bootstrap.Mode) bool {
+	return mode == bootstrap.JoinWorker && config.Spec.Rollout.GetInPlace() != bootstrapv1.InPlaceNever
+}

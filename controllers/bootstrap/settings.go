@@ -25,11 +25,6 @@ import (
 // stored on the Secret, because a move drops the status.
 const settingsAnnotation = "nova.bootstrap.cluster.x-k8s.io/settings-allowed"
 
-// follows reports whether the host agent of a machine follows the settings of its node.
-func follows(config *bootstrapv1.NovaConfig, mode bootstrap.Mode) bool {
-	return mode == bootstrap.JoinWorker && config.Spec.Rollout.GetInPlace() != bootstrapv1.InPlaceNever
-}
-
 // allowSettings lets the host agent of a machine that has joined read the settings of its node: the
 // first change is applied at once then.
 func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, error) {

@@ -675,6 +675,7 @@ type NovaConfigTemplateStatus struct {
 // +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.template.spec.roles",description="Roles of nodes"
 // +kubebuilder:printcolumn:name="Format",type="string",JSONPath=".spec.template.spec.format",description="Format of the bootstrap data, cloud-config if not set",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='InPlaceUpdatable')].message",description="Message of the condition InPlaceUpdatable"
 
 // NovaConfigTemplate is a template for NovaConfigs.
 type NovaConfigTemplate struct {
