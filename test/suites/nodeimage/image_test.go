@@ -15,8 +15,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// makeImage makes a node image with the programs and container images of the hosts, since released
-// ones cannot be downloaded where tests run.
+// makeImage makes a node image of the root file system, the programs and the container images of the
+// hosts. Released programs cannot be downloaded where tests run.
 func makeImage(ctx context.Context, dir string) {
 	GinkgoHelper()
 	names := []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kubeadm", "kubectl"}
@@ -28,7 +28,7 @@ func makeImage(ctx context.Context, dir string) {
 		Expect(os.Symlink(paths[name], filepath.Join(programs, name))).To(Succeed())
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "node-image.sh"), dir, system, host.KubernetesVersion)
-	cmd.Env = append(os.Environ(), "PROGRAMS="+programs, "IMAGES="+assets.Containerd)
+	cmd.Env = append(os.Environ(), "ROOT="+assets.Debian, "PROGRAMS="+programs, "IMAGES="+assets.Containerd)
 	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
 }
@@ -112,7 +112,7 @@ var _ = everything && Describe("A node image", Ordered, func() {
 		// The root file system of the host is the one on the disk. Only the replacements for the
 		// hardware of a VM lie over it.
 		h := powerOn(ctx, host.Assets{Debian: root, Machine: assets.Machine, Containerd: filepath.Join(root, "var/lib/containerd")})
-		Expect(read(h, "sed", "-n", "s/^VERSION_ID=//p", "/etc/os-release")(ctx)).To(Equal(`"13"`))
+		Expect(read(h, "sed", "-n", "s/^VERSION_ID=//p", "/etc/os-release")(ctx)).To(Equal(`"12"`))
 		becomesNode(ctx, h)
 	})
 })

@@ -14,9 +14,8 @@ import (
 
 const (
 	bedName = "nodeimage"
-	system  = "debian-13"
-	// bootTimeout includes the 30 seconds that systemd waits on a computer with control groups of
-	// version 1.
+	// system is the one that hosts have.
+	system      = "debian-12"
 	bootTimeout = 5 * time.Minute
 )
 
