@@ -22,7 +22,7 @@ type Addon struct {
 	Module string
 	// Images are those that its pods run.
 	Images []host.Image
-	// Chart is the chart that is served for it.
+	// Chart is the chart that is served for it. It is empty if the module has manifests of this project.
 	Chart Chart
 }
 
@@ -49,6 +49,9 @@ type Part struct {
 	// Tools is the folder of hack/tools that pins Module, and Files the pattern of the files in Module.
 	Tools, Module, Files string
 }
+
+// certManagerUser is the user of cert-manager's images, whose pods may not run as root.
+const certManagerUser = "1000"
 
 //go:embed all:charts
 var charts embed.FS
@@ -78,6 +81,20 @@ var all = []Addon{
 			Tools: "addons", Module: "sigs.k8s.io/metrics-server", Path: "charts/metrics-server",
 		},
 	},
+	{
+		Module: "cert-manager",
+		Images: []host.Image{
+			{Ref: "quay.io/jetstack/cert-manager-controller:v1.21.1", Program: "cert-manager-controller", User: certManagerUser},
+			{Ref: "quay.io/jetstack/cert-manager-webhook:v1.21.1", Program: "cert-manager-webhook", User: certManagerUser},
+			{Ref: "quay.io/jetstack/cert-manager-cainjector:v1.21.1", Program: "cert-manager-cainjector", User: certManagerUser},
+			{Ref: "quay.io/jetstack/cert-manager-startupapicheck:v1.21.1", Program: "cert-manager-startupapicheck", User: certManagerUser},
+		},
+		Chart: Chart{
+			Name: "cert-manager", Version: "v1.21.1", AppVersion: "v1.21.1",
+			Tools: "cert-manager", Module: "github.com/cert-manager/cert-manager", Path: "deploy/charts/cert-manager",
+		},
+	},
+	{Module: "issuer"},
 	{
 		Module: "gateway-api",
 		Chart: Chart{

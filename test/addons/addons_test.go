@@ -15,6 +15,9 @@ import (
 // is the version of the program.
 func TestChartsHaveTheVersionsThatAreServed(t *testing.T) {
 	for _, a := range slices.Concat(all, previous) {
+		if a.Chart.Name == "" {
+			continue
+		}
 		t.Run(a.Module+" "+a.Chart.Version, func(t *testing.T) {
 			g := NewWithT(t)
 			files, err := a.Chart.Files(t.Context())

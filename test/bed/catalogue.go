@@ -29,7 +29,7 @@ var runnable = []string{"priority-classes", "nova-dns", "nova-dns-published", "c
 func (b *Bed) PublishCatalogue(ctx context.Context, tag string) error {
 	root := os.DirFS(filepath.Join(tools.Root(), "modules", "catalogue"))
 	files := map[string]string{}
-	for _, name := range []string{"priority-classes", "nova-dns", "coredns"} {
+	for _, name := range []string{"priority-classes", "nova-dns", "coredns", "issuer"} {
 		err := fs.WalkDir(root, name, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
@@ -68,6 +68,9 @@ func (b *Bed) CatalogueSet(ctx context.Context, namespace, tag string, further .
 	charts := map[string]addons.Chart{}
 	for _, a := range further {
 		charts[a.Module] = a.Chart
+		if a.Chart.Name == "" {
+			continue
+		}
 		files, err := a.Chart.Files(ctx)
 		if err != nil {
 			return nil, err
@@ -82,16 +85,18 @@ func (b *Bed) CatalogueSet(ctx context.Context, namespace, tag string, further .
 		}})
 	}
 	var found []string
-	runs := func(name string) bool { return slices.Contains(runnable, name) || charts[name].Name != "" }
+	runs := func(name string) bool {
+		_, ok := charts[name]
+		return ok || slices.Contains(runnable, name)
+	}
 	for _, m := range all {
 		if !runs(m.Name) {
 			continue
 		}
-		if chart := charts[m.Name]; chart.Name != "" {
-			if m.Chart == nil || m.Chart.Name != chart.Name {
-				return nil, fmt.Errorf("module %s of the catalogue has another chart than %s", m.Name, chart.Name)
+		if chart, ok := charts[m.Name]; ok {
+			if err := useChart(&m, chart); err != nil {
+				return nil, err
 			}
-			m.Chart.Version = chart.Version
 			found = append(found, m.Name)
 		}
 		m.DependsOn = slices.DeleteFunc(m.DependsOn, func(name string) bool { return !runs(name) })
@@ -101,6 +106,18 @@ func (b *Bed) CatalogueSet(ctx context.Context, namespace, tag string, further .
 		return nil, fmt.Errorf("the catalogue has %v of the modules %v", found, slices.Sorted(maps.Keys(charts)))
 	}
 	return set, nil
+}
+
+// useChart has a module use the version of the chart that is served.
+func useChart(m *addonsv1.Module, chart addons.Chart) error {
+	if chart.Name == "" && m.Chart == nil {
+		return nil
+	}
+	if m.Chart == nil || m.Chart.Name != chart.Name {
+		return fmt.Errorf("module %s of the catalogue has another chart than %q", m.Name, chart.Name)
+	}
+	m.Chart.Version = chart.Version
+	return nil
 }
 
 // catalogueModules returns the modules of all sets, in their order.

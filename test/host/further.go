@@ -27,6 +27,8 @@ type Image struct {
 	Program string
 	// Path is where pods expect the program. If not set, it is in /usr/local/bin.
 	Path string `json:",omitempty"`
+	// User is the numeric ID of the user that the program runs as. If not set, it is root.
+	User string `json:",omitempty"`
 	// Debian are programs of the hosts' /usr/bin that the image contains instead.
 	Debian []string
 }
@@ -92,7 +94,7 @@ func addImages(ctx context.Context, c cache, debian, data string, images []Image
 			return fmt.Errorf("filling image %s: %w", image.Ref, err)
 		}
 		archive := filepath.Join(archives, digest([]byte(image.Ref))+".tar")
-		if err := writeImage(archive, image.Ref, image.entrypoint(), root); err != nil {
+		if err := writeImage(archive, image.Ref, image.entrypoint(), image.User, root); err != nil {
 			return fmt.Errorf("writing image %s: %w", image.Ref, err)
 		}
 		if err := os.RemoveAll(root); err != nil {

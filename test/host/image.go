@@ -89,7 +89,7 @@ func writeImages(ctx context.Context, d distribution, debian, work, archives str
 				return fmt.Errorf("filling image %s: %w", name, err)
 			}
 		}
-		if err := writeImage(archive, ref, imageEntrypoints[name], root); err != nil {
+		if err := writeImage(archive, ref, imageEntrypoints[name], "", root); err != nil {
 			return fmt.Errorf("writing image %s: %w", name, err)
 		}
 		if err := os.RemoveAll(root); err != nil {
@@ -145,7 +145,7 @@ func fillImage(ctx context.Context, name, root, debian, program string) error {
 
 // writeImage writes the tree under root as an archive in Docker's format, one
 // layer, known by ref.
-func writeImage(path, ref, entrypoint, root string) (err error) {
+func writeImage(path, ref, entrypoint, user, root string) (err error) {
 	var layer bytes.Buffer
 	if err := writeLayer(&layer, root); err != nil {
 		return err
@@ -154,6 +154,9 @@ func writeImage(path, ref, entrypoint, root string) (err error) {
 	process := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, "WorkingDir": "/"}
 	if entrypoint != "" {
 		process["Entrypoint"] = []string{entrypoint}
+	}
+	if user != "" {
+		process["User"] = user
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,

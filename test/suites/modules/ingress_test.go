@@ -2,11 +2,13 @@ package modules
 
 import (
 	"context"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,29 +28,36 @@ const webHost = "web." + baseDomain
 // ingress returns the modules that make workloads available outside of the cluster.
 func ingress() []addons.Addon {
 	GinkgoHelper()
-	all, err := addons.Select("gateway-api", "ingress-internal")
+	all, err := addons.Select("cert-manager", "issuer", "gateway-api", "ingress-internal")
 	Expect(err).NotTo(HaveOccurred())
 	return all
 }
 
 // kept are the objects that stay when the set is deleted, as the pages of the modules describe:
-// CustomResourceDefinitions with their API and their Helm release, and namespaces.
+// CustomResourceDefinitions with their API and their Helm release, namespaces, and the Secret of the
+// CA.
 func kept() []string {
 	GinkgoHelper()
 	objects := []string{
+		"APIService /v1.acme.cert-manager.io",
+		"APIService /v1.cert-manager.io",
 		"APIService /v1.gateway.networking.k8s.io",
 		"APIService /v1alpha1.traefik.io",
 		"APIService /v1beta1.gateway.networking.k8s.io",
 		"ConfigMap nova-gitops/" + modules.SubstituteConfig,
 		"Secret kube-system/sh.helm.release.v1.gateway-api.v1",
+		"Secret nova-cert-management/nova-ca",
+		"Secret nova-cert-management/cert-manager-webhook-ca",
 		"ValidatingAdmissionPolicy /safe-upgrades.gateway.networking.k8s.io",
 		"ValidatingAdmissionPolicyBinding /safe-upgrades.gateway.networking.k8s.io",
 	}
-	for _, ns := range []string{"nova-gitops", "nova-ingress-internal"} {
+	for _, ns := range []string{"nova-gitops", "nova-cert-management", "nova-ingress-internal"} {
 		objects = append(objects, "Namespace /"+ns, "ConfigMap "+ns+"/kube-root-ca.crt", "ServiceAccount "+ns+"/default")
 	}
-	for _, name := range definitions("traefik-crds") {
-		objects = append(objects, "CustomResourceDefinition /"+name)
+	for _, chart := range []string{"cert-manager", "traefik-crds"} {
+		for _, name := range definitions(chart) {
+			objects = append(objects, "CustomResourceDefinition /"+name)
+		}
 	}
 	return objects
 }
@@ -79,7 +88,7 @@ var _ = Describe("A workload", Ordered, func() {
 		app    []client.Object
 	)
 
-	It("runs in a cluster with Traefik, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
+	It("runs in a cluster with Traefik and cert-manager, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
 		objects, err := b.Generate(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		onInfra(objects)
@@ -99,7 +108,7 @@ var _ = Describe("A workload", Ordered, func() {
 	})
 
 	It("is served by a Gateway, under a name that Nova DNS answers", func(ctx context.Context) {
-		create(ctx, c, gateway(), route())
+		create(ctx, c, gateway(nil), route())
 		answer, err := resolve(ctx, node, webHost)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer).To(ConsistOf(node))
@@ -107,8 +116,41 @@ var _ = Describe("A workload", Ordered, func() {
 		Expect(get(ctx, "http://other."+baseDomain+"/health", node, nil)()).To(HavePrefix("404"), "a name without a route")
 
 		By("deleting the route, which ends the service")
-		remove(ctx, c, route(), gateway())
+		remove(ctx, c, route(), gateway(nil))
 		Eventually(get(ctx, "http://"+webHost+"/health", node, nil), reportTimeout).Should(HavePrefix("404"))
+	})
+
+	It("has a certificate of the cluster's CA, which the Gateway serves", func(ctx context.Context) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}}
+		certificate := manifest("cert-manager.io/v1", "Certificate", secret.Name, map[string]any{
+			"secretName": secret.Name, "dnsNames": []any{webHost},
+			"issuerRef": map[string]any{"group": "cert-manager.io", "kind": "ClusterIssuer", "name": "nova"},
+		})
+		tls := gateway(map[string]any{
+			"name": "https", "protocol": "HTTPS", "port": int64(8443), "hostname": webHost,
+			"tls": map[string]any{"certificateRefs": []any{map[string]any{"name": secret.Name}}},
+		})
+		create(ctx, c, certificate, tls, route())
+		t := tenant(ctx, Default, c)
+		ca := &corev1.Secret{}
+		Expect(t.Get(ctx, client.ObjectKey{Namespace: "nova-cert-management", Name: "nova-ca"}, ca)).To(Succeed())
+		roots := x509.NewCertPool()
+		Expect(roots.AppendCertsFromPEM(ca.Data[corev1.TLSCertKey])).To(BeTrue())
+		Eventually(get(ctx, "https://"+webHost+"/health", node, roots), deliverTimeout).Should(Equal("OK"))
+		Expect(get(ctx, "https://"+webHost+"/health", node, x509.NewCertPool())()).To(ContainSubstring("unknown authority"))
+		Expect(get(ctx, "https://other."+baseDomain+"/health", node, roots)()).To(ContainSubstring("certificate"), "a name without a certificate")
+
+		By("deleting the Secret, which cert-manager replaces")
+		Expect(t.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		first := secret.DeepCopy()
+		Expect(t.Delete(ctx, secret)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(t.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+			g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(BeEmpty())
+			g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Equal(first.Data[corev1.TLSCertKey]))
+		}, deliverTimeout).Should(Succeed())
+		Eventually(get(ctx, "https://"+webHost+"/health", node, roots), reportTimeout).Should(Equal("OK"))
+		remove(ctx, c, route(), tls, certificate, secret)
 	})
 
 	It("leaves only the objects that the modules keep when the set is deleted", func(ctx context.Context) {
@@ -121,11 +163,14 @@ var _ = Describe("A workload", Ordered, func() {
 	})
 })
 
-// gateway is a Gateway of the class for users inside the organization.
-func gateway() client.Object {
+// gateway is a Gateway of the class for users inside the organization. If listener is not set, it
+// serves HTTP.
+func gateway(listener map[string]any) client.Object {
+	if listener == nil {
+		listener = map[string]any{"name": "http", "protocol": "HTTP", "port": int64(8000)}
+	}
 	return manifest("gateway.networking.k8s.io/v1", "Gateway", "web", map[string]any{
-		"gatewayClassName": "nova-internal",
-		"listeners":        []any{map[string]any{"name": "http", "protocol": "HTTP", "port": int64(8000)}},
+		"gatewayClassName": "nova-internal", "listeners": []any{listener},
 	})
 }
 
