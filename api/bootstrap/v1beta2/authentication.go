@@ -32,7 +32,8 @@ type TokenIssuer struct {
 	Name string `json:"name,omitempty"`
 
 	// url is the URL of the issuer, exactly as in the claim iss of its tokens. API
-	// servers read its keys from there, unless discoveryURL is set.
+	// servers read its keys from there, unless discoveryURL is set. If not set,
+	// starVault is the issuer.
 	// +optional
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=512
@@ -40,7 +41,8 @@ type TokenIssuer struct {
 	URL string `json:"url,omitempty"`
 
 	// starVault is an OpenID Connect provider of StarVault, or of another server with
-	// Vault's API. It sets the URL; users are named by the claim username.
+	// Vault's API. It sets the URL; users are named by the claim username. If not set,
+	// url is the issuer.
 	// +optional
 	StarVault StarVaultIssuer `json:"starVault,omitempty,omitzero"`
 
@@ -141,7 +143,7 @@ type StarVaultIssuer struct {
 // +kubebuilder:validation:XValidation:rule="has(self.claim) != has(self.expression)",message="set either claim or expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.prefix) || has(self.claim)",message="prefix belongs to claim: an expression adds it itself"
 type ClaimMapping struct {
-	// claim is the name of the claim.
+	// claim is the name of the claim. If not set, expression is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -155,7 +157,8 @@ type ClaimMapping struct {
 	// +kubebuilder:validation:MaxLength=63
 	Prefix *string `json:"prefix,omitempty"`
 
-	// expression is a CEL expression over claims, such as claims.email.
+	// expression is a CEL expression over claims, such as claims.email. If not set,
+	// claim is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
