@@ -7,7 +7,8 @@
 # name in hack/image/systems.tsv, VERSION the version of Kubernetes. It needs root on Linux and the
 # Internet, but no VM and no loop devices.
 #
-# MIRROR replaces the package archives of the system. PROGRAMS is a folder with containerd,
+# MIRROR replaces the package archives of the system while the image is made, and MIRROR_SECURITY the
+# archive with security updates; with MIRROR alone the image has no updates. PROGRAMS is a folder with containerd,
 # containerd-shim-runc-v2, ctr, kubelet, kubeadm and kubectl, instead of the released ones. IMAGES is
 # a data directory of containerd with the container images, instead of pulled ones. ROOT is a root
 # file system that hack/image/root.sh has made.
@@ -22,14 +23,17 @@ if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
 	echo "node-image.sh: node images are made by root on Linux" >&2
 	exit 2
 fi
-# No mount is left on this machine, also if this script is killed.
-if [[ -z ${NODE_IMAGE_NAMESPACE:-} ]]; then
-	NODE_IMAGE_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$@"
-fi
+# Each script that mounts something does that in a mount namespace of its own. This one deletes the
+# folder below which they mount, also if it is interrupted, and must not see their mounts.
+apart() { unshare --mount --propagation private "$@"; }
 grep -q "^$2	" "$here/image/systems.tsv" || { echo "node-image.sh: hack/image/systems.tsv has no system $2" >&2; exit 2; }
 installer=debootstrap
 if [[ $2 == rocky-* ]]; then installer=dnf; fi
 "$here/ensure-packages.sh" "$installer" qemu-img=qemu-utils sfdisk=fdisk mkfs.vfat=dosfstools mcopy=mtools mke2fs=e2fsprogs grub-mkimage=grub-common
+case $2 in
+debian-*) [[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || "$here/ensure-packages.sh" debian-archive-keyring ;;
+ubuntu-*) [[ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]] || "$here/ensure-packages.sh" ubuntu-keyring ;;
+esac
 [[ -d /usr/lib/grub/i386-pc ]] || "$here/ensure-packages.sh" grub-pc-bin
 [[ -d /usr/lib/grub/x86_64-efi ]] || "$here/ensure-packages.sh" grub-efi-amd64-bin
 mkdir -p "$1"
@@ -38,7 +42,7 @@ export SYSTEM=$2
 version=$3
 name=$SYSTEM-kube-$version
 work=$(mktemp -d "$dir/.node-image.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf --one-file-system "$work"' EXIT
 if [[ -z ${APT_SETTINGS:-} ]] && command -v apt-config >/dev/null; then
 	APT_SETTINGS=$(apt-config dump --format '%f "%v";%n' Acquire::http Acquire::https)
 	export APT_SETTINGS
@@ -50,7 +54,7 @@ if [[ -n $prebuilt ]]; then
 	cp -a "$prebuilt/." "$ROOT"
 else
 	echo "node-image: installing $SYSTEM"
-	"$here/image/root.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
+	apart "$here/image/root.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
 fi
 
 # Programs.
@@ -79,14 +83,14 @@ else
 	kubevip=$(sed -nE 's/.*DefaultKubeVIPImage += "(.*)"/\1/p' "$here"/../api/*/v1beta2/*.go)
 	echo "node-image: pulling images"
 	# shellcheck disable=SC2046 # a list of words
-	"$here/image/pull.sh" $("$PROGRAMS/kubeadm" config images list --kubernetes-version "$version") "$kubevip"
+	apart "$here/image/pull.sh" $("$PROGRAMS/kubeadm" config images list --kubernetes-version "$version") "$kubevip"
 fi
 
 echo "node-image: installing the kernel and guest agents"
-"$here/image/machine.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
+apart "$here/image/machine.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
 echo "node-image: writing the disk"
 "$here/image/disk.sh" "$work/disk.raw" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
-rm -rf "$ROOT"
+rm -rf --one-file-system "$ROOT"
 qemu-img convert -c -O qcow2 "$work/disk.raw" "$work/$name.qcow2"
 # An OVA is an archive of the description of a VM and of its disk, in this order.
 qemu-img convert -O vmdk -o subformat=streamOptimized "$work/disk.raw" "$work/$name.vmdk"

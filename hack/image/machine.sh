@@ -13,7 +13,9 @@ if [ "$family" = debian ]; then
 	# All modules, because the machine that this runs on has other hardware than VMs.
 	mkdir -p "$ROOT/etc/initramfs-tools/conf.d"
 	echo MODULES=most >"$ROOT/etc/initramfs-tools/conf.d/nova"
-	install_packages machine "$kernel"
+	upgrade=yes install_packages machine "$kernel"
+	# The image names the archives of the system, not the mirror that it was made from.
+	write_sources "$mirror" "$security"
 	ln -s ../run/systemd/resolve/stub-resolv.conf "$ROOT/etc/resolv.conf"
 else
 	# Files get their labels for SELinux at the first start.
@@ -31,6 +33,6 @@ ln -sf /usr/lib/systemd/system/multi-user.target "$ROOT/etc/systemd/system/defau
 # Nothing may identify the machine: each clone gets its own identity. systemd makes an ID if the file
 # is empty.
 rm -rf "$ROOT"/etc/ssh/ssh_host_* "$ROOT"/var/lib/dbus/machine-id "$ROOT"/etc/hostname "$ROOT"/root/.bash_history \
-	"$ROOT"/var/lib/cloud "$ROOT"/var/lib/systemd/random-seed
+	"$ROOT"/var/lib/cloud "$ROOT"/var/lib/containerd/io.containerd.grpc.v1.introspection "$ROOT"/var/lib/systemd/random-seed
 find "$ROOT/var/log" -type f -delete
 : >"$ROOT/etc/machine-id"

@@ -18,7 +18,27 @@ packages() {
 		'$1 == use && $column != "-" { print $column }' "$here/packages.tsv"
 }
 
-# install_packages installs packages of Debian's family in $ROOT, and starts no service.
+# mount_devices mounts the devices that programs need in $ROOT. They are not those of this machine, so
+# that nothing there can be deleted with them.
+mount_devices() {
+	mkdir -p "$ROOT/dev"
+	mount -t tmpfs -o mode=755 dev "$ROOT/dev"
+	for device in null:3 zero:5 full:7 random:8 urandom:9; do
+		mknod -m 666 "$ROOT/dev/${device%:*}" c 1 "${device#*:}"
+	done
+}
+
+# write_sources writes the package archives of Debian's family: write_sources ARCHIVE [SECURITY].
+write_sources() {
+	list=$(printf '%s' "$sections" | tr , ' ')
+	printf 'deb %s %s %s\n' "$1" "$release" "$list" >"$ROOT/etc/apt/sources.list"
+	if [ $# -gt 1 ]; then
+		printf 'deb %s %s\n' "$1" "$release-updates $list" "$2" "$list" >>"$ROOT/etc/apt/sources.list"
+	fi
+}
+
+# install_packages installs packages of Debian's family in $ROOT, and starts no service. With upgrade
+# set, it first upgrades the others.
 install_packages() {
 	printf '#!/bin/sh\nexit 101\n' >"$ROOT/usr/sbin/policy-rc.d"
 	chmod 755 "$ROOT/usr/sbin/policy-rc.d"
@@ -28,6 +48,9 @@ install_packages() {
 	cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
 	mount -t proc proc "$ROOT/proc"
 	chroot "$ROOT" apt-get update
+	if [ -n "${upgrade:-}" ]; then
+		DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$ROOT" apt-get dist-upgrade -y --no-install-recommends
+	fi
 	use=$1 && shift
 	# shellcheck disable=SC2046 # a list of words
 	DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$ROOT" apt-get install -y --no-install-recommends $(packages "$use") "$@"

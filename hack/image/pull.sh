@@ -4,15 +4,17 @@
 #   ROOT=FOLDER unshare --mount --propagation private hack/image/pull.sh IMAGE...
 set -eu
 
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/packages.sh"
 mount -t proc proc "$ROOT/proc"
 mount -t tmpfs tmpfs "$ROOT/run"
 mount -t tmpfs tmpfs "$ROOT/tmp"
-mount --rbind /dev "$ROOT/dev"
+mount_devices
 rm -f "$ROOT/etc/resolv.conf"
 cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
 chroot "$ROOT" containerd --log-level warn &
 containerd=$!
-trap 'kill $containerd; wait $containerd || true; umount -R "$ROOT/dev" "$ROOT/tmp" "$ROOT/run" "$ROOT/proc"; rm "$ROOT/etc/resolv.conf"' EXIT
+trap 'kill $containerd; wait $containerd || true; umount "$ROOT/dev" "$ROOT/tmp" "$ROOT/run" "$ROOT/proc"; rm "$ROOT/etc/resolv.conf"' EXIT
 tries=0
 until chroot "$ROOT" ctr version >/dev/null 2>&1; do
 	tries=$((tries + 1))

@@ -5,7 +5,8 @@
 #   ROOT=FOLDER SYSTEM=debian-13 unshare --mount --propagation private hack/image/root.sh
 #
 # It needs root, and runs in a mount namespace of its own, so that no mount is left if it is killed.
-# MIRROR replaces all package archives of the system. APT_SETTINGS are settings for apt while
+# MIRROR replaces the package archives of the system, and MIRROR_SECURITY the archive with security
+# updates; with MIRROR alone there are no updates. APT_SETTINGS are settings for apt while
 # packages are installed, such as a proxy. It needs debootstrap, or dnf for the family "redhat".
 set -eu
 
@@ -20,7 +21,7 @@ debian() {
 	script=
 	case $SYSTEM in ubuntu-*) script=gutsy ;; esac
 	# shellcheck disable=SC2086 # no word if it is not set
-	debootstrap --variant=minbase --components="$sections" "$release" "$ROOT" "${MIRROR:-$mirror}" $script
+	debootstrap --force-check-gpg --variant=minbase --components="$sections" "$release" "$ROOT" "${MIRROR:-$mirror}" $script
 
 	# Documentation and translations are half of what would be unpacked.
 	cat >"$ROOT/etc/dpkg/dpkg.cfg.d/slim" <<-SLIM
@@ -31,8 +32,11 @@ debian() {
 		path-exclude=/usr/share/locale/*
 	SLIM
 	if [ -z "${MIRROR:-}" ]; then
-		list=$(printf '%s' "$sections" | tr , ' ')
-		printf 'deb %s %s\n' "$mirror" "$release-updates $list" "$security" "$list" >>"$ROOT/etc/apt/sources.list"
+		write_sources "$mirror" "$security"
+	elif [ -n "${MIRROR_SECURITY:-}" ]; then
+		write_sources "$MIRROR" "$MIRROR_SECURITY ${security#* }"
+	else
+		write_sources "$MIRROR"
 	fi
 	install_packages root
 }
@@ -43,9 +47,9 @@ redhat() {
 		set -- "$@" --repofrompath="$section,${MIRROR:-$mirror}/$release/$section/x86_64/os/" \
 			--setopt="$section.gpgkey=${MIRROR:-$mirror}/RPM-GPG-KEY-Rocky-$release" --setopt="$section.gpgcheck=1"
 	done
-	mkdir -p "$ROOT/proc" "$ROOT/dev"
+	mkdir -p "$ROOT/proc"
 	mount -t proc proc "$ROOT/proc"
-	mount --bind /dev "$ROOT/dev"
+	mount_devices
 	# shellcheck disable=SC2046 # a list of words
 	dnf --assumeyes --installroot="$ROOT" "$@" install $(packages root) $(packages machine) "$kernel"
 	dnf --installroot="$ROOT" clean all

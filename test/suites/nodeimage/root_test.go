@@ -20,7 +20,7 @@ import (
 var identity = []string{
 	"etc/ssh/ssh_host_*", "etc/hostname", "var/lib/dbus/machine-id", "root/.ssh/*", "home/*", "root/.bash_history",
 	"var/lib/cloud/instance*", "var/lib/systemd/random-seed", "var/lib/kubelet/*", "etc/kubernetes/*.conf", "etc/kubernetes/pki",
-	"usr/sbin/policy-rc.d", "etc/apt/apt.conf.d/00machine",
+	"usr/sbin/policy-rc.d", "etc/apt/apt.conf.d/00machine", "var/lib/containerd/io.containerd.grpc.v1.introspection",
 }
 
 // expectNoIdentity requires that a root file system has no identity, no password and no key.
