@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,18 +24,24 @@ const (
 	authenticationDir  = "/etc/kubernetes/authentication"
 	authenticationFile = authenticationDir + "/config.yaml"
 
+	authenticationField = "platform.authentication"
+
 	// authenticationMinor is the first minor version of Kubernetes 1 with version v1
 	// of the configuration.
 	authenticationMinor = 34
 )
 
 // reserved are the prefixes of users and groups of Kubernetes, kubeadm and this
-// provider. Some of these groups administrate the cluster.
-const reserved = `['system:', 'kubeadm:', 'nova:'].exists(p, %s.startsWith(p))`
+// provider. Some of them administrate the cluster: the groups system:masters,
+// kubeadm:cluster-admins and nova:cluster-admins, the users of the managers, and
+// kube-apiserver-kubelet-client.
+const reserved = `['system:', 'kubeadm:', 'kube-', 'kubernetes-', 'nova:', 'nova-'].exists(p, %s.startsWith(p))`
 
-// addAuthentication adds the file with the issuers of tokens.
+// addAuthentication adds the file with the issuers of tokens. It exists without
+// issuers too: if users add some while a machine joins, the machine reads the
+// argument for it from the cluster, and its API server must start.
 func addAuthentication(in *Input, config *nodeconfig.Config) error {
-	if !in.Mode.controlPlane() || !in.Platform.Authentication.Used() {
+	if !in.Mode.controlPlane() || !in.Platform.Authentication.Used() && minorOf(in.Version) < authenticationMinor {
 		return nil
 	}
 	content, err := authenticationConfiguration(in)
@@ -49,16 +56,15 @@ func addAuthentication(in *Input, config *nodeconfig.Config) error {
 // server. It is checked as the API server does at its start, and refused with the
 // issuer's field: an API server does not start with an invalid one.
 func authenticationConfiguration(in *Input) ([]byte, error) {
-	const field = "platform.authentication"
-	var minor int
-	if _, err := fmt.Sscanf(in.Version, "v1.%d.", &minor); err != nil || minor < authenticationMinor {
-		return nil, renderErrorf(field, "needs Kubernetes v1.%d or newer, and the version is %s", authenticationMinor, in.Version)
+	if minorOf(in.Version) < authenticationMinor {
+		return nil, renderErrorf(authenticationField, "needs Kubernetes v1.%d or newer, and the version is %s", authenticationMinor, in.Version)
 	}
 	configuration := apiserverv1.AuthenticationConfiguration{
+		JWT: []apiserverv1.JWTAuthenticator{}, Anonymous: &apiserverv1.AnonymousAuthConfig{Enabled: true},
+	}
+	if in.Platform.Authentication.Used() {
 		// Requests of kubelets, load balancers and kubeadm without credentials.
-		Anonymous: &apiserverv1.AnonymousAuthConfig{Enabled: true, Conditions: []apiserverv1.AnonymousAuthCondition{
-			{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"},
-		}},
+		configuration.Anonymous.Conditions = []apiserverv1.AnonymousAuthCondition{{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}}
 	}
 	configuration.APIVersion, configuration.Kind = apiserverv1.SchemeGroupVersion.String(), "AuthenticationConfiguration"
 	for i := range in.Platform.Authentication.Issuers {
@@ -68,7 +74,7 @@ func authenticationConfiguration(in *Input) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing AuthenticationConfiguration: %w", err)
 	}
-	if err := checkAuthentication(in.Platform.Authentication.Issuers, content); err != nil {
+	if err := checkAuthentication(in, content); err != nil {
 		return nil, err
 	}
 	return content, nil
@@ -105,9 +111,31 @@ func claim(m bootstrapv1.ClaimMapping) apiserverv1.PrefixedClaimOrExpression {
 	return apiserverv1.PrefixedClaimOrExpression{Claim: m.Claim, Prefix: m.Prefix, Expression: m.Expression}
 }
 
+// minorOf returns the minor version of Kubernetes 1, or 0.
+func minorOf(version string) (minor int) {
+	if _, err := fmt.Sscanf(version, "v1.%d.", &minor); err != nil {
+		return 0
+	}
+	return minor
+}
+
+// ownIssuers returns the issuers of the tokens of service accounts, which cannot be
+// issuers of users.
+func ownIssuers(in *Input) []string {
+	var own []string
+	for _, a := range in.Platform.APIServer.ExtraArgs {
+		if a.Name == "service-account-issuer" && a.Value != nil {
+			own = append(own, *a.Value)
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return []string{"https://kubernetes.default.svc." + cmp.Or(in.Network.DNSDomain, defaultDNSDomain)}
+}
+
 // checkAuthentication reads a configuration with the code of the API server.
-func checkAuthentication(issuers []bootstrapv1.TokenIssuer, content []byte) error {
-	const field = "platform.authentication"
+func checkAuthentication(in *Input, content []byte) error {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	object, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), content)
@@ -118,14 +146,14 @@ func checkAuthentication(issuers []bootstrapv1.TokenIssuer, content []byte) erro
 	if !ok {
 		return fmt.Errorf("reading AuthenticationConfiguration: it is a %T", object)
 	}
-	problems := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), configuration, nil)
+	problems := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), configuration, ownIssuers(in))
 	if len(problems) == 0 {
 		return nil
 	}
 	first := problems[0]
 	at := first.Field
-	for i := range issuers {
-		at = strings.Replace(at, fmt.Sprintf("jwt[%d]", i), fmt.Sprintf("issuer %s", issuers[i].Name), 1)
+	for i := range in.Platform.Authentication.Issuers {
+		at = strings.Replace(at, fmt.Sprintf("jwt[%d]", i), "issuer "+in.Platform.Authentication.Issuers[i].Name, 1)
 	}
-	return renderErrorf(field, "%s: %s", at, first.ErrorBody())
+	return renderErrorf(authenticationField, "%s: %s", at, first.ErrorBody())
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
@@ -41,6 +43,14 @@ func TestAuthenticationIsChecked(t *testing.T) {
 			signsIn(in, nil)
 			signsIn(in, func(i *bootstrapv1.TokenIssuer) { i.Name = "again" })
 		}, "issuer again.issuer.url"},
+		"ServiceAccounts": {func(in *Input) {
+			in.Network.DNSDomain = "blue.local"
+			signsIn(in, func(i *bootstrapv1.TokenIssuer) { i.URL = "https://kubernetes.default.svc.blue.local" })
+		}, "issuer staff.issuer.url"},
+		"ServiceAccountsOfAnArgument": {func(in *Input) {
+			in.Platform.APIServer.ExtraArgs = []bootstrapv1.Arg{{Name: "service-account-issuer", Value: ptr.To("https://sso.example/realms/staff")}}
+			signsIn(in, nil)
+		}, "issuer staff.issuer.url"},
 		"Certificate": {func(in *Input) {
 			signsIn(in, func(i *bootstrapv1.TokenIssuer) {
 				i.CertificateAuthority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

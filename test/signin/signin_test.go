@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -88,9 +91,7 @@ func encode(data []byte) string { return base64.RawURLEncoding.EncodeToString(da
 func (i *issuer) token(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": audience, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
-	for name, value := range claims {
-		all[name] = value
-	}
+	maps.Copy(all, claims)
 	body, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +216,10 @@ func TestUsersSignIn(t *testing.T) {
 		"SystemGroup":        {token: paying(map[string]any{"login": "eve", "teams": []string{"blue", "system:masters"}})},
 		"KubeadmGroup":       {token: paying(map[string]any{"login": "eve", "teams": []string{"kubeadm:cluster-admins"}})},
 		"ProviderGroup":      {token: paying(map[string]any{"login": "eve", "teams": []string{"nova:cluster-admins"}})},
+		"Manager":            {token: paying(map[string]any{"login": certificates.ManagerUser, "teams": []string{}})},
+		"Approver":           {token: paying(map[string]any{"login": approver.NewUser(nil).Name, "teams": []string{}})},
+		"KubeletClient":      {token: paying(map[string]any{"login": "kube-apiserver-kubelet-client", "teams": []string{}})},
+		"Administrator":      {token: paying(map[string]any{"login": "kubernetes-admin", "teams": []string{}})},
 		"OtherAudience":      {token: staff.token(t, map[string]any{"sub": "alice", "aud": "shop"})},
 		"Expired":            {token: staff.token(t, map[string]any{"sub": "alice", "exp": time.Now().Add(-time.Minute).Unix()})},
 		"SignedByOther":      {token: guests.token(t, map[string]any{"iss": staff.URL, "sub": "alice"})},

@@ -28,7 +28,7 @@ type TokenIssuer struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label such as staff"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['system', 'kubeadm', 'nova'])",message="users and groups with the prefixes system:, kubeadm: and nova: are those of Kubernetes and of this provider; choose another name"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(system|kubeadm|nova)$|^(kube|kubernetes|nova)-')",message="users and groups with the prefixes system:, kubeadm:, kube-, kubernetes-, nova: and nova- are those of Kubernetes and of this provider; choose another name"
 	Name string `json:"name,omitempty"`
 
 	// url is the URL of the issuer, exactly as in the claim iss of its tokens. API
@@ -102,8 +102,8 @@ type TokenIssuer struct {
 
 	// userRules are CEL expressions over user, which has username and groups. API
 	// servers refuse a token for which one is not true, and always users and groups
-	// whose names begin with system:, kubeadm: or nova:. If not set, there are no
-	// other rules.
+	// whose names begin with system:, kubeadm:, kube-, kubernetes-, nova: or nova-. If
+	// not set, there are no other rules.
 	// +optional
 	// +listType=map
 	// +listMapKey=expression
@@ -140,6 +140,7 @@ type StarVaultIssuer struct {
 }
 
 // ClaimMapping takes a name from a claim, or from a CEL expression over all claims.
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.claim) != has(self.expression)",message="set either claim or expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.prefix) || has(self.claim)",message="prefix belongs to claim: an expression adds it itself"
 type ClaimMapping struct {
