@@ -128,10 +128,11 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 		if err := r.store.removeData(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
-		if result, err := r.allowSettings(ctx, s); err != nil || !result.IsZero() {
+		// A token that is valid for no purpose is worse than a late change.
+		if result, err := r.issuer.revokeToken(ctx, s); err != nil || !result.IsZero() {
 			return result, err
 		}
-		return r.issuer.revokeToken(ctx, s)
+		return r.allowSettings(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
 }

@@ -165,5 +165,6 @@ func (r *issuer) revokeToken(ctx context.Context, s *scope) (ctrl.Result, error)
 	if err := r.client.Update(ctx, done); err != nil {
 		return ctrl.Result{}, fmt.Errorf("recording that the bootstrap token was deleted: %w", err)
 	}
+	s.secret = done
 	return ctrl.Result{}, nil
 }

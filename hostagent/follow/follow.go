@@ -55,6 +55,8 @@ func Run(ctx context.Context, m *machine.Machine) error {
 
 // once follows the settings until a watch ends.
 func (f *follower) once(ctx context.Context) (err error) {
+	// The Node may be another one since the last report.
+	f.reported = cluster.Condition{}
 	// The kubelet renews its certificate, so it is read each time.
 	if f.client, err = cluster.Load(f.m.At(kubeconfig)); err != nil {
 		return err

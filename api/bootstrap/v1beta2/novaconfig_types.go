@@ -197,7 +197,7 @@ type WorkerRolloutSpec struct {
 	// Only: it changes them, or stops if a field needs a replacement. Cluster API must
 	// have the feature gates RuntimeSDK and InPlaceUpdates and the ExtensionConfig of
 	// nova-bootstrap; without them machines are replaced. Machines that were created with
-	// Never are always replaced. Defaults to Never.
+	// Never cannot be changed: Prefer replaces them once, Only stops. Defaults to Never.
 	// +optional
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
 }

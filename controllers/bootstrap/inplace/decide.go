@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -180,6 +181,10 @@ func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConf
 	live := &bootstrapv1.NovaConfigTemplate{}
 	if err := e.Reader.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil {
 		return fmt.Errorf("reading NovaConfigTemplate: %w", err)
+	}
+	// A request is not authenticated.
+	if !reflect.DeepEqual(live.Spec, of.Spec) || len(validation.IsDNS1123Subdomain(deployment)) > 0 {
+		return fmt.Errorf("comparing NovaConfigTemplate %s: it is another one than in the request", of.Name)
 	}
 	c := metav1.Condition{
 		Type: bootstrapv1.InPlaceUpdatableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.InPlaceUpdatableReason,
