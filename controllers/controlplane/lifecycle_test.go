@@ -79,7 +79,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		}
 		missing := func() error { _, err := users(); return err }
 		Eventually(kubeconfig(ctx, r)).ShouldNot(BeNil())
-		Consistently(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "nobody can sign in")
+		Consistently(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "there is no issuer")
 
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Platform.Authentication.Issuers = []bootstrapv1.TokenIssuer{
@@ -103,7 +103,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			"--oidc-issuer-url=https://vault.example:8200/v1/blue/identity/oidc/provider/c1"))
 
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Platform.Authentication.Issuers = nil })
-		Eventually(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "nobody can sign in any more")
+		Eventually(missing).Should(MatchError(apierrors.IsNotFound, "not found"), "there is no issuer any more")
 	})
 
 	It("leaves a user's kubeconfig alone", func(ctx SpecContext) {

@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// Composition describes what is added to a chart of this project.
+// Composition describes the additions to a chart of this project.
 type Composition struct {
 	// Versions are annotations of the chart: the versions of programs that its templates name.
 	Versions  map[string]string

@@ -177,9 +177,9 @@ type machineSpec struct {
 	} `json:"template"`
 }
 
-// userData returns the name of the Secret with the bootstrap data. It rejects what KubeVirt
-// rejects, disks without a volume and interfaces without a network, and what is not
-// simulated.
+// userData returns the name of the Secret with the bootstrap data. It rejects the specs that
+// KubeVirt rejects, with disks without a volume or interfaces without a network, and those that
+// are not simulated.
 func (s *machineSpec) userData() (secret string, err error) {
 	in := &s.Template.Spec
 	var volumes, networks []string

@@ -297,7 +297,7 @@ type sample struct {
 	Value  float64
 }
 
-// query asks Prometheus in a workload cluster, through the cluster's API server. A time evaluates the
+// query sends a request to Prometheus in a workload cluster, through the cluster's API server. A time evaluates the
 // expression then and not now.
 func query(ctx context.Context, c bed.Cluster, expression string, at ...string) func() ([]sample, error) {
 	parameters := map[string]string{"query": expression}
