@@ -94,7 +94,8 @@ func (s *Session) nodesWithClones() (nodes []string, wanted bool) {
 		wanted = wanted || !m.unseenSince.IsZero() && !s.clones.ended.After(m.unseenSince)
 	}
 	for _, n := range s.nodes {
-		if n.Status == "online" && (s.clones.running == nil || len(s.clones.running[n.Node]) > 0) {
+		// A node without recent figures, "unknown", may still clone.
+		if n.Status != "offline" && (s.clones.running == nil || len(s.clones.running[n.Node]) > 0) {
 			nodes = append(nodes, n.Node)
 		}
 	}

@@ -210,7 +210,10 @@ func (s *Session) store(list uint64, now time.Time, found pve.Resources) {
 	maps.DeleteFunc(s.marks, func(vmid int, _ plan.Mark) bool { return s.guests[vmid] == nil })
 	maps.DeleteFunc(s.configs, func(vmid int, c cached[plan.Config]) bool {
 		old, now := before[vmid], s.guests[vmid]
-		return time.Since(c.read) >= maxAge || old != nil && now != nil && now.Template == 1 && !old.Same(now)
+		if now == nil && old != nil {
+			return true // another VM may get the ID
+		}
+		return time.Since(c.read) >= templateAge || old != nil && now != nil && now.Template == 1 && !old.Same(now)
 	})
 	maps.DeleteFunc(s.networks, func(_ string, c cached[[]string]) bool { return time.Since(c.read) >= maxAge })
 	s.compare(list, before)
@@ -291,6 +294,7 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 	m.Busy, m.upid = false, ""
 	m.Deleted = m.Deleted || m.Verb == Destroy && now == nil
 	if m.Verb == Clone {
+		delete(s.configs, m.VMID)
 		m.planned = plan.Planned{}
 		s.CreationQueue.Done(m.Key)
 	}

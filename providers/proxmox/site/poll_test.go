@@ -13,6 +13,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
+// The clones of a node without recent figures may still run.
+func TestNodesWithClones(t *testing.T) {
+	g := NewWithT(t)
+	s := &Session{machines: polled.New[uuid.UUID, Machine](0)}
+	s.nodes = pve.Resources{{Node: "a", Status: "online"}, {Node: "b", Status: "unknown"}, {Node: "c", Status: "offline"}}
+	nodes, _ := s.nodesWithClones()
+	g.Expect(nodes).To(Equal([]string{"a", "b"}))
+}
+
 // The agent of a node that runs gets no request, until the VM was started again.
 func TestRequestsToAgents(t *testing.T) {
 	g := NewWithT(t)

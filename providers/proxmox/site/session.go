@@ -153,8 +153,12 @@ type cached[T any] struct {
 	read  time.Time
 }
 
-// maxAge is how long configurations of templates and networks of nodes are kept.
-const maxAge = 10 * time.Minute
+// maxAge is how long networks of nodes are kept, and templateAge how long
+// configurations of templates: not all changes of them are in the list.
+const (
+	maxAge      = 10 * time.Minute
+	templateAge = time.Minute
+)
 
 // Open opens a session. It calls wake with the machines that must be reconciled.
 func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
@@ -405,7 +409,7 @@ func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.C
 		s.mu.Lock()
 		known, ok := s.configs[vmid]
 		s.mu.Unlock()
-		if ok && time.Since(known.read) < maxAge {
+		if ok && time.Since(known.read) < templateAge {
 			return known.value, nil
 		}
 		c, err := s.Config(ctx, node, vmid)
