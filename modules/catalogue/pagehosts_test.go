@@ -150,7 +150,18 @@ func requestOfCertManager(t *testing.T, config *rest.Config) {
 	g.Expect(yaml.Unmarshal([]byte(refusedHosts["CertificateRequest"]), &o.Object)).To(Succeed())
 	o.SetNamespace("team")
 	o.SetName("a")
-	g.Expect(c.Create(t.Context(), o, client.DryRunAll)).To(Succeed())
+	g.Expect(c.Create(t.Context(), o)).To(Succeed())
+
+	// The garbage collector removes owners, and a migration writes objects as they are.
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:generic-garbage-collector", Groups: []string{"system:masters"}}
+	c, err = client.New(config, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	o.SetLabels(map[string]string{"a": "b"})
+	g.Expect(c.Update(t.Context(), o)).To(Succeed())
+	g.Expect(unstructured.SetNestedField(o.Object, "Yg==", "spec", "request")).To(Succeed())
+	g.Expect(c.Update(t.Context(), o)).To(MatchError(ContainSubstring("nova-page-hosts")))
+	g.Expect(c.Delete(t.Context(), o)).To(Succeed())
 }
 
 // deleted creates an object that a finalizer holds during its deletion.
