@@ -9,10 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,6 +48,9 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 		return // another bootstrap provider
 	}
 	d, err := decide(was, is, &request.Current, &request.Desired)
+	if err == nil {
+		err = e.compareMachines(ctx, &request.Current.MachineSet, is, &d)
+	}
 	if err != nil {
 		fail(response, err)
 		return
@@ -133,6 +138,31 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, current, desired *runtimeho
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
 	}
 	return d, nil
+}
+
+// compareMachines adds the fields of machines that need other machines. A template
+// may have changed since machines were created from it: their NovaConfigs have the
+// settings that they were created with.
+func (e *Extension) compareMachines(ctx context.Context, of *clusterv1.MachineSet, desired *bootstrapv1.NovaConfigTemplate, d *decision) error {
+	configs := &bootstrapv1.NovaConfigList{}
+	if err := e.Reader.List(ctx, configs, client.InNamespace(of.Namespace),
+		client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(of.Name)}); err != nil {
+		return fmt.Errorf("listing NovaConfigs: %w", err)
+	}
+	replaced := sets.New[string]()
+	for i := range configs.Items {
+		_, fields, err := inplace.Compare(&configs.Items[i].Spec, &desired.Spec.Template.Spec)
+		if err != nil {
+			return fmt.Errorf("comparing NovaConfig %s: %w", configs.Items[i].Name, err)
+		}
+		for _, field := range fields {
+			replaced.Insert("NovaConfigTemplate spec.template." + field)
+		}
+	}
+	for _, field := range sets.List(replaced.Delete(d.replaced...)) {
+		d.replaced = append(d.replaced, field+", in which machines differ from their template")
+	}
+	return nil
 }
 
 // sameInfrastructure reports whether two templates of machines make the same

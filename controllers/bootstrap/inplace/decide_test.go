@@ -52,9 +52,21 @@ func TestDecision(t *testing.T) {
 		failed  string
 		// condition is the message of the template's condition.
 		condition string
+		// created changes the settings that a machine was created with.
+		created func(*bootstrapv1.NovaConfigSpec)
 	}{
-		"Changed":     {was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file }, inPlace: true},
-		"Removed":     {was: prefer, is: prefer, change: func(s *side) { s.spec.Kubelet.ExtraArgs = nil }, inPlace: true},
+		"Changed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file }, inPlace: true},
+		"Removed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Kubelet.ExtraArgs = nil }, inPlace: true},
+		"MachineWasNever": {
+			was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file },
+			created: func(s *bootstrapv1.NovaConfigSpec) { s.Rollout.InPlace = bootstrapv1.InPlaceNever },
+		},
+		"MachineDiffers": {
+			was: only, is: only, change: func(s *side) { s.spec.Files = file },
+			created:   func(s *bootstrapv1.NovaConfigSpec) { s.Taints = []bootstrapv1.Taint{{Key: "x"}} },
+			failed:    "machines are not replaced",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, in which machines differ from their template. Revert them, or set rollout.inPlace to Prefer",
+		},
 		"Never":       {change: func(s *side) { s.spec.Files = file }},
 		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }},
 		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }},
@@ -86,7 +98,12 @@ func TestDecision(t *testing.T) {
 				t.Fatal(err)
 			}
 			template.Kind = "NovaConfigTemplate"
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template).WithStatusSubresource(template).Build()
+			config := &bootstrapv1.NovaConfig{Spec: *was.spec.DeepCopy()}
+			config.Namespace, config.Name, config.Labels = "tenants", "machine", map[string]string{clusterv1.MachineSetNameLabel: "old"}
+			if tc.created != nil {
+				tc.created(&config.Spec)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, config).WithStatusSubresource(template).Build()
 			e := &Extension{Client: c, Reader: c}
 			response := &runtimehooksv1.CanUpdateMachineSetResponse{}
 			for range 2 {
