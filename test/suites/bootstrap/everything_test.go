@@ -51,7 +51,11 @@ func platform() bootstrapv1.PlatformSpec {
 		// Those of Kubernetes are on the hosts already.
 		ImageRepository: bootstrapv1.DefaultImageRepository,
 		APIServer:       bootstrapv1.APIServerSpec{CertSANs: []string{"api.nova.test"}, ExtraArgs: []bootstrapv1.Arg{{Name: "profiling", Value: ptr.To("false")}}},
-		KubeProxy:       bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables},
+		// API servers start while their issuer is away.
+		Authentication: bootstrapv1.AuthenticationSpec{Issuers: []bootstrapv1.TokenIssuer{{
+			Name: "staff", URL: "https://sso.nova.test/realms/staff", Audiences: []string{"kubernetes"}, CertificateAuthority: string(u.authority),
+		}}},
+		KubeProxy: bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables},
 		Proxy: bootstrapv1.ProxySpec{
 			HTTPProxy: proxy, HTTPSProxy: proxy, NoProxy: []string{"direct.nova.test", "192.0.2.0/24"},
 			CredentialsSecretRef: bootstrapv1.SecretReference{Name: "proxy-login"}, TrustedCAFrom: authorities,
@@ -290,7 +294,7 @@ func describeEverything(hypervisor string, address string) {
 		server := &corev1.Pod{}
 		Expect(tenant.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-apiserver-" + master.Name}, server)).To(Succeed())
 		Expect(server.Annotations).To(HaveKeyWithValue("example.com/patched", "yes"))
-		Expect(server.Spec.Containers[0].Command).To(ContainElement("--profiling=false"))
+		Expect(server.Spec.Containers[0].Command).To(ContainElements("--profiling=false", "--authentication-config=/etc/kubernetes/authentication/config.yaml"))
 	})
 
 	It("pulls from mirrors that only the proxy can reach, with token and authority", func(ctx context.Context) {
