@@ -177,9 +177,15 @@ func await(ctx context.Context, c *bed.Cluster) {
 		deployment := group(ctx, c)
 		g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
 		g.Expect(ptr.Deref(deployment.Status.UpToDateReplicas, 0)).To(BeEquivalentTo(2))
+		template := &bootstrapv1.NovaConfigTemplate{}
+		g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name}, template)).To(Succeed())
 		_, workers, err := b.Machines(ctx, *c)
 		g.Expect(err).NotTo(HaveOccurred())
 		for i := range workers {
+			// The status of the MachineDeployment may be that of the former MachineSet.
+			config := &bootstrapv1.NovaConfig{}
+			g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: workers[i].Spec.Bootstrap.ConfigRef.Name}, config)).To(Succeed())
+			g.Expect(config.Spec).To(Equal(template.Spec.Template.Spec))
 			g.Expect(workers[i].Annotations).NotTo(HaveKey(clusterv1.UpdateInProgressAnnotation))
 		}
 		g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
