@@ -72,6 +72,14 @@ tests() {
 		--rerun-fails=1 --packages "$*" --jsonfile "$results/$name.json" -- -vet=off -ldflags="-s -w" -count=1 -p "$at_once" -timeout "$timeout"
 }
 
+# longest_first puts the packages first that take longest, so that none of them
+# runs alone at the end.
+longest_first() {
+	local longest='/test/(hostile|suites/(tenant|modules|gitops|controlplane))$'
+	grep -E "$longest" <<<"$1"
+	grep -vE "$longest" <<<"$1"
+}
+
 failed=0
 cat ${CHECKS:+"$CHECKS"} </dev/null >"$results/checks"
 if ! packages=$(go list ./...) || ! prepare "$@"; then
@@ -83,7 +91,7 @@ else
 		# shellcheck disable=SC2046 # a list of words
 		unit) tests unit "$at_once" 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
-		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
+		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(longest_first "$(grep -E "$host_packages" <<<"$packages")") || failed=1 ;;
 		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;
 		*)
 			echo "test.sh: unknown part \"$part\"" >&2
