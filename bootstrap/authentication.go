@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
@@ -37,6 +37,14 @@ const (
 // kube-apiserver-kubelet-client.
 const reserved = `['system:', 'kubeadm:', 'kube-', 'kubernetes-', 'nova:', 'nova-'].exists(p, %s.startsWith(p))`
 
+// apiServerCode is the API server's own code for its configuration. It takes
+// milliseconds to make, and a control plane checks its configuration often.
+var apiServerCode = sync.OnceValues(func() (*runtime.Scheme, authenticationcel.Compiler) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return scheme, authenticationcel.NewDefaultCompiler()
+})
+
 // addAuthentication adds the file with the issuers of tokens. It exists without
 // issuers too: if users add some while a machine joins, the machine reads the
 // argument for it from the cluster, and its API server must start.
@@ -59,7 +67,7 @@ func authenticationConfiguration(in *Input) ([]byte, error) {
 	if minorOf(in.Version) < authenticationMinor {
 		return nil, renderErrorf(authenticationField, "needs Kubernetes v1.%d or newer, and the version is %s", authenticationMinor, in.Version)
 	}
-	configuration := apiserverv1.AuthenticationConfiguration{
+	configuration := &apiserverv1.AuthenticationConfiguration{
 		JWT: []apiserverv1.JWTAuthenticator{}, Anonymous: &apiserverv1.AnonymousAuthConfig{Enabled: true},
 	}
 	if in.Platform.Authentication.Used() {
@@ -70,12 +78,12 @@ func authenticationConfiguration(in *Input) ([]byte, error) {
 	for i := range in.Platform.Authentication.Issuers {
 		configuration.JWT = append(configuration.JWT, jwtAuthenticator(&in.Platform.Authentication.Issuers[i]))
 	}
+	if err := checkAuthentication(in, configuration); err != nil {
+		return nil, err
+	}
 	content, err := yaml.Marshal(configuration)
 	if err != nil {
 		return nil, fmt.Errorf("writing AuthenticationConfiguration: %w", err)
-	}
-	if err := checkAuthentication(in, content); err != nil {
-		return nil, err
 	}
 	return content, nil
 }
@@ -134,19 +142,14 @@ func ownIssuers(in *Input) []string {
 	return []string{"https://kubernetes.default.svc." + cmp.Or(in.Network.DNSDomain, defaultDNSDomain)}
 }
 
-// checkAuthentication reads a configuration with the code of the API server.
-func checkAuthentication(in *Input, content []byte) error {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	object, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), content)
-	if err != nil {
-		return fmt.Errorf("reading AuthenticationConfiguration: %w", err)
+// checkAuthentication checks a configuration with the code of the API server.
+func checkAuthentication(in *Input, written *apiserverv1.AuthenticationConfiguration) error {
+	scheme, compiler := apiServerCode()
+	configuration := &apiserver.AuthenticationConfiguration{}
+	if err := scheme.Convert(written, configuration, nil); err != nil {
+		return fmt.Errorf("converting AuthenticationConfiguration: %w", err)
 	}
-	configuration, ok := object.(*apiserver.AuthenticationConfiguration)
-	if !ok {
-		return fmt.Errorf("reading AuthenticationConfiguration: it is a %T", object)
-	}
-	problems := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), configuration, ownIssuers(in))
+	problems := validation.ValidateAuthenticationConfiguration(compiler, configuration, ownIssuers(in))
 	if len(problems) == 0 {
 		return nil
 	}

@@ -77,16 +77,11 @@ func differs(part func(*nodeconfig.Machine) any, former []*nodeconfig.Machine, c
 func ChangedFiles(former []*nodeconfig.Machine, c *nodeconfig.Machine) []nodeconfig.File {
 	var changed []nodeconfig.File
 	for _, f := range c.Files {
-		same := func(of *nodeconfig.Machine) bool { return reflect.DeepEqual(filesAt(of, f.Path), filesAt(c, f.Path)) }
-		if !allOf(former, same) {
+		if differs(func(of *nodeconfig.Machine) any { return filesAt(of, f.Path) }, former, c) {
 			changed = append(changed, f)
 		}
 	}
 	return changed
-}
-
-func allOf(former []*nodeconfig.Machine, is func(*nodeconfig.Machine) bool) bool {
-	return !slices.ContainsFunc(former, func(f *nodeconfig.Machine) bool { return !is(f) })
 }
 
 func filesAt(c *nodeconfig.Machine, path string) []nodeconfig.File {

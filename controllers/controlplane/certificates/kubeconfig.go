@@ -45,13 +45,9 @@ func (r *Keeper) KeepKubeconfig(ctx context.Context, s *scope.Scope) error {
 // kubeconfig maintains the Secret that Cluster API and this provider use to
 // connect to the workload cluster. A Secret that a user created is not changed.
 func (r *Keeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
-	ca, err := r.Authority.ClusterCA(ctx, s.Key())
+	server, ca, err := r.serverAndCA(ctx, s)
 	if err != nil {
-		return fmt.Errorf("reading cluster CA: %w", err)
-	}
-	server, err := workload.Server("https://" + s.Cluster.Spec.ControlPlaneEndpoint.String())
-	if err != nil {
-		return fmt.Errorf("using the control plane endpoint: %w", err)
+		return err
 	}
 	current := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.ControlPlane.Namespace, Name: secret.Name(s.ClusterName, secret.Kubeconfig)}
@@ -92,6 +88,17 @@ func (r *Keeper) kubeconfig(ctx context.Context, s *scope.Scope) error {
 	r.Event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
 	s.RequeueAfter(timelimits.KubeconfigTTL * (100 - renewAt) / 100)
 	return nil
+}
+
+// serverAndCA returns the URL of the API server in kubeconfigs, and its CA.
+func (r *Keeper) serverAndCA(ctx context.Context, s *scope.Scope) (server string, ca []byte, err error) {
+	if ca, err = r.Authority.ClusterCA(ctx, s.Key()); err != nil {
+		return "", nil, fmt.Errorf("reading cluster CA: %w", err)
+	}
+	if server, err = workload.Server("https://" + s.Cluster.Spec.ControlPlaneEndpoint.String()); err != nil {
+		return "", nil, fmt.Errorf("using the control plane endpoint: %w", err)
+	}
+	return server, ca, nil
 }
 
 // saveKubeconfig writes the kubeconfig into current, or into a new Secret.

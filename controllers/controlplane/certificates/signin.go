@@ -11,13 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 // KeepUserKubeconfig keeps the kubeconfig for users who sign in with tokens. It
@@ -57,34 +55,19 @@ func (r *Keeper) userKubeconfig(ctx context.Context, s *scope.Scope) error {
 		return err
 	}
 	if missing {
-		return r.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: key.Namespace, Name: key.Name,
-				Labels:          map[string]string{clusterv1.ClusterNameLabel: s.ClusterName},
-				OwnerReferences: []metav1.OwnerReference{s.Owner()},
-			},
-			Type: clusterv1.ClusterSecretType,
-			Data: map[string][]byte{secret.KubeconfigDataName: data},
-		})
-	}
-	if bytes.Equal(current.Data[secret.KubeconfigDataName], data) {
+		current = nil
+	} else if bytes.Equal(current.Data[secret.KubeconfigDataName], data) {
 		return nil
 	}
-	changed := current.DeepCopy()
-	changed.Data = map[string][]byte{secret.KubeconfigDataName: data}
-	return r.Client.Update(ctx, changed)
+	return r.saveKubeconfig(ctx, s, current, key, data)
 }
 
 // newUserKubeconfig returns a kubeconfig with a context for each issuer. The plugin
 // kubelogin of kubectl signs users in.
 func (r *Keeper) newUserKubeconfig(ctx context.Context, s *scope.Scope, issuers []bootstrapv1.TokenIssuer) ([]byte, error) {
-	ca, err := r.Authority.ClusterCA(ctx, s.Key())
+	server, ca, err := r.serverAndCA(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("reading cluster CA: %w", err)
-	}
-	server, err := workload.Server("https://" + s.Cluster.Spec.ControlPlaneEndpoint.String())
-	if err != nil {
-		return nil, fmt.Errorf("using the control plane endpoint: %w", err)
+		return nil, err
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[s.ClusterName] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
