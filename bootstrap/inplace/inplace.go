@@ -41,12 +41,12 @@ var rules = map[string]rule{
 	"rollout.inPlace":     inPlace,
 
 	"platform.hostAgent": always, "platform.joinTimeoutSeconds": always, "platform.packageRepositories": always,
-	"platform.proxy":                         proxy,
-	"platform.registryMirrors":               kept(func(s *spec) any { return s.Platform.RegistryMirrors }),
-	"platform.mirrorCredentialsSecretRef":    kept(func(s *spec) any { return s.Platform.MirrorCredentialsSecretRef }),
-	"platform.mirrorTrustedCAFrom":           kept(func(s *spec) any { return s.Platform.MirrorTrustedCAFrom }),
-	"platform.ntp":                           kept(func(s *spec) any { return s.Platform.NTP }),
-	"platform.dns":                           dns,
+	"platform.proxy":                         always,
+	"platform.registryMirrors":               mirrors,
+	"platform.mirrorCredentialsSecretRef":    always,
+	"platform.mirrorTrustedCAFrom":           always,
+	"platform.ntp":                           always,
+	"platform.dns":                           always,
 	"platform.imageRepository":               never,
 	"platform.kubeProxy":                     never,
 	"platform.apiServerLoadBalancer":         never,
@@ -107,21 +107,10 @@ func fields(s *spec) (map[string]any, error) {
 	return found, nil
 }
 
-// kept allows a change of a field, but not its removal: the former configuration
-// of the image is unknown.
-func kept(field func(*spec) any) rule {
-	return func(_, is *spec) bool { return !reflect.ValueOf(field(is)).IsZero() }
-}
-
-// proxy allows another proxy. A CA certificate that was trusted is not removed.
-func proxy(was, is *spec) bool {
-	removed := was.Platform.Proxy.TrustedCAFrom != bootstrapv1.FileSource{} && is.Platform.Proxy.TrustedCAFrom == bootstrapv1.FileSource{}
-	return is.Platform.Proxy.Used() && !removed
-}
-
-// dns allows changes of fields that nodes do not read, and of name servers that stay set.
-func dns(was, is *spec) bool {
-	return reflect.DeepEqual(was.Platform.DNS.Nodes, is.Platform.DNS.Nodes) || len(is.Platform.DNS.Nodes.Servers) > 0
+// mirrors allows other mirrors, and the first ones. Without any, containerd would
+// keep the setting for them, whose former value is unknown.
+func mirrors(was, is *spec) bool {
+	return len(is.Platform.RegistryMirrors) > 0 || len(was.Platform.RegistryMirrors) == 0
 }
 
 // inPlace allows a change between the modes in which the agent follows its

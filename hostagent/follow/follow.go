@@ -18,6 +18,10 @@ const (
 	// also until the manager has given the node the permission.
 	pause = 5 * time.Second
 	retry = 20 * time.Second
+	// failedRetry is the time until settings that failed are applied again, at most
+	// maxFailedRetry: each attempt may restart containerd and the kubelet.
+	failedRetry    = 3 * time.Minute
+	maxFailedRetry = 30 * time.Minute
 	// changeTimeout limits one attempt to apply settings.
 	changeTimeout = 10 * time.Minute
 	// maxText limits the text in the condition, in bytes.
@@ -31,6 +35,16 @@ type follower struct {
 	client *cluster.Client
 	// reported is the last report.
 	reported cluster.Condition
+	// failed is the last change that failed.
+	failed failure
+}
+
+// failure is the failure to apply a revision.
+type failure struct {
+	id, text string
+	// delay is the time until the next attempt, at next.
+	delay time.Duration
+	next  time.Time
 }
 
 // Run follows the desired settings of the node until the context ends.
@@ -82,6 +96,9 @@ func (f *follower) handle(ctx context.Context, packed []byte) error {
 	if why := f.record.rejected(settings); why != "" {
 		return f.report(ctx, false, nodeconfig.RejectedReason, id, why)
 	}
+	if id == f.failed.id && f.m.Now().Before(f.failed.next) {
+		return f.report(ctx, false, nodeconfig.FailedReason, id, f.failed.text)
+	}
 	f.record.Node.fill(settings)
 	f.m.Logf("Applying revision %s of the settings", id)
 	if err := f.report(ctx, false, nodeconfig.ApplyingReason, id, "the settings are being applied"); err != nil {
@@ -89,17 +106,27 @@ func (f *follower) handle(ctx context.Context, packed []byte) error {
 	}
 	wanted := revision{ID: id, Settings: settings}
 	if err := f.change(ctx, wanted); err != nil {
-		if reported := f.report(ctx, false, nodeconfig.FailedReason, id, err.Error()); reported != nil {
+		f.fail(id, err.Error())
+		if reported := f.report(ctx, false, nodeconfig.FailedReason, id, f.failed.text); reported != nil {
 			f.m.Logf("%v", reported)
 		}
 		return err
 	}
-	f.record.Applied, f.record.Started = wanted, nil
+	f.record.Applied, f.record.Started, f.failed = wanted, nil, failure{}
 	if err := f.record.save(ctx, f.m); err != nil {
 		return err
 	}
 	f.m.Logf("Revision %s of the settings is applied", id)
 	return f.reportApplied(ctx)
+}
+
+// fail records that a revision failed. The delay grows with each attempt.
+func (f *follower) fail(id, text string) {
+	delay := failedRetry
+	if f.failed.id == id {
+		delay = min(2*f.failed.delay, maxFailedRetry) //nolint:mnd // twice as long
+	}
+	f.failed = failure{id: id, text: text, delay: delay, next: f.m.Now().Add(delay)}
 }
 
 // change applies a revision. A panic is its failure.

@@ -316,6 +316,57 @@ func TestChangeAfterAFailedOne(t *testing.T) {
 	}
 }
 
+// A change that failed is not repeated at once, because each attempt restarts
+// services. Other settings are applied at once.
+func TestFailedChangeIsDelayed(t *testing.T) {
+	n, server := start(t)
+	revision := server.want(changedSettings())
+	n.Put("broken", "")
+	r, err := load(n.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{m: n.Machine, record: r}
+	restarts := func() int { return strings.Count(n.Get("calls"), "systemctl restart kubelet\n") }
+	for attempts, delay := range []time.Duration{3 * time.Minute, 6 * time.Minute, 12 * time.Minute, 24 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
+		if err := f.once(t.Context()); err == nil || restarts() != attempts+1 {
+			t.Fatalf("attempt %d: %d restarts, err = %v", attempts+1, restarts(), err)
+		}
+		if err := n.Sleep(t.Context(), delay-time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.once(t.Context()); err != nil || restarts() != attempts+1 {
+			t.Fatalf("after attempt %d: %d restarts, err = %v", attempts+1, restarts(), err)
+		}
+		if got := server.condition(); !strings.HasPrefix(got, "False StepFailed Revision "+revision+": changing kubelet") {
+			t.Error(got)
+		}
+		if err := n.Sleep(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(n.Dir("broken")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.Put("broken", "")
+	server.want(booted())
+	if err := f.once(t.Context()); err == nil {
+		t.Fatal("the kubelet did not start")
+	}
+	if err := os.Remove(n.Dir("broken")); err != nil {
+		t.Fatal(err)
+	}
+	other := booted()
+	other.Machine.Files[0].Text = "third\n"
+	revision = server.want(other)
+	if err := f.once(t.Context()); err != nil || server.condition() != "True Applied Revision "+revision+": the settings are applied" {
+		t.Errorf("%s, err = %v", server.condition(), err)
+	}
+}
+
 // Settings that the agent cannot read or apply change nothing.
 func TestSettingsAreRejected(t *testing.T) {
 	for name, tc := range map[string]struct {

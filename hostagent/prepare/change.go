@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -36,11 +37,16 @@ func Fixed(was, is *nodeconfig.Machine) []string {
 			names = append(names, f.name)
 		}
 	}
+	// They replaced a setting of the image in containerd's configuration.
+	if was.Mirrors && !is.Mirrors {
+		names = append(names, "registry mirrors to none")
+	}
 	return names
 }
 
 // Change applies settings to a running machine. The former settings are those
-// that are applied, and those that an interrupted change may have applied in part.
+// that are applied, first, and those that an interrupted change may have applied in
+// part. What only former settings have set is removed.
 // Only steps whose settings differ from one of them run, and only files that
 // differ are written. It can be repeated.
 func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machine, c *nodeconfig.Machine) error {
@@ -49,19 +55,25 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 	}
 	some := *c
 	some.Files = ChangedFiles(former, c)
+	for _, f := range former {
+		// The step is also for settings that are removed.
+		some.Proxy, some.TrustCAs, some.Snippets = some.Proxy || f.Proxy, some.TrustCAs || f.TrustCAs, some.Snippets || f.Snippets
+	}
 	for _, s := range steps {
 		if s.input == nil || !differs(s.input, former, c) {
 			continue
 		}
 		m.Logf("Changing %s", s.name)
-		if err := s.apply(ctx, m, &some); err != nil {
-			return fmt.Errorf("changing %s: %w", s.name, err)
+		err := s.apply(ctx, m, &some)
+		if err == nil && s.name == containerdStep && !some.Proxy && !some.TrustCAs && !some.Mirrors && !some.Snippets {
+			// The step restarts containerd only for settings.
+			err = restartContainerd(ctx, m)
 		}
-	}
-	// The step restarts containerd only for settings that are set.
-	if differs(containerdInput, former, c) && !c.Proxy && !c.TrustCAs && !c.Mirrors && !c.Snippets {
-		if err := m.Run(ctx, "systemctl", "restart", "containerd"); err != nil {
-			return fmt.Errorf("changing containerd: %w", err)
+		if errors.Is(err, errContainerdConfig) {
+			err = errors.Join(err, restoreContainerd(ctx, m, former[0], c))
+		}
+		if err != nil {
+			return fmt.Errorf("changing %s: %w", s.name, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package prepare_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -53,6 +54,132 @@ func TestOnlyChangesAreApplied(t *testing.T) {
 	}
 }
 
+// containerd is not restarted with a configuration that it rejects, and its former
+// files are restored: it would not start after a reset.
+func TestRejectedSnippet(t *testing.T) {
+	const (
+		old, added = "etc/containerd/conf.d/nova-limits.toml", "etc/containerd/conf.d/nova-added.toml"
+		check      = `case "$*" in *dump) if grep -qs broken "$T"/etc/containerd/conf.d/*; then echo "toml: expected =" >&2; exit 1; fi ;; esac`
+	)
+	for name, tc := range map[string]struct {
+		running string
+		calls   string
+	}{
+		"Running": {"0", ""},
+		"Stopped": {"3", "systemctl restart containerd\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := agenttest.New(t, commands)
+			n.Command("containerd", check)
+			n.Command("systemctl", `[ "$1" = is-active ] && exit `+tc.running+`; echo "systemctl $*" >>"$T/calls"`)
+			n.Put("etc/containerd/config.toml", "version = 3\n")
+			was, is := equipped(), equipped()
+			n.Put(old, was.Files[0].Text)
+			is.Files[0].Text = "broken"
+			is.Files = append(is.Files, nodeconfig.File{Path: "/" + added, Mode: "0600", Text: "x = 1\n"})
+			err := prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{was}, is)
+			if err == nil || !strings.Contains(err.Error(), "changing containerd: containerd rejects its configuration: running containerd: exit status 1: toml: expected =") {
+				t.Errorf("err = %v", err)
+			}
+			if n.Get(old) != was.Files[0].Text || n.There(added) || n.Get("calls") != tc.calls {
+				t.Errorf("snippet %q, calls %q", n.Get(old), n.Get("calls"))
+			}
+			n.Put("calls", "")
+			is.Files[0].Text = "y = 1\n"
+			if err := prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{was, is}, is); err != nil {
+				t.Fatal(err)
+			}
+			if n.Get(old) != "y = 1\n" || !n.There(added) || n.Get("calls") != "systemctl restart containerd\n" {
+				t.Errorf("snippet %q, calls %q", n.Get(old), n.Get("calls"))
+			}
+		})
+	}
+}
+
+// Settings that are removed are taken back, also if the command fails that makes a
+// service read its configuration. A time service that does not start is no failure.
+func TestRemovedSettings(t *testing.T) {
+	const pool = "pool pool.ntp.org iburst\n"
+	for name, tc := range map[string]struct {
+		was nodeconfig.Machine
+		// active is the service that resolves names.
+		active string
+		image  map[string]string
+		chrony bool
+		calls  string
+	}{
+		"Resolved":       {nodeconfig.Machine{NameServers: []string{"10.0.0.53"}}, "systemd-resolved", map[string]string{}, false, "systemctl restart systemd-resolved\n"},
+		"NetworkManager": {nodeconfig.Machine{NameServers: []string{"10.0.0.53"}}, "NetworkManager", map[string]string{}, false, "systemctl reload NetworkManager\n"},
+		"ResolvConf":     {nodeconfig.Machine{NameServers: []string{"10.0.0.53"}}, "none", map[string]string{"etc/resolv.conf": "nameserver 192.0.2.1\n"}, false, ""},
+		"Timesyncd":      {nodeconfig.Machine{TimeServers: []string{"a"}}, "none", map[string]string{}, false, "systemctl restart systemd-timesyncd\n"},
+		"Chrony":         {nodeconfig.Machine{TimeServers: []string{"a"}}, "none", map[string]string{"etc/chrony.conf": pool}, true, "systemctl restart chronyd\n"},
+		"CAs":            {nodeconfig.Machine{TrustCAs: true, Files: []nodeconfig.File{{Path: "/etc/nova/ca/nova-proxy-00.crt", Mode: "0644", Text: "ca"}}}, "none", map[string]string{"usr/local/share/ca-certificates/own.crt": "own"}, false, "update\nsystemctl restart containerd\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := agenttest.New(t, map[string]string{
+				"update-ca-certificates": `[ -e "$T/reset" ] && exit 1; echo update >>"$T/calls"`,
+				"systemctl":              `if [ "$1" = is-active ]; then [ "$3" = ` + tc.active + ` ]; exit; fi; [ -e "$T/reset" ] && [ "$2" != chronyd ] && [ "$2" != systemd-timesyncd ] && exit 1; echo "systemctl $*" >>"$T/calls"`,
+			})
+			n.Put("usr/local/share/.keep", "")
+			if tc.chrony {
+				n.Command("chronyd", ":")
+			}
+			for path, text := range tc.image {
+				n.Put(path, text)
+			}
+			if err := prepare.Apply(t.Context(), n.Machine, &tc.was); err != nil {
+				t.Fatal(err)
+			}
+			if tc.chrony && !strings.Contains(n.Get("etc/chrony.conf"), "server a iburst") {
+				t.Fatal("the servers were not set")
+			}
+			n.Put("calls", "")
+			n.Put("reset", "")
+			_ = prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{&tc.was}, &nodeconfig.Machine{})
+			if err := n.Remove("/reset"); err != nil {
+				t.Fatal(err)
+			}
+			if err := prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{&tc.was, {}}, &nodeconfig.Machine{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Get("calls"); got != tc.calls {
+				t.Errorf("calls %q, want %q", got, tc.calls)
+			}
+			for path, text := range tc.image {
+				if got := n.Get(path); got != text {
+					t.Errorf("%s is %q, want %q", path, got, text)
+				}
+			}
+			for _, path := range []string{"etc/systemd/resolved.conf.d/90-nova.conf", "etc/NetworkManager/conf.d/90-nova.conf", "etc/systemd/timesyncd.conf.d/90-nova.conf", "usr/local/share/ca-certificates/nova-proxy-00.crt"} {
+				if got := n.Get(path); got != "" {
+					t.Errorf("%s is %q", path, got)
+				}
+			}
+		})
+	}
+}
+
+// A link that name servers replaced is restored as a link.
+func TestRestoredLink(t *testing.T) {
+	n := agenttest.New(t, map[string]string{"systemctl": "exit 3"})
+	n.Put("run/stub", "nameserver 127.0.0.53\n")
+	n.Put("etc/.keep", "")
+	if err := os.Symlink("../run/stub", n.Dir("etc/resolv.conf")); err != nil {
+		t.Fatal(err)
+	}
+	none, first, second := &nodeconfig.Machine{}, &nodeconfig.Machine{NameServers: []string{"10.0.0.53"}}, &nodeconfig.Machine{NameServers: []string{"10.0.0.54"}}
+	former := none
+	for _, c := range []*nodeconfig.Machine{first, second, none} {
+		if err := prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{former}, c); err != nil {
+			t.Fatal(err)
+		}
+		former = c
+	}
+	if target, err := os.Readlink(n.Dir("etc/resolv.conf")); err != nil || target != "../run/stub" || n.Get("run/stub") != "nameserver 127.0.0.53\n" {
+		t.Errorf("target %q, err = %v", target, err)
+	}
+}
+
 // A unit that is removed is forgotten by systemd.
 func TestRemovedUnit(t *testing.T) {
 	n := agenttest.New(t, commands)
@@ -71,6 +198,9 @@ func TestFixedSettings(t *testing.T) {
 	other := equipped()
 	other.Disks, other.KernelArguments, other.EtcdDir = nil, []string{"quiet"}, "/x"
 	if got := strings.Join(prepare.Fixed(equipped(), other), ", "); got != "kernel arguments, disks, data directory of etcd" {
+		t.Errorf("fixed: %s", got)
+	}
+	if got := strings.Join(prepare.Fixed(&nodeconfig.Machine{Mirrors: true}, &nodeconfig.Machine{}), ", "); got != "registry mirrors to none" {
 		t.Errorf("fixed: %s", got)
 	}
 	if got := prepare.Fixed(equipped(), equipped()); len(got) != 0 {

@@ -33,13 +33,9 @@ var (
 // containerdInput returns the settings that containerd reads when it starts. It
 // reads the configuration of mirrors when it pulls an image.
 func containerdInput(c *nodeconfig.Machine) any {
-	var files []nodeconfig.File
+	files := containerdFiles(c)
 	for _, f := range c.Files {
-		mirror := strings.HasPrefix(f.Path, nodeconfig.MirrorsDir+"/")
-		switch {
-		case f.Path == nodeconfig.ProxyFile, strings.HasPrefix(f.Path, nodeconfig.CADir+"/"),
-			strings.HasPrefix(f.Path, path.Dir(containerdConfig)+"/") && !mirror,
-			strings.HasPrefix(f.Path, unitsDir+"containerd.service.d/"):
+		if f.Path == nodeconfig.ProxyFile || strings.HasPrefix(f.Path, nodeconfig.CADir+"/") || strings.HasPrefix(f.Path, unitsDir+"containerd.service.d/") {
 			files = append(files, f)
 		}
 	}
@@ -73,6 +69,50 @@ func containerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) 
 	if c.Mirrors && !hasMirrors(ctx, m) {
 		return fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", nodeconfig.MirrorsDir)
 	}
+	return restartContainerd(ctx, m)
+}
+
+// errContainerdConfig means that containerd cannot start with its configuration.
+var errContainerdConfig = errors.New("containerd rejects its configuration")
+
+// restartContainerd restarts containerd, unless it would not start: without it a
+// node runs no pods any more.
+func restartContainerd(ctx context.Context, m *machine.Machine) error {
+	if m.Exists(containerdConfig) {
+		if _, err := m.Output(ctx, "containerd", "--config", m.At(containerdConfig), "config", "dump"); err != nil {
+			return fmt.Errorf("%w: %w", errContainerdConfig, err)
+		}
+	}
+	return m.Run(ctx, "systemctl", "restart", "containerd")
+}
+
+// containerdFiles returns the files of containerd's configuration.
+func containerdFiles(c *nodeconfig.Machine) []nodeconfig.File {
+	var found []nodeconfig.File
+	for _, f := range c.Files {
+		if strings.HasPrefix(f.Path, path.Dir(containerdConfig)+"/") && !strings.HasPrefix(f.Path, nodeconfig.MirrorsDir+"/") {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// restoreContainerd replaces files of settings that containerd rejects by those
+// that are applied, so that it starts after a reset too.
+func restoreContainerd(ctx context.Context, m *machine.Machine, applied, rejected *nodeconfig.Machine) error {
+	is, was := &nodeconfig.Machine{Files: containerdFiles(applied)}, []*nodeconfig.Machine{{Files: containerdFiles(rejected)}}
+	for _, step := range []func() error{
+		func() error { return removeFiles(ctx, m, was, is) },
+		func() error { return files(ctx, m, is) },
+		func() error { return owners(ctx, m, is) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("restoring containerd's configuration: %w", err)
+		}
+	}
+	if active(ctx, m, "containerd") {
+		return nil
+	}
 	return m.Run(ctx, "systemctl", "restart", "containerd")
 }
 
@@ -84,9 +124,17 @@ var trustStores = []struct{ folder, update string }{
 	{"/etc/pki/trust/anchors", "update-ca-certificates"},
 }
 
-// trust adds the CA certificates to the trust store of the system: in the folder
-// for administrators or, if /usr is read-only, in the store itself.
+// systemStore is the trust store itself.
+const systemStore = "/etc/ssl/certs"
+
+// trust makes the CA certificates those of the platform in the trust store of the
+// system: in the folder for administrators or, if /usr is read-only, in the store
+// itself. Certificates that it added before and that are not set any more are
+// removed.
 func trust(ctx context.Context, m *machine.Machine) error {
+	if err := removeCAs(m); err != nil {
+		return err
+	}
 	for _, store := range trustStores {
 		if !m.Has(store.update) || !m.Exists(filepath.Dir(store.folder)) || copyCAs(m, store.folder, ".crt") != nil {
 			continue
@@ -96,9 +144,8 @@ func trust(ctx context.Context, m *machine.Machine) error {
 		}
 		return nil
 	}
-	const system = "/etc/ssl/certs"
 	update := m.Find("update-ca-certificates")
-	if update == "" || !m.Exists(system) {
+	if update == "" || !m.Exists(systemStore) {
 		return errors.New("no trust store was found on this system")
 	}
 	// Debian's command takes the folder as an option. Flatcar's reads the store
@@ -106,16 +153,41 @@ func trust(ctx context.Context, m *machine.Machine) error {
 	if script, err := os.ReadFile(update); err == nil && strings.Contains(string(script), "localcertsdir") {
 		return m.Run(ctx, "update-ca-certificates", "--localcertsdir", m.At(nodeconfig.CADir))
 	}
-	if err := copyCAs(m, system, ".pem"); err != nil {
+	if err := copyCAs(m, systemStore, ".pem"); err != nil {
 		return err
 	}
 	return m.Run(ctx, "update-ca-certificates")
 }
 
+// removeCAs removes the CA certificates from the trust store that are not in the
+// folder any more.
+func removeCAs(m *machine.Machine) error {
+	folders := []string{systemStore}
+	for _, store := range trustStores {
+		folders = append(folders, store.folder)
+	}
+	for _, folder := range folders {
+		found, err := filepath.Glob(m.At(filepath.Join(folder, "nova-*-[0-9][0-9].*")))
+		if err != nil {
+			return fmt.Errorf("listing CA certificates: %w", err)
+		}
+		for _, file := range found {
+			name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + ".crt"
+			if m.Exists(filepath.Join(nodeconfig.CADir, name)) {
+				continue
+			}
+			if err := m.Remove(filepath.Join(folder, filepath.Base(file))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // copyCAs copies the CA certificates to a folder, with this suffix.
 func copyCAs(m *machine.Machine, folder, suffix string) error {
 	entries, err := os.ReadDir(m.At(nodeconfig.CADir))
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading CA certificates: %w", err)
 	}
 	for _, entry := range entries {

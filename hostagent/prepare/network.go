@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,26 +10,40 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-// nameServers configures the name servers for this machine, and no others.
+const (
+	resolvedConfig       = "/etc/systemd/resolved.conf.d/90-nova.conf"
+	networkManagerConfig = "/etc/NetworkManager/conf.d/90-nova.conf"
+	resolverConfig       = "/etc/resolv.conf"
+	timesyncdConfig      = "/etc/systemd/timesyncd.conf.d/90-nova.conf"
+)
+
+// nameServers configures the name servers for this machine, and no others. Without
+// any, it restores the configuration of the image.
 func nameServers(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
+	restartResolved := func() error { return m.Run(ctx, "systemctl", "restart", "systemd-resolved") }
+	reloadNetworkManager := func() error { return m.Run(ctx, "systemctl", "reload", "NetworkManager") }
 	if len(c.NameServers) == 0 {
-		return nil
+		return errors.Join(
+			restore(m, resolvedConfig, restartResolved),
+			restore(m, networkManagerConfig, reloadNetworkManager),
+			restore(m, resolverConfig, func() error { return nil }),
+		)
 	}
 	switch {
 	case active(ctx, m, "systemd-resolved"):
 		// The domain ~. takes precedence over the servers of single links.
 		domains := strings.Join(append([]string{"~."}, c.SearchDomains...), " ")
 		text := fmt.Sprintf("[Resolve]\nDNS=%s\nDomains=%s\n", strings.Join(c.NameServers, " "), domains)
-		if err := m.Write("/etc/systemd/resolved.conf.d/90-nova.conf", text, 0o644); err != nil {
+		if err := replace(m, resolvedConfig, text); err != nil {
 			return err
 		}
-		return m.Run(ctx, "systemctl", "restart", "systemd-resolved")
+		return restartResolved()
 	case active(ctx, m, "NetworkManager"):
 		text := fmt.Sprintf("[global-dns]\nsearches=%s\n[global-dns-domain-*]\nservers=%s\n", strings.Join(c.SearchDomains, ","), strings.Join(c.NameServers, ","))
-		if err := m.Write("/etc/NetworkManager/conf.d/90-nova.conf", text, 0o644); err != nil {
+		if err := replace(m, networkManagerConfig, text); err != nil {
 			return err
 		}
-		return m.Run(ctx, "systemctl", "reload", "NetworkManager")
+		return reloadNetworkManager()
 	}
 	text := &strings.Builder{}
 	for _, server := range c.NameServers {
@@ -38,7 +53,7 @@ func nameServers(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine)
 		fmt.Fprintf(text, "search %s\n", strings.Join(c.SearchDomains, " "))
 	}
 	// This replaces a link, too.
-	return m.Write("/etc/resolv.conf", text.String(), 0o644)
+	return replace(m, resolverConfig, text.String())
 }
 
 func active(ctx context.Context, m *machine.Machine, service string) bool {
@@ -46,37 +61,38 @@ func active(ctx context.Context, m *machine.Machine, service string) bool {
 	return err == nil
 }
 
-// timeServers configures the time synchronization service of the system. A
-// service that does not start is only logged: the clock may be right.
+// timeServers configures the time synchronization service of the system. Without
+// servers, it restores the configuration of the image.
 func timeServers(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
-	if len(c.TimeServers) == 0 {
-		return nil
-	}
-	var services []string
+	file, services := timesyncdConfig, []string{"systemd-timesyncd"}
+	text := fmt.Sprintf("[Time]\nNTP=%s\n", strings.Join(c.TimeServers, " "))
 	if m.Has("chronyd") {
-		file := "/etc/chrony.conf"
+		file, services = "/etc/chrony.conf", []string{"chronyd", "chrony"}
 		if !m.Exists(file) {
 			file = "/etc/chrony/chrony.conf"
 		}
 		// An image without the file has the default servers of chrony.
-		if err := m.Edit(file, chrony(m.Read(file), c.TimeServers), 0o644); err != nil {
-			return err
-		}
-		services = []string{"chronyd", "chrony"}
-	} else {
-		text := fmt.Sprintf("[Time]\nNTP=%s\n", strings.Join(c.TimeServers, " "))
-		if err := m.Write("/etc/systemd/timesyncd.conf.d/90-nova.conf", text, 0o644); err != nil {
-			return err
-		}
-		services = []string{"systemd-timesyncd"}
+		text = chrony(ofImage(m, file), c.TimeServers)
 	}
+	if len(c.TimeServers) == 0 {
+		return restore(m, file, func() error { return restartTime(ctx, m, services) })
+	}
+	if err := replace(m, file, text); err != nil {
+		return err
+	}
+	return restartTime(ctx, m, services)
+}
+
+// restartTime restarts the first of these services that the system has. A service
+// that does not start is only logged: the clock may be right.
+func restartTime(ctx context.Context, m *machine.Machine, services []string) error {
 	for _, service := range services {
 		if m.Run(ctx, "systemctl", "restart", service) == nil {
 			return nil
 		}
 	}
 	m.Logf("No time synchronization service could be started")
-	return nil
+	return ctx.Err() //nolint:wrapcheck // the caller wraps it
 }
 
 // chrony returns chrony's configuration with these servers instead of its own.

@@ -23,6 +23,8 @@ type step struct {
 	input func(c *nodeconfig.Machine) any
 }
 
+const containerdStep = "containerd"
+
 // steps are in order: disks come first, because later steps may write to them.
 // Files come before the programs and services that read them, also before the
 // boot loader, and users after files, since a user's home may be made by a file.
@@ -35,7 +37,7 @@ var steps = []step{
 	{"users", users, func(c *nodeconfig.Machine) any { return c.Users }},
 	{"owners of files", owners, func(c *nodeconfig.Machine) any { return c.Files }},
 	{"name servers", nameServers, func(c *nodeconfig.Machine) any { return []any{c.NameServers, c.SearchDomains} }},
-	{"containerd", containerd, containerdInput},
+	{containerdStep, containerd, containerdInput},
 	{"time servers", timeServers, func(c *nodeconfig.Machine) any { return c.TimeServers }},
 }
 
