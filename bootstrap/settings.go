@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
@@ -25,7 +26,11 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 		return nil, "", err
 	}
 	settings := &nodeconfig.Settings{Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
-	if packed, revision, err = settings.Pack(); err != nil {
+	packed, revision, err = settings.Pack()
+	if errors.Is(err, nodeconfig.ErrTooLarge) {
+		return nil, "", renderErrorf("spec.files", "%v; download large files with a command", err)
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("rendering settings: %w", err)
 	}
 	if len(packed) > maxSettings {

@@ -56,7 +56,10 @@ func TestSettingsOfOthers(t *testing.T) {
 	}{
 		"ControlPlane": {JoinControlPlane, nil, "is no worker"},
 		"Role":         {JoinWorker, func(in *Input) { in.Spec.Roles = []bootstrapv1.NodeRole{"control-plane"} }, "spec.roles"},
-		"File":         {JoinWorker, func(in *Input) { in.Spec.Files = []bootstrapv1.File{{Path: "/x", Content: "?", Encoding: "Base64"}} }, "spec.files[/x]"},
+		"Size": {JoinWorker, func(in *Input) {
+			in.Spec.Kernel.Sysctls = []bootstrapv1.Sysctl{{Name: "x", Value: strings.Repeat("0", nodeconfig.MaxSize)}}
+		}, "spec.files: the node's settings are larger than 16 MiB"},
+		"File": {JoinWorker, func(in *Input) { in.Spec.Files = []bootstrapv1.File{{Path: "/x", Content: "?", Encoding: "Base64"}} }, "spec.files[/x]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := Settings(facts(tc.mode, tc.change)); err == nil || !strings.Contains(err.Error(), tc.want) {

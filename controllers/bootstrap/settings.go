@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
@@ -38,13 +36,14 @@ func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, 
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)
 	}
-	node := &corev1.Node{}
-	err = workloadClient.Get(ctx, client.ObjectKey{Name: s.machine.Status.NodeRef.Name}, node)
-	if apierrors.IsNotFound(err) {
+	node, err := nodesettings.NodeOf(ctx, workloadClient, s.machine)
+	switch {
+	case errors.Is(err, nodesettings.ErrOtherNode):
+		return ctrl.Result{}, nil // its host agent could not read the settings
+	case apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: reconcile.PollInterval}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading Node: %w", err)
+	case err != nil:
+		return ctrl.Result{}, err //nolint:wrapcheck // it names the Node
 	}
 	if err := nodesettings.Allow(ctx, workloadClient, node); err != nil {
 		return ctrl.Result{}, fmt.Errorf("allowing the node to read its settings: %w", err)

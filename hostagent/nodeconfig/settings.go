@@ -60,6 +60,9 @@ type Kubelet struct {
 	Args []Setting `json:"args,omitempty"`
 }
 
+// ErrTooLarge means that no agent reads settings of this size.
+var ErrTooLarge = fmt.Errorf("the node's settings are larger than %d MiB", MaxSize>>20)
+
 // Pack writes and compresses settings, and returns their revision. The result is
 // reproducible.
 func (s *Settings) Pack() (packed []byte, revision string, err error) {
@@ -68,6 +71,9 @@ func (s *Settings) Pack() (packed []byte, revision string, err error) {
 	content, err := json.Marshal(&written)
 	if err != nil {
 		return nil, "", fmt.Errorf("writing the node's settings: %w", err)
+	}
+	if len(content) > MaxSize {
+		return nil, "", ErrTooLarge
 	}
 	out := &bytes.Buffer{}
 	writer := gzip.NewWriter(out)

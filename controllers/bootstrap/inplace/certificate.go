@@ -77,18 +77,20 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // ensure reads the certificate. It creates one if there is none, and replaces one
-// that ends soon. If another replica does so first, its certificate is used.
+// that ends soon. If another replica does so first, its certificate is used. The CA
+// of the former certificate stays in the Secret, because replicas serve it until
+// they read the Secret again.
 func (c *certificate) ensure(ctx context.Context, now time.Time) error {
 	secret := &corev1.Secret{}
 	err := c.reader.Get(ctx, c.key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}, Type: corev1.SecretTypeTLS}
-		if secret.Data, err = c.issue(); err == nil {
+		if secret.Data, err = c.issue(nil); err == nil {
 			err = c.client.Create(ctx, secret)
 		}
 	case err == nil && !valid(secret.Data, now):
-		if secret.Data, err = c.issue(); err == nil {
+		if secret.Data, err = c.issue(secret.Data[caKey]); err == nil {
 			err = c.client.Update(ctx, secret)
 		}
 	}
@@ -103,8 +105,9 @@ func (c *certificate) ensure(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// issue makes a certificate with a CA of its own, whose key is not kept.
-func (c *certificate) issue() (map[string][]byte, error) {
+// issue makes a certificate with a CA of its own, whose key is not kept. The first
+// of the former CAs is kept, which is that of the former certificate.
+func (c *certificate) issue(former []byte) (map[string][]byte, error) {
 	service := c.key.Name + "." + c.key.Namespace
 	var addresses []net.IP
 	if ip := net.ParseIP(c.host); ip != nil {
@@ -117,6 +120,9 @@ func (c *certificate) issue() (map[string][]byte, error) {
 	leaf, ca := pem.Decode(chain)
 	if leaf == nil || len(bytes.TrimSpace(ca)) == 0 {
 		return nil, errors.New("making certificate: it has no CA")
+	}
+	if last, _ := pem.Decode(former); last != nil && last.Type == cert.CertificateBlockType {
+		ca = append(bytes.Clone(ca), pem.EncodeToMemory(last)...)
 	}
 	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key, caKey: ca}, nil
 }

@@ -61,6 +61,7 @@ func TestCertificate(t *testing.T) {
 	if err := one.ensure(t.Context(), now.Add(310*24*time.Hour)); err != nil || bytes.Equal(first.Certificate[0], served(one).Certificate[0]) {
 		t.Errorf("a certificate that ends soon was not renewed: %v", err)
 	}
+	checkFormerCA(t, c, key, served(other), one, now)
 	secret = &corev1.Secret{}
 	if err := c.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
@@ -71,5 +72,28 @@ func TestCertificate(t *testing.T) {
 	}
 	if err := other.ensure(t.Context(), now); err != nil {
 		t.Errorf("a broken certificate was not replaced: %v", err)
+	}
+}
+
+// checkFormerCA makes sure that the certificate that another replica serves until
+// it reads the Secret again is valid, and that CAs do not accumulate.
+func checkFormerCA(t *testing.T, c client.Client, key client.ObjectKey, former *tls.Certificate, renewer *certificate, now time.Time) {
+	t.Helper()
+	for renewals := range 3 {
+		secret := &corev1.Secret{}
+		if err := c.Get(t.Context(), key, secret); err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+		if _, err := former.Leaf.Verify(x509.VerifyOptions{Roots: roots}); (err == nil) != (renewals == 0) {
+			t.Errorf("the certificate before the last %d: %v", renewals+1, err)
+		}
+		if n := bytes.Count(secret.Data["ca.crt"], []byte("BEGIN CERTIFICATE")); n != 2 {
+			t.Errorf("%d CAs after %d renewals", n, renewals+1)
+		}
+		if err := renewer.ensure(t.Context(), now.Add(310*24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

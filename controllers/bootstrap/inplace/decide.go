@@ -222,7 +222,7 @@ func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConf
 	}
 	if len(d.replaced) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.ReplacementNeededReason
-		c.Message = fmt.Sprintf("MachineDeployment %s is not changed, because these fields need other machines: %s. Revert them, or set rollout.inPlace to Prefer",
+		c.Message = fmt.Sprintf("MachineDeployment %s is not changed, because these fields need other machines: %s. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 			deployment, list(d.replaced))
 	}
 	before := live.DeepCopy()

@@ -65,7 +65,7 @@ func TestDecision(t *testing.T) {
 			was: only, is: only, change: func(s *side) { s.spec.Files = file },
 			created:   func(s *bootstrapv1.NovaConfigSpec) { s.Taints = []bootstrapv1.Taint{{Key: "x"}} },
 			failed:    "machines are not replaced",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, in which machines differ from their template. Revert them, or set rollout.inPlace to Prefer",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, in which machines differ from their template. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 		"Never":       {change: func(s *side) { s.spec.Files = file }},
 		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }},
@@ -78,11 +78,11 @@ func TestDecision(t *testing.T) {
 				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.37.0", "8"
 			},
 			failed:    "machines are not replaced with rollout.inPlace Only; see condition InPlaceUpdatable of NovaConfigTemplate new",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.version, MachineDeployment spec.template.spec.infrastructureRef. Revert them, or set rollout.inPlace to Prefer",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.version, MachineDeployment spec.template.spec.infrastructureRef. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 		"OnlyWereNever": {
 			is: only, change: func(*side) {}, failed: "machines are not replaced",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.rollout.inPlace. Revert them, or set rollout.inPlace to Prefer",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.rollout.inPlace. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
@@ -25,6 +26,13 @@ const (
 	hookTimeout = 15 * time.Second
 	// callTimeout is how long Cluster API waits for a response.
 	callTimeout = 20 * time.Second
+	// answerTimeout is how long a response waits for the workload cluster. A slow
+	// API server of a tenant must not hold the workers of Cluster API: the work goes
+	// on, and the next request reads its result.
+	answerTimeout = 2 * time.Second
+	// slowRetry is the time until Cluster API repeats a request whose workload
+	// cluster did not respond in time.
+	slowRetry = 15 * time.Second
 	// retry is the time until Cluster API repeats a request for a machine whose
 	// update is in progress.
 	retry = 5 * time.Second
@@ -46,6 +54,9 @@ type Extension struct {
 	// Namespace is the namespace of the Secret with the certificate and of the
 	// Service.
 	Namespace string
+
+	// updates is the work for machines that are being updated, in workload clusters.
+	updates singleflight.Group
 }
 
 // SetupWithManager serves the extension with the manager, on each replica.

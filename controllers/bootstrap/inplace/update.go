@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -30,8 +30,12 @@ func (e *Extension) UpdateMachine(ctx context.Context, request *runtimehooksv1.U
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
 	report, err := e.update(ctx, client.ObjectKeyFromObject(&request.Desired.Machine))
+	wait := retry
 	if blocked, is := errors.AsType[*reconcile.Outcome](err); is {
 		report, err = nodesettings.Report{Text: blocked.Message}, nil
+	}
+	if errors.Is(err, errSlow) {
+		report, wait, err = nodesettings.Report{Text: unreachable}, slowRetry, nil
 	}
 	if err != nil {
 		fail(response, err)
@@ -40,7 +44,7 @@ func (e *Extension) UpdateMachine(ctx context.Context, request *runtimehooksv1.U
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	response.SetMessage(report.Text)
 	if !report.Applied {
-		response.SetRetryAfterSeconds(int32(retry.Seconds()))
+		response.SetRetryAfterSeconds(int32(wait.Seconds()))
 	}
 }
 
@@ -55,20 +59,47 @@ func (e *Extension) update(ctx context.Context, key client.ObjectKey) (nodesetti
 	if err != nil {
 		return nodesettings.Report{}, err
 	}
+	// The same work is in progress at most once.
+	work := e.updates.DoChan(string(machine.UID)+"/"+revision, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTimeout)
+		defer cancel()
+		return e.store(ctx, cluster, machine, packed, revision)
+	})
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	select {
+	case done := <-work:
+		report, _ := done.Val.(nodesettings.Report)
+		return report, done.Err
+	case <-timer.C:
+		return nodesettings.Report{}, errSlow
+	}
+}
+
+// errSlow means that the workload cluster has not responded in time.
+var errSlow = errors.New("the API server of the workload cluster is slow")
+
+// unreachable is the progress of an update whose workload cluster does not respond.
+const unreachable = "waiting for a response of the API server of the workload cluster"
+
+// store stores the desired settings of a node in its workload cluster, and returns
+// the node's report about them.
+func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, packed []byte, revision string) (nodesettings.Report, error) {
 	workloadClient, err := e.WorkloadClusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nodesettings.Report{Text: "waiting for a response of the API server of the workload cluster"}, nil
+		return nodesettings.Report{}, errSlow
 	}
 	if err != nil {
 		return nodesettings.Report{}, fmt.Errorf("reaching API server: %w", err)
 	}
-	node := &corev1.Node{}
-	err = workloadClient.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)
-	if apierrors.IsNotFound(err) {
-		return nodesettings.Report{Text: fmt.Sprintf("Node %s does not exist", machine.Status.NodeRef.Name)}, nil
-	}
-	if err != nil {
-		return nodesettings.Report{}, fmt.Errorf("reading Node: %w", err)
+	node, err := nodesettings.NodeOf(ctx, workloadClient, machine)
+	switch {
+	case errors.Is(err, nodesettings.ErrOtherNode):
+		return nodesettings.Report{Text: "the Node that the Machine refers to has another name than the Machine: delete that Node"}, nil
+	case apierrors.IsNotFound(err):
+		return nodesettings.Report{Text: fmt.Sprintf("Node %s does not exist", machine.Name)}, nil
+	case err != nil:
+		return nodesettings.Report{}, err //nolint:wrapcheck // it names the Node
 	}
 	report, known := nodesettings.ReportOf(node, revision)
 	if report.Applied {

@@ -2,6 +2,7 @@ package nodesettings
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -10,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -40,6 +42,23 @@ func Rules() []rbacv1.PolicyRule {
 		{Verbs: []string{"create", "patch"}, APIGroups: []string{""}, Resources: []string{"secrets"}},
 		{Verbs: []string{"create", "get", "update"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}},
 	}
+}
+
+// ErrOtherNode means that a Machine refers to a Node that is not its own.
+var ErrOtherNode = errors.New("the Node has another name than its Machine")
+
+// NodeOf reads the Node of a machine that has joined. A Node has the name of its
+// Machine: any other one comes from a user of the workload cluster, who has given
+// it the provider ID of the machine.
+func NodeOf(ctx context.Context, c client.Client, machine *clusterv1.Machine) (*corev1.Node, error) {
+	if machine.Status.NodeRef.Name != machine.Name {
+		return nil, ErrOtherNode
+	}
+	node := &corev1.Node{}
+	if err := c.Get(ctx, client.ObjectKey{Name: machine.Name}, node); err != nil {
+		return nil, fmt.Errorf("reading Node: %w", err)
+	}
+	return node, nil
 }
 
 // Allow lets the host agent of a node read the node's settings, and no others.

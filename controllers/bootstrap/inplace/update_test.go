@@ -1,0 +1,106 @@
+package inplace
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+// updating returns an extension for a machine that is being updated. Requests for
+// its Node wait until the channel is closed.
+func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, update func() *runtimehooksv1.UpdateMachineResponse, workload client.Client) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{bootstrapv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	machine := &clusterv1.Machine{}
+	machine.Namespace, machine.Name, machine.UID = "tenants", "blue-1", "1"
+	machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	machine.Spec.ClusterName = "blue"
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: "blue-1"}
+	machine.Status.NodeRef.Name = node
+	cluster, config := &clusterv1.Cluster{}, &bootstrapv1.NovaConfig{}
+	cluster.Namespace, cluster.Name, config.Namespace, config.Name = "tenants", "blue", "tenants", "blue-1"
+	is := &corev1.Node{}
+	is.Name = "blue-1"
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine, cluster, config).Build()
+	workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, waits := o.(*corev1.Node); waits {
+				select {
+				case <-answer:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	}).Build()
+	e = &Extension{
+		Client: c, Reader: c, WorkloadClusters: clustercache.NewFakeClusterCache(workload, client.ObjectKeyFromObject(cluster)),
+		Settings: func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) ([]byte, string, error) {
+			return []byte("packed"), "abc", nil
+		},
+	}
+	return e, func() *runtimehooksv1.UpdateMachineResponse {
+		request, response := &runtimehooksv1.UpdateMachineRequest{}, &runtimehooksv1.UpdateMachineResponse{}
+		request.Desired.Machine.Namespace, request.Desired.Machine.Name = "tenants", "blue-1"
+		e.UpdateMachine(t.Context(), request, response)
+		return response
+	}, workload
+}
+
+// A slow API server of a tenant does not hold the workers of Cluster API, and its
+// machine is updated nevertheless.
+func TestSlowAPIServer(t *testing.T) {
+	answer := make(chan struct{})
+	_, update, workload := updating(t, "blue-1", answer)
+	started := time.Now()
+	got := update()
+	if took := time.Since(started); took > 2*answerTimeout || got.Status != runtimehooksv1.ResponseStatusSuccess || got.Message != unreachable || got.RetryAfterSeconds != 15 {
+		t.Errorf("%+v after %s", got, took)
+	}
+	close(answer)
+	settings := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: nodeconfig.SettingsNamespace, Name: nodeconfig.SettingsName("blue-1")}
+	for until := time.Now().Add(hookTimeout); workload.Get(t.Context(), key, settings) != nil; {
+		if time.Now().After(until) {
+			t.Fatal("the work ended with the request")
+		}
+		update()
+	}
+	if got := update(); got.RetryAfterSeconds != 5 || string(settings.Data[nodeconfig.SettingsKey]) != "packed" {
+		t.Errorf("%+v, settings %q", got, settings.Data)
+	}
+}
+
+// A user of the workload cluster can give the provider ID of a machine to any
+// Node. It does not get the settings of the machine.
+func TestOtherNode(t *testing.T) {
+	answer := make(chan struct{})
+	close(answer)
+	_, update, workload := updating(t, "blue-2", answer)
+	if got := update(); got.RetryAfterSeconds != 5 || got.Message != "the Node that the Machine refers to has another name than the Machine: delete that Node" {
+		t.Errorf("%+v", got)
+	}
+	secrets := &corev1.SecretList{}
+	if err := workload.List(t.Context(), secrets); err != nil || len(secrets.Items) > 0 {
+		t.Errorf("%d Secrets, err = %v", len(secrets.Items), err)
+	}
+}
