@@ -27,6 +27,10 @@ type polledBench struct {
 	// shared are the requests that look at all machines at once, however many there
 	// are. They are shown, and count for no machine.
 	shared []string
+	// joined are the requests that remove the bootstrap data of a machine after its node has
+	// joined, each once. They have a figure of their own, because some are sent before the node
+	// is Ready and some after that.
+	joined []string
 	// report gives each running VM an address, once.
 	report func(ctx context.Context, b *bed.Bed, reported map[string]bool) error
 	// connections returns how many connections are open, and how many were made.
@@ -42,6 +46,7 @@ func zvirtBench() *polledBench {
 	return &polledBench{
 		hypervisor: bed.ZVirt,
 		shared:     []string{"GET /vms", "GET /clusters/{}/affinitygroups"},
+		joined:     []string{"PUT /vms/{}"},
 		report: func(ctx context.Context, b *bed.Bed, reported map[string]bool) error {
 			return reportAddresses(ctx, b.Engine(), reported)
 		},
@@ -55,7 +60,9 @@ func zvirtBench() *polledBench {
 func proxmoxBench() *polledBench {
 	return &polledBench{
 		hypervisor: bed.Proxmox,
-		shared:     []string{"GET /cluster/resources", "GET /cluster/tasks"},
+		// The networks of a node are read once in some minutes for all its machines.
+		shared: []string{"GET /cluster/resources", "GET /cluster/tasks", "GET /nodes/{node}/network"},
+		joined: []string{"PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"},
 		report: func(ctx context.Context, b *bed.Bed, reported map[string]bool) error {
 			return reportProxmoxAddresses(ctx, b.Proxmox(), reported)
 		},
@@ -68,8 +75,8 @@ func proxmoxBench() *polledBench {
 
 // cost holds the requests for one machine.
 type cost struct {
-	create, rest, remove float64
-	notice               time.Duration
+	create, joined, rest, remove float64
+	notice                       time.Duration
 }
 
 // command returns the command of the benchmark.
@@ -105,6 +112,7 @@ func (n *polledBench) run(ctx context.Context) error {
 		return err
 	}
 	short := func(f float64) string { return strconv.FormatFloat(math.Round(10*f)/10, 'g', -1, 64) }
+	fmt.Fprintf(n.out, "removal of the bootstrap data: %s\n", short(c.joined))
 	fmt.Fprintf(n.out, "bench-%s: create=%s rest=%s delete=%s notice=%.0f\n",
 		n.hypervisor, short(c.create), short(c.rest), short(c.remove), math.Ceil(c.notice.Seconds()))
 	return nil
@@ -141,41 +149,53 @@ func (n *polledBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c
 		}
 	}
 	var err error
-	if c.create, err = n.count(ctx, h, "create to Ready", n.machines, scale(1+n.machines)); err != nil {
+	if c.create, c.joined, err = n.count(ctx, h, "create to Ready", n.machines, scale(1+n.machines)); err != nil {
 		return err
 	}
-	if c.remove, err = n.count(ctx, h, "delete", n.machines, scale(1)); err != nil {
+	if c.remove, err = n.all(ctx, h, "delete", n.machines, scale(1)); err != nil {
 		return err
 	}
 	c.notice, err = noticePowerOff(ctx, b, h, tenant.Namespace)
 	return err
 }
 
-// count returns how many requests the hypervisor was sent for each machine while
-// do ran, shared ones apart.
-func (n *polledBench) count(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (float64, error) {
+// count returns how many requests the hypervisor was sent for each machine while do ran,
+// without the shared ones. Those that remove bootstrap data are the second result, unless a
+// machine sends them more than once.
+func (n *polledBench) count(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (own, joined float64, err error) {
 	if err := h.ResetRequests(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := do(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	requests, err := h.Requests(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	fmt.Fprintf(n.out, "%s, %d machines:\n", what, machines)
-	own := 0
 	for _, request := range slices.Sorted(maps.Keys(requests)) {
-		note := ""
-		if slices.Contains(n.shared, request) {
+		number, note := requests[request], ""
+		switch {
+		case slices.Contains(n.shared, request):
 			note = "  for all machines"
-		} else {
-			own += requests[request]
+		case slices.Contains(n.joined, request):
+			note = "  bootstrap data"
+			joined += float64(min(number, machines))
+			own += float64(max(number-machines, 0))
+		default:
+			own += float64(number)
 		}
-		fmt.Fprintf(n.out, "  %5d  %s%s\n", requests[request], request, note)
+		fmt.Fprintf(n.out, "  %5d  %s%s\n", number, request, note)
 	}
-	return float64(own) / float64(machines), nil
+	return own / float64(machines), joined / float64(machines), nil
+}
+
+// all returns how many requests the hypervisor was sent for each machine while do ran, without
+// the shared ones.
+func (n *polledBench) all(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (float64, error) {
+	own, joined, err := n.count(ctx, h, what, machines, do)
+	return own + joined, err
 }
 
 // awaitNodes waits until a cluster has exactly the desired machines and their nodes are Ready.

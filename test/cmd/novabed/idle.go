@@ -91,7 +91,7 @@ func (n *polledBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c
 	}
 	fmt.Fprintf(n.out, "%d machines came up in %s\n", n.idle, time.Since(began).Round(time.Second))
 	used, err := idle.during(func() (err error) {
-		c.rest, err = n.count(ctx, h, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
+		c.rest, err = n.all(ctx, h, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
 		return err
 	})
 	if err != nil {
