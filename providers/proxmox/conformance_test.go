@@ -108,7 +108,7 @@ func (adapter) Connect(reader client.Reader, o conformance.ConnectorOptions) con
 		Session: sessions.Timeouts{
 			Wait: 2 * time.Second, MinRetry: 10 * time.Millisecond, MaxRetry: 50 * time.Millisecond, MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 50 * time.Millisecond,
 		},
-		Idle: 100 * time.Millisecond, Busy: 10 * time.Millisecond, Agent: 10 * time.Millisecond, AgentMax: 50 * time.Millisecond,
+		Idle: 100 * time.Millisecond, Busy: 10 * time.Millisecond, Node: time.Second, Agent: 10 * time.Millisecond, AgentMax: 50 * time.Millisecond,
 		Bootstrap: 100 * time.Millisecond, Restarted: time.Second, Detail: 100 * time.Millisecond, Stale: time.Second, Appear: 50 * time.Millisecond,
 	}}
 	if o.Quiet {

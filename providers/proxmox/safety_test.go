@@ -378,11 +378,23 @@ func TestRequestsForAMachine(t *testing.T) {
 		"POST /nodes/{node}/qemu/{vmid}/status/start", "PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"))
 }
 
+// A VM has only the interfaces of its machine, although the template got one after its
+// configuration was read, which the list does not show.
+func TestTemplateThatGetsAnInterface(t *testing.T) {
+	m := newManager(t)
+	m.created(nil)
+	m.must(http.MethodPut, m.path(strconv.Itoa(templateID))+"/config", map[string]any{"net3": "virtio,bridge=vmbr0"})
+	m.machine = m.machine.DeepCopy()
+	m.machine.Name = "next"
+	m.created(nil)
+	m.Expect(m.find(strconv.Itoa(m.candidates()[0])).Options).NotTo(HaveKey("net3"))
+}
+
 // A template that changes is read again before the next clone.
 func TestTemplateThatChanges(t *testing.T) {
 	m := newManager(t)
 	m.created(nil)
-	m.must(http.MethodPut, m.path(strconv.Itoa(templateID))+"/config", map[string]any{"tags": "new", "net3": "virtio,bridge=vmbr0"})
+	m.must(http.MethodPut, m.path(strconv.Itoa(templateID))+"/config", map[string]any{"tags": "new", "ide3": "local:cloudinit"})
 	m.Eventually(func(g Gomega) {
 		i := slices.IndexFunc(m.connect(g).session.Site().Guests, func(r *pve.Resource) bool { return r.VMID == templateID && r.Tags == "new" })
 		g.Expect(i).To(BeNumerically(">=", 0))
@@ -390,7 +402,7 @@ func TestTemplateThatChanges(t *testing.T) {
 	m.machine = m.machine.DeepCopy()
 	m.machine.Name = "next"
 	m.created(nil)
-	m.Expect(m.find(strconv.Itoa(m.candidates()[0])).Options).NotTo(HaveKey("net3"), "the driver knew that the clone has it")
+	m.Expect(m.find(strconv.Itoa(m.candidates()[0])).Options).NotTo(HaveKey("ide3"), "the driver knew that the clone has it")
 }
 
 // A user who sees one pool only cannot see a clone of the user that the manager had before.
@@ -447,6 +459,30 @@ func TestClonesOfOtherProcesses(t *testing.T) {
 	m.Expect(m.created(nil).ID).To(Equal(strconv.Itoa(ids[1])))
 	requests := m.server.Requests()
 	m.Expect(requests[tasks]).To(BeNumerically("<=", requests["GET /cluster/resources"]))
+}
+
+// A node that hangs delays neither the list nor machines that do not wait for its clones.
+func TestNodeThatHangs(t *testing.T) {
+	m := newManager(t)
+	m.seesOnePool()
+	ids := m.candidates()
+	m.task(http.MethodPost, "/nodes/pve1/qemu", map[string]any{"vmid": ids[0], "name": "foreign", "memory": "128"})
+	m.server.Inject(pvesim.Fault{Method: http.MethodGet, Path: "nodes/pve2/tasks", Hang: true, Times: -1})
+	m.Eventually(func(g Gomega) {
+		d := m.connect(g)
+		vm, err := d.Observe(t.Context(), m.machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(vm.State).To(Equal(hypervisor.Absent))
+		g.Expect(d.Create(t.Context(), m.machine, createOptions)).To(MatchError(ContainSubstring("listing clones of the node pve2: the node does not respond")))
+	}).Should(Succeed())
+	other := *m
+	other.machine = m.machine.DeepCopy()
+	other.machine.Name = "other"
+	start := time.Now()
+	other.up()
+	m.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
+	m.server.ClearFaults()
+	m.Expect(m.created(nil).ID).To(Equal(strconv.Itoa(ids[1])))
 }
 
 // A storage that does not respond delays neither the session nor its lists.

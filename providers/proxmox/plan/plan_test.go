@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -192,7 +193,8 @@ func TestCloudInit(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	form, err := Configuration(m, &settings, &Mark{ID: machineID, ISO: "nfs"}, c, nil, "nfs:iso/nova.iso")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(strings.Split(form.Get("delete"), ",")).To(ConsistOf("ide0", "ide1", "ide3"))
+	removed := slices.DeleteFunc(strings.Split(form.Get("delete"), ","), func(name string) bool { return strings.HasPrefix(name, "net") })
+	g.Expect(removed).To(ConsistOf("ide0", "ide1", "ide3"))
 	g.Expect(c.Disks()).To(Equal([]string{"scsi0"}))
 }
 
@@ -223,7 +225,7 @@ func TestConfiguration(t *testing.T) {
 	form, err := Configuration(m, &settings, &Mark{ID: machineID, ISO: "nfs"}, config, []string{"golden", "nova-owner-x"}, "nfs:iso/nova.iso")
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
-		"net0": "virtio=" + MAC(machineID, &settings.Interfaces[0], 0) + ",bridge=vmbr0,tag=7,mtu=1400,firewall=1", "delete": "ide0,net1",
+		"net0":  "virtio=" + MAC(machineID, &settings.Interfaces[0], 0) + ",bridge=vmbr0,tag=7,mtu=1400,firewall=1",
 		"cores": "4", "sockets": "2", "cpu": "host", "memory": "8192", "balloon": "0", "machine": "q35", "bios": "ovmf", "numa": "1",
 		"hostpci0": "mapping=gpu,pcie=1", "efidisk0": "local:1,efitype=4m,pre-enrolled-keys=1", "tpmstate0": "local:1,version=v2.0",
 		"scsi0": "local:vm-5-disk-0,size=20G,discard=on,ssd=1", "scsi1": "local:10,serial=nova-etcd", "scsi3": "nfs:5,serial=nova-logs,cache=none",
@@ -233,6 +235,7 @@ func TestConfiguration(t *testing.T) {
 	} {
 		g.Expect(form.Get(name)).To(Equal(value), name)
 	}
+	g.Expect(strings.Split(form.Get("delete"), ",")).To(And(HaveLen(32), ContainElements("ide0", "net1", "net31"), Not(ContainElement("net0"))))
 	_, _, own := ReadDescription(form.Get("description"))
 	g.Expect(own).To(Equal([]string{"scsi0", "scsi2", "efidisk0", "tpmstate0", "scsi1", "scsi3"}))
 	grow, smaller := Resize(m, config)

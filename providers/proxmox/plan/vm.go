@@ -25,6 +25,9 @@ import (
 // the VM runs, and cannot be removed.
 const ISODrive = "ide2"
 
+// maxInterfaces is the number of network interfaces that a VM can have.
+const maxInterfaces = 32
+
 // EmptyDrive is the value of a drive without an image.
 const EmptyDrive = "none,media=cdrom"
 
@@ -159,14 +162,19 @@ var (
 func Configuration(m *proxmoxv1.NovaProxmoxMachine, s *Settings, mark *Mark, c Config, have []string, volume string) (url.Values, error) {
 	form, remove := url.Values{}, []string{}
 	for name, value := range c {
-		if isCloudInit(name, value) && name != ISODrive || strings.HasPrefix(name, "net") && name != "netin" {
+		if isCloudInit(name, value) && name != ISODrive {
 			remove = append(remove, name)
 		}
 	}
-	for i := range s.Interfaces {
+	// The template may have got interfaces after its configuration was read. Proxmox VE
+	// ignores those that do not exist.
+	for i := range maxInterfaces {
 		name := "net" + strconv.Itoa(i)
-		form.Set(name, nic(mark.ID, &s.Interfaces[i], i))
-		remove = slices.DeleteFunc(remove, func(r string) bool { return r == name })
+		if i < len(s.Interfaces) {
+			form.Set(name, nic(mark.ID, &s.Interfaces[i], i))
+		} else {
+			remove = append(remove, name)
+		}
 	}
 	hardware(form, &m.Spec.Hardware)
 	if m.Spec.StartOnBoot != nil {
@@ -186,10 +194,8 @@ func Configuration(m *proxmoxv1.NovaProxmoxMachine, s *Settings, mark *Mark, c C
 	form.Set("description", Description(m, mark, append(c.Disks(), disks...)))
 	tags, _ := TagsWith(have, append(mark.Tags(), m.Spec.Tags...))
 	form.Set("tags", strings.Join(tags, ";"))
-	if len(remove) > 0 {
-		slices.Sort(remove)
-		form.Set("delete", strings.Join(remove, ","))
-	}
+	slices.Sort(remove)
+	form.Set("delete", strings.Join(remove, ","))
 	return form, nil
 }
 

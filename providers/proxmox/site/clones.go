@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,16 +23,32 @@ const maxClones = 1000
 // until then. A machine whose VM may be one of them waits until all clones that ran at one
 // time have ended. Later clones cannot be its VM. One check serves all machines.
 type cloneCheck struct {
-	// began is when the clones were read, and running are those that have not ended, by
-	// node. running is nil while no check is in progress.
+	// began is when the check began, and running are the nodes whose clones have not
+	// ended. running is nil while no check is in progress.
 	began   time.Time
-	running map[string][]string
+	running map[string]*nodeClones
 	// ended is the beginning of the last check whose clones have ended, and list the
 	// number of lists that were started then.
 	ended time.Time
 	list  uint64
-	// err is the error of the last read.
-	err error
+}
+
+// nodeClones are the clones of a node that ran when they were first read, and have not
+// ended. err is the error of the last read.
+type nodeClones struct {
+	read bool
+	left []string
+	err  error
+}
+
+// err returns the error of a node that cannot be read.
+func (c *cloneCheck) err() error {
+	for _, node := range slices.Sorted(maps.Keys(c.running)) {
+		if err := c.running[node].err; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ConfirmUnseen reports whether the list would have the VM of a machine if it existed: the
@@ -49,83 +66,79 @@ func (s *Session) ConfirmUnseen(id uuid.UUID) (bool, error) {
 		return true, nil
 	}
 	s.machines.PollSoon()
-	return false, Classify(s.server, s.clones.err)
+	return false, Classify(s.server, s.clones.err())
 }
 
-// readClones reads which clones have ended, if a machine waits for them.
-func (s *Session) readClones(ctx context.Context) error {
-	nodes, wanted := s.nodesWithClones()
-	if !wanted {
-		return nil
-	}
-	now, running := time.Now(), map[string][]string{}
-	for _, node := range nodes {
-		var tasks []pve.Task
-		err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks"}, Into: &tasks, Form: url.Values{
-			"source": {"active"}, "typefilter": {"qmclone"}, "limit": {strconv.Itoa(maxClones)},
-		}})
-		if err != nil {
-			err = fmt.Errorf("listing clones: %w", err)
-			s.mu.Lock()
-			s.clones.err = err
-			s.mu.Unlock()
-			if pve.IsDown(err) {
-				return err
-			}
-			return nil // it is read again with the next list
-		}
-		for _, t := range tasks {
-			running[node] = append(running[node], t.UPID)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.storeClones(now, running)
-	return nil
-}
-
-// nodesWithClones returns whether a machine waits for clones, and the nodes whose clones
-// must be read: those with clones that have not ended, or, at the beginning of a check, all
-// of them. Clones end with their node.
-func (s *Session) nodesWithClones() (nodes []string, wanted bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// dueClones returns the reads of clones that have not ended, if a machine waits for them.
+// The caller holds the lock.
+func (s *Session) dueClones() (reads []func(context.Context) error) {
+	wanted := false
 	for _, m := range s.machines.All() {
 		wanted = wanted || !m.unseenSince.IsZero() && !s.clones.ended.After(m.unseenSince)
 	}
+	if !wanted {
+		return nil
+	}
+	c := &s.clones
+	online := map[string]bool{}
 	for _, n := range s.nodes {
 		// A node without recent figures, "unknown", may still clone.
-		if n.Status != "offline" && (s.clones.running == nil || len(s.clones.running[n.Node]) > 0) {
-			nodes = append(nodes, n.Node)
+		online[n.Node] = n.Status != "offline"
+	}
+	if c.running == nil {
+		c.began, c.running = time.Now(), map[string]*nodeClones{}
+		for node := range online {
+			c.running[node] = &nodeClones{}
 		}
 	}
-	return nodes, wanted
+	// Clones end with their node.
+	maps.DeleteFunc(c.running, func(node string, _ *nodeClones) bool { return !online[node] })
+	s.endClones()
+	for node := range c.running {
+		reads = append(reads, func(ctx context.Context) error { return s.readClones(ctx, node) })
+	}
+	return reads
 }
 
-// storeClones stores the clones that run on the nodes that were read. The caller holds the
-// lock.
-func (s *Session) storeClones(read time.Time, running map[string][]string) {
-	c := &s.clones
-	c.err = nil
-	begins := c.running == nil
-	if begins {
-		c.began, c.running = read, map[string][]string{}
+// endClones ends the check if all clones have ended. The caller holds the lock.
+func (s *Session) endClones() {
+	if c := &s.clones; len(c.running) == 0 {
+		c.ended, c.list, c.running = c.began, s.machines.Lists(), nil
+	}
+}
+
+// readClones reads which clones of a node have ended. A failed read is repeated.
+func (s *Session) readClones(ctx context.Context, node string) error {
+	var tasks []pve.Task
+	err := s.atNode(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks"}, Into: &tasks, Form: url.Values{
+		"source": {"active"}, "typefilter": {"qmclone"}, "limit": {strconv.Itoa(maxClones)},
+	}})
+	if pve.IsDown(err) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.clones.running[node]
+	switch {
+	case n == nil: // another Proxmox VE cluster responds
+		return nil
+	case err != nil:
+		n.err = fmt.Errorf("listing clones of the node %s: %w", node, err)
+		return nil
 	}
 	own := map[string]bool{}
 	for _, m := range s.machines.All() {
 		own[m.upid] = true
 	}
-	before := c.running
-	c.running = map[string][]string{}
-	for node, upids := range running {
-		left := slices.DeleteFunc(upids, func(upid string) bool {
-			return own[upid] || !begins && !slices.Contains(before[node], upid)
-		})
-		if len(left) > 0 {
-			c.running[node] = left
+	left := []string{}
+	for _, t := range tasks {
+		if !own[t.UPID] && (!n.read || slices.Contains(n.left, t.UPID)) {
+			left = append(left, t.UPID)
 		}
 	}
-	if len(c.running) == 0 {
-		c.ended, c.list, c.running = c.began, s.machines.Lists(), nil
+	if *n = (nodeClones{read: true, left: left}); len(left) == 0 {
+		delete(s.clones.running, node)
+		s.endClones()
 	}
+	return nil
 }

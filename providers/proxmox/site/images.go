@@ -82,24 +82,10 @@ func (s *Session) AwaitImages(id uuid.UUID) {
 	s.machines.PollSoon()
 }
 
-// watchImages reads the images of storages that appear. A storage that does not respond
-// delays nothing else: it is read again later.
-func (s *Session) watchImages(ctx context.Context) error {
-	ticker := time.NewTicker(s.timeouts.Busy)
-	defer ticker.Stop()
-	for {
-		s.readImages(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the end of the session
-		}
-	}
-}
-
 // readImages reads the images in the storages that were not read yet: an earlier process
-// may have left some. Later images are those that the session uploads.
-func (s *Session) readImages(ctx context.Context) {
+// may have left some. Later images are those that the session uploads. A storage that does
+// not respond delays nothing else: it is read again later.
+func (s *Session) readImages(ctx context.Context) error {
 	var reads errgroup.Group
 	reads.SetLimit(parallelReads / 2)
 	for key, r := range s.unreadStorages() {
@@ -112,6 +98,7 @@ func (s *Session) readImages(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.imagesRead = s.imagesRead || ctx.Err() == nil
+	return nil
 }
 
 // unreadStorages returns the storages whose images must be read, and forgets those that

@@ -14,8 +14,6 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
@@ -26,6 +24,9 @@ const (
 	// maxUnlisted is the number of lists of tasks after which a task that is not among
 	// them is read on its own: nodes list only their last tasks.
 	maxUnlisted = 3
+	// statusNoResponse is the status with which Proxmox VE responds for a node that does
+	// not.
+	statusNoResponse = 596
 	// maxReport limits the report of a guest in bytes.
 	maxReport = 4096
 	// maxName is the longest name of a node or storage in bytes. Entries with a longer one
@@ -57,9 +58,58 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 			}
 		}
 	})
-	both.Go(func() error { return s.queryAgents(ctx) })
-	both.Go(func() error { return s.watchImages(ctx) })
+	for _, read := range []func(context.Context) error{s.readNodes, s.queryAgents, s.readImages} {
+		both.Go(func() error { return s.repeat(ctx, read) })
+	}
 	return both.Wait()
+}
+
+// repeat calls read at the short interval until it fails.
+func (s *Session) repeat(ctx context.Context, read func(context.Context) error) error {
+	ticker := time.NewTicker(s.timeouts.Busy)
+	defer ticker.Stop()
+	for {
+		if err := read(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the end of the session
+		}
+	}
+}
+
+// readNodes sends the requests that single nodes answer, at most once for each list: results
+// of tasks that the list of tasks no longer has, descriptions of VMs, and clones. A node
+// that hangs delays neither the list nor what the other nodes answer.
+func (s *Session) readNodes(ctx context.Context) error {
+	var due []func(context.Context) error
+	s.mu.Lock()
+	if s.nodesRead < s.done {
+		s.nodesRead, due = s.done, slices.Concat(s.dueTasks(), s.dueMarks(), s.dueClones())
+	}
+	s.mu.Unlock()
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallelReads)
+	for _, read := range due {
+		reads.Go(func() error { return read(ctx) })
+	}
+	return reads.Wait()
+}
+
+// errHangs is the error of a node that does not answer. Proxmox VE has the same status for it.
+var errHangs = &pve.Error{Status: statusNoResponse, Detail: "the node does not respond"}
+
+// atNode sends a request that a single node answers. If the node hangs, the API is not down.
+func (s *Session) atNode(ctx context.Context, r pve.Request) error {
+	limited, cancel := context.WithTimeout(ctx, s.timeouts.Node)
+	defer cancel()
+	err := s.client.Do(limited, r)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return errHangs
+	}
+	return err
 }
 
 // identify reads the version and the ID. State of another Proxmox VE cluster is dropped.
@@ -102,13 +152,7 @@ func (s *Session) update(ctx context.Context) error {
 	if err := s.readTasks(ctx); err != nil {
 		return err
 	}
-	if err := s.readClones(ctx); err != nil {
-		return err
-	}
-	if err := s.list(ctx); err != nil {
-		return err
-	}
-	return s.readMarks(ctx)
+	return s.list(ctx)
 }
 
 // readTasks reads the results of the tasks of machines.
@@ -134,29 +178,33 @@ func (s *Session) readTasks(ctx context.Context) error {
 	}
 	for _, m := range running {
 		s.mu.Lock()
-		upid, node := m.upid, m.node
-		t, listed := results[upid]
+		t, listed := results[m.upid]
 		if !listed {
 			m.unlisted++
 		}
-		single := !listed && m.unlisted > maxUnlisted
 		if listed && t.Status != "" {
 			s.finish(m, t.Status)
 		}
 		s.mu.Unlock()
-		if single {
-			if err := s.readTask(ctx, m, upid, node); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
+}
+
+// dueTasks returns the reads of tasks that the list of tasks no longer has. The caller holds
+// the lock.
+func (s *Session) dueTasks() (reads []func(context.Context) error) {
+	for _, m := range s.machines.All() {
+		if upid, node := m.upid, m.node; upid != "" && upid != unknownTask && m.unlisted > maxUnlisted {
+			reads = append(reads, func(ctx context.Context) error { return s.readTask(ctx, m, upid, node) })
+		}
+	}
+	return reads
 }
 
 // readTask reads the result of a task of a machine.
 func (s *Session) readTask(ctx context.Context, m *Machine, upid, node string) error {
 	var t pve.Task
-	err := s.client.Do(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
+	err := s.atNode(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "tasks", upid, "status"}, Into: &t})
 	switch {
 	case pve.IsDown(err):
 		return err
@@ -300,41 +348,37 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 	}
 }
 
-// readMarks reads the descriptions of the VMs that Find marked as unread.
-func (s *Session) readMarks(ctx context.Context) error {
-	s.mu.Lock()
-	var due []*pve.Resource
+// dueMarks returns the reads of the descriptions of VMs that Find marked as unread. The
+// caller holds the lock.
+func (s *Session) dueMarks() (reads []func(context.Context) error) {
 	for vmid, mark := range s.marks {
 		if g := s.guests[vmid]; g != nil && mark.ID == unread && g.Lock == "" {
-			due = append(due, g)
+			reads = append(reads, func(ctx context.Context) error { return s.readMark(ctx, g) })
 		}
 	}
-	s.mu.Unlock()
-	var reads errgroup.Group
-	reads.SetLimit(parallelReads)
-	for _, g := range due {
-		reads.Go(func() error {
-			c, err := s.Config(ctx, g.Node, g.VMID)
-			switch {
-			case err == nil:
-			case hypervisor.ReasonFor(err, "") == infrav1.EndpointUnreachableReason || ctx.Err() != nil:
-				return err
-			default:
-				return nil // the VM may belong to a machine: it is read again after the next list
-			}
-			mark, _, _ := plan.ReadDescription(c["description"])
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.marks[g.VMID] = mark
-			for id, m := range s.machines.All() {
-				if id == mark.ID || m.IsActive() {
-					s.wake(m.Key)
-				}
-			}
-			return nil
-		})
+	return reads
+}
+
+// readMark reads the description of a VM. The VM may belong to a machine, so a failed read is
+// repeated.
+func (s *Session) readMark(ctx context.Context, g *pve.Resource) error {
+	c, err := s.readConfig(ctx, g.Node, g.VMID, s.atNode)
+	if pve.IsDown(err) || ctx.Err() != nil {
+		return err
 	}
-	return reads.Wait()
+	if err != nil {
+		return nil
+	}
+	mark, _, _ := plan.ReadDescription(c["description"])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks[g.VMID] = mark
+	for id, m := range s.machines.All() {
+		if id == mark.ID || m.IsActive() {
+			s.wake(m.Key)
+		}
+	}
+	return nil
 }
 
 // unread is the ID in the mark of a VM whose description has to be read.
@@ -342,31 +386,20 @@ var unread = uuid.Max
 
 // queryAgents requests addresses and reports from guest agents.
 func (s *Session) queryAgents(ctx context.Context) error {
-	ticker := time.NewTicker(s.timeouts.Busy)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the end of the session
-		}
-		s.mu.Lock()
-		var queries errgroup.Group
-		queries.SetLimit(parallelReads)
-		due := map[*Machine]*pve.Resource{}
-		for _, m := range s.machines.All() {
-			if g := s.guests[m.VMID]; m.queried && g != nil && !m.Busy && !time.Now().Before(m.nextQuery) {
-				due[m] = g
-			}
-		}
-		s.mu.Unlock()
-		for m, g := range due {
-			queries.Go(func() error { return s.query(ctx, m, g) })
-		}
-		if err := queries.Wait(); err != nil {
-			return err
+	var queries errgroup.Group
+	queries.SetLimit(parallelReads)
+	due := map[*Machine]*pve.Resource{}
+	s.mu.Lock()
+	for _, m := range s.machines.All() {
+		if g := s.guests[m.VMID]; m.queried && g != nil && !m.Busy && !time.Now().Before(m.nextQuery) {
+			due[m] = g
 		}
 	}
+	s.mu.Unlock()
+	for m, g := range due {
+		queries.Go(func() error { return s.query(ctx, m, g) })
+	}
+	return queries.Wait()
 }
 
 // query requests the addresses from one guest agent. Once the agent has reported some,
@@ -376,10 +409,10 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	again := len(m.Network) > 0
 	s.mu.Unlock()
 	found, os := pve.GuestInterfaces{}, pve.GuestOS{}
-	err := s.client.Do(ctx, agentRequest(g, "network-get-interfaces", &found))
+	err := s.atNode(ctx, agentRequest(g, "network-get-interfaces", &found))
 	var osErr error
 	if err == nil && again {
-		osErr = s.client.Do(ctx, agentRequest(g, "get-osinfo", &os))
+		osErr = s.atNode(ctx, agentRequest(g, "get-osinfo", &os))
 	}
 	if down := cmp.Or(err, osErr); pve.IsDown(down) {
 		return down

@@ -18,8 +18,10 @@ func TestNodesWithClones(t *testing.T) {
 	g := NewWithT(t)
 	s := &Session{machines: polled.New[uuid.UUID, Machine](0)}
 	s.nodes = pve.Resources{{Node: "a", Status: "online"}, {Node: "b", Status: "unknown"}, {Node: "c", Status: "offline"}}
-	nodes, _ := s.nodesWithClones()
-	g.Expect(nodes).To(Equal([]string{"a", "b"}))
+	g.Expect(s.dueClones()).To(BeEmpty(), "no machine waits")
+	s.machines.Get(uuid.New()).unseenSince = time.Now()
+	g.Expect(s.dueClones()).To(HaveLen(2))
+	g.Expect(s.clones.running).To(And(HaveKey("a"), HaveKey("b")))
 }
 
 // The agent of a node that runs gets no request, until the VM was started again.

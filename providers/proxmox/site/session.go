@@ -27,7 +27,8 @@ import (
 type Timeouts struct {
 	Session sessions.Timeouts
 	// Idle is the interval between two lists, and Busy the interval while a VM changes.
-	Idle, Busy time.Duration
+	// Node is how long a node may take to answer for its VMs.
+	Idle, Busy, Node time.Duration
 	// Agent is the first interval between two requests to a guest agent that reports no
 	// address; it doubles up to AgentMax. Bootstrap is the interval after that until the
 	// node has joined, and for the time Restarted after a restart of the VM. Detail is the
@@ -41,7 +42,7 @@ type Timeouts struct {
 // DefaultTimeouts are the timeouts outside of tests. Nodes report the status of guests
 // every ten seconds.
 var DefaultTimeouts = Timeouts{
-	Session: sessions.DefaultTimeouts, Idle: 4 * time.Second, Busy: 1500 * time.Millisecond,
+	Session: sessions.DefaultTimeouts, Idle: 4 * time.Second, Busy: 1500 * time.Millisecond, Node: 10 * time.Second,
 	Agent: 5 * time.Second, AgentMax: time.Minute, Bootstrap: time.Minute, Restarted: 10 * time.Minute, Detail: 6 * time.Hour,
 	Stale: 30 * time.Second, Appear: time.Minute,
 }
@@ -127,6 +128,7 @@ type Session struct {
 	mu          sync.Mutex
 	id, version string
 	done        uint64 // the last list that ended
+	nodesRead   uint64 // the last list after which single nodes were read
 	listed      time.Time
 	guests      map[int]*pve.Resource
 	nodes       []*pve.Resource
@@ -427,8 +429,13 @@ func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.C
 
 // Config reads the configuration of a VM.
 func (s *Session) Config(ctx context.Context, node string, vmid int) (plan.Config, error) {
+	return s.readConfig(ctx, node, vmid, s.Do)
+}
+
+// readConfig reads the configuration of a VM with a function that sends the request.
+func (s *Session) readConfig(ctx context.Context, node string, vmid int, send func(context.Context, pve.Request) error) (plan.Config, error) {
 	var raw map[string]any
-	if err := s.Do(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(node, vmid, "config"), Into: &raw}); err != nil {
+	if err := send(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(node, vmid, "config"), Into: &raw}); err != nil {
 		return nil, err
 	}
 	c := plan.Config{}
