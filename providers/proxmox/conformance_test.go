@@ -70,7 +70,7 @@ func (adapter) Start(t *testing.T, o conformance.SimulatorOptions) conformance.S
 	s := &simulator{WithT: NewWithT(t), t: t}
 	s.SetDefaultEventuallyTimeout(timeout)
 	s.SetDefaultEventuallyPollingInterval(interval)
-	roles := map[string][]string{role: privileges}
+	roles := map[string][]string{role: privileges, haRole: append(slices.Clone(privileges), "Sys.Console")}
 	for op, privilege := range denials {
 		roles[role+string(op[:5])+privilege] = slices.DeleteFunc(slices.Clone(privileges), func(p string) bool { return p == privilege })
 	}

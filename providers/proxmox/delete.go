@@ -19,8 +19,9 @@ import (
 
 // Names of the parts of a VM that are changed to match its machine.
 const (
-	userData = "UserData"
-	tags     = "Tags"
+	userData         = "UserData"
+	tags             = "Tags"
+	highAvailability = "HighAvailability"
 )
 
 const (
@@ -43,6 +44,9 @@ func (d *driver) Shutdown(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) 
 		}
 		return hypervisor.Failure(infrav1.GuestUnreachableReason, "the guest agent does not respond: %w", err)
 	}
+	if err := d.leaveHA(ctx, &v); err != nil {
+		return err
+	}
 	return d.power(ctx, &v, site.Shutdown, "shutdown", url.Values{"timeout": {strconv.Itoa(shutdownSeconds)}})
 }
 
@@ -57,6 +61,9 @@ func (d *driver) Delete(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 		return err
 	}
 	if v.state == hypervisor.Running {
+		if err := d.leaveHA(ctx, &v); err != nil {
+			return err
+		}
 		return d.power(ctx, &v, site.Stop, "stop", url.Values{"overrule-shutdown": {"1"}})
 	}
 	c, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID)
@@ -127,6 +134,7 @@ func (d *driver) Syncers() []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine] {
 	return []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine]{
 		{Name: userData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: tags, Apply: d.syncTags},
+		{Name: highAvailability, AfterJoin: true, Apply: d.syncHA},
 	}
 }
 
@@ -146,7 +154,7 @@ func (d *driver) removeUserData(ctx context.Context, m *proxmoxv1.NovaProxmoxMac
 	if v.Mark.ISO != "" {
 		v.Mark.ISO = ""
 		left, _ := plan.TagsWith(v.VM.TagList(), v.Mark.Tags())
-		if err := d.setTags(ctx, &v, left, url.Values{plan.ISODrive: {plan.EmptyDrive}}); err != nil {
+		if err := d.setTags(ctx, &v, left, url.Values{plan.ISODrive: {plan.EmptyDrive}}, v.VM.HAState); err != nil {
 			return fmt.Errorf("detaching bootstrap data: %w", err)
 		}
 		if v, err = d.look(m); err != nil || v.Mark.ISO != "" {
@@ -166,14 +174,16 @@ func (d *driver) syncTags(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) 
 	if same {
 		return nil
 	}
-	return d.setTags(ctx, &v, wanted, url.Values{})
+	return d.setTags(ctx, &v, wanted, url.Values{}, v.VM.HAState)
 }
 
-// setTags writes the tags of a VM with other options, unless an action on the VM runs.
-func (d *driver) setTags(ctx context.Context, v *view, wanted []string, form url.Values) error {
+// setTags writes the tags of a VM with other options, unless an action on the VM runs. state
+// is the state in the HA manager.
+func (d *driver) setTags(ctx context.Context, v *view, wanted []string, form url.Values, state string) error {
 	form.Set("tags", strings.Join(wanted, ";"))
 	return d.session.Act(ctx, v.id, site.Action{
-		Verb: site.Tag, VMID: v.VM.VMID, Node: v.VM.Node, Tags: wanted,
+		Verb: site.Tag, VMID: v.VM.VMID, Node: v.VM.Node,
+		Change:  func(vm *pve.Resource) { vm.Tags, vm.HAState = strings.Join(wanted, ";"), state },
 		Request: pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "config"), Form: form},
 	})
 }

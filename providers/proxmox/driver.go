@@ -175,11 +175,16 @@ func (d *driver) outOfSync(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hyperv
 			out.OutOfSync, out.ToSync = "Changing the tags", append(out.ToSync, tags)
 		}
 	}
+	if _, same := d.wantedHA(m, v); v.Complete && m.DeletionTimestamp.IsZero() && v.state == hypervisor.Running && !same {
+		out.OutOfSync, out.ToSync = "Changing the settings in the HA manager", append(out.ToSync, highAvailability)
+	}
 }
 
 // running adds the properties of a running VM to out.
 func (d *driver) running(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervisor.VM) {
-	out.Host = v.VM.Node
+	if out.Host = v.VM.Node; v.VM.HAState == "error" {
+		out.Message = "The HA manager of Proxmox VE does not restart the VM: it is in the state error there. Set it to disabled, correct the cause, and set it to started"
+	}
 	out.Report = hypervisor.ParseReport(v.machine.Report)
 	if s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
 		out.NICs = plan.NICs(v.id, &s, v.machine.Network)

@@ -208,6 +208,7 @@ controlPlaneConfig: {format: ignition}
 	Entry("of Proxmox VE applies variables, and changes no other field", "nova-proxmox", ownProxmox, `
 network: vmbr2
 placement: {pool: tenants}
+highAvailability: {maxRestart: 2}
 nodeSize: {cpus: 4}
 format: cloud-config
 controlPlaneConfig: {format: ignition}
@@ -217,10 +218,10 @@ controlPlaneConfig: {format: ignition}
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
 			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
-		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own],
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own], highAvailability: {maxRestart: 2},
 			network: {interfaces: [{network: vmbr2, vlan: 7}, {network: storage}]}}`,
 		"node": `{roles: [infra], format: cloud-config, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
-		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 4, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own],
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 4, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [own], highAvailability: {maxRestart: 2},
 			network: {interfaces: [{network: vmbr2, vlan: 7}, {network: storage}]}}`,
 	}),
 )

@@ -263,6 +263,52 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+func TestHARules(t *testing.T) {
+	c := start(t, Options{})
+	for _, id := range []string{"100", "101"} {
+		c.task(post, "/nodes/pve1/qemu/9000/clone", "newid="+id, "target=pve2")
+		c.refused(500, "cannot use unmanaged resource(s) vm:"+id, post, "/cluster/ha/rules", "rule=n"+id, "type=node-affinity", "nodes=pve1", "resources=vm:"+id)
+		c.ok(post, "/cluster/ha/resources", "sid=vm:"+id, "state=ignored")
+		c.ok(post, "/cluster/ha/rules", "rule=n"+id, "type=node-affinity", "nodes=pve2,pve3", "strict=1", "resources=vm:"+id)
+	}
+	c.refused(400, "Rule 'other' is invalid", post, "/cluster/ha/rules", "rule=other", "type=node-affinity", "nodes=pve1", "resources=vm:100")
+	c.ok(post, "/cluster/ha/rules", "rule=apart", "type=resource-affinity", "affinity=negative", "resources=vm:100,vm:101")
+	c.ok(put, "/cluster/ha/rules/n100", "type=node-affinity", "nodes=pve3", "resources=vm:100")
+	c.refused(400, "Rule 'n101' is invalid", put, "/cluster/ha/rules/n101", "type=node-affinity", "nodes=pve3", "resources=vm:101")
+
+	// A VM is recovered on a node of its rule only, and deleted with its resource.
+	c.ok(put, "/cluster/ha/resources/vm:100", "state=started")
+	c.eventually("the VM runs", func() bool { return c.state(100) == "started" })
+	if err := c.server.SetOnline("pve2", false); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the VM is recovered", func() bool {
+		return c.do(get, "/nodes/pve3/qemu/100/config").Status == 200 && c.state(100) == "started"
+	})
+	c.ok("DELETE", "/cluster/ha/resources/vm:100")
+	if state := c.state(100); state != "started" {
+		t.Errorf("the list has the state %q, and shows the removal late", state)
+	}
+	c.refused(500, "not HA managed", "DELETE", "/cluster/ha/resources/vm:100")
+	c.eventually("the HA manager notices", func() bool { return c.state(100) == "" })
+	rules, _ := c.ok(get, "/cluster/ha/rules", "resource=vm:100").([]any)
+	if len(rules) > 0 {
+		t.Errorf("got %v", rules)
+	}
+}
+
+// state returns the state of a VM in the HA manager, as the list of resources has it.
+func (c *client) state(vmid float64) string {
+	list, _ := c.ok(get, "/cluster/resources", "type=vm").([]any)
+	for _, entry := range list {
+		if e, _ := entry.(map[string]any); e["vmid"] == vmid {
+			state, _ := e["hastate"].(string)
+			return state
+		}
+	}
+	return ""
+}
+
 // The list of resources shows a new VM without name and status until its node
 // reports it.
 func TestResourcesAreLate(t *testing.T) {

@@ -29,6 +29,7 @@ const (
 	groupTag   = "nova-group-"
 	addressTag = "nova-ip-"
 	machineTag = "nova-name-"
+	haTag      = "nova-ha-"
 )
 
 // Mark is the owner mark of a VM: it identifies the machine, and it has the values
@@ -45,12 +46,14 @@ type Mark struct {
 	Addresses []netip.Addr
 	// Machine is the name of the machine, if the VM has another name.
 	Machine string
+	// HA is the hash of the settings of the VM in the HA manager, once they are applied.
+	HA string
 }
 
 // Tags returns the tags of a mark.
 func (m *Mark) Tags() []string {
 	tags := []string{ownerTag + m.ID.String()}
-	for _, t := range [][2]string{{isoTag, m.ISO}, {zoneTag, m.Zone}, {groupTag, m.Group}, {machineTag, m.Machine}} {
+	for _, t := range [][2]string{{isoTag, m.ISO}, {zoneTag, m.Zone}, {groupTag, m.Group}, {machineTag, m.Machine}, {haTag, m.HA}} {
 		if t[1] != "" {
 			tags = append(tags, t[0]+t[1])
 		}
@@ -69,7 +72,7 @@ func ReadMark(tags []string) (m Mark, ok bool) {
 			id, err := uuid.Parse(text)
 			m.ID, ok = id, err == nil
 		}
-		for prefix, to := range map[string]*string{isoTag: &m.ISO, zoneTag: &m.Zone, groupTag: &m.Group, machineTag: &m.Machine} {
+		for prefix, to := range map[string]*string{isoTag: &m.ISO, zoneTag: &m.Zone, groupTag: &m.Group, machineTag: &m.Machine, haTag: &m.HA} {
 			if text, found := strings.CutPrefix(tag, prefix); found {
 				*to = text
 			}

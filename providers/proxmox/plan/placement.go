@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -171,7 +170,7 @@ func (s *Settings) Host(site *Site, b *Bounds, templates []*pve.Resource, group 
 	var choices []choice
 	taken, local := 0, 0
 	for _, n := range site.Nodes {
-		if n.Status != "online" || len(s.Nodes) > 0 && !slices.Contains(s.Nodes, n.Node) || b.allow("", n.Node, "", b.Nodes) != nil {
+		if n.Status != "online" || !s.allowsNode(b, n.Node) {
 			continue
 		}
 		i := slices.IndexFunc(templates, func(t *pve.Resource) bool { return t.Node == n.Node })
@@ -374,9 +373,4 @@ func (site *Site) CheckConflicts(mark *Mark, name, pool string, vmid int) error 
 		}
 	}
 	return nil
-}
-
-// Text describes where a VM is created.
-func (h Host) Text() string {
-	return fmt.Sprintf("Cloning the template %s on the node %s", h.Template.Name, h.Node)
 }

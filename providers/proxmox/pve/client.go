@@ -352,13 +352,13 @@ func decode(res *http.Response, body []byte, into any) error {
 }
 
 // named are the parts of a path that a name or an ID follows.
-var named = []string{"nodes", "qemu", "storage", "content", "tasks"}
+var named = []string{"nodes", "qemu", "storage", "content", "tasks", "resources", "rules"}
 
 // masked returns a path with {} for names and IDs.
 func masked(path []string) string {
 	out := slices.Clone(path)
 	for i := 1; i < len(out); i++ {
-		if slices.Contains(named, path[i-1]) && path[0] == "nodes" {
+		if slices.Contains(named, path[i-1]) {
 			out[i] = "{}"
 		}
 	}

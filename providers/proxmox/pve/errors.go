@@ -68,6 +68,12 @@ func IsExisting(err error) bool {
 	return ok && strings.Contains(e.Detail, "already exists")
 }
 
+// IsUnmanaged reports whether the HA manager does not manage the VM of a request.
+func IsUnmanaged(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && strings.Contains(e.Detail, "not HA managed")
+}
+
 // IsMissing reports whether the object of a request does not exist.
 func IsMissing(err error) bool {
 	e, ok := errors.AsType[*Error](err)

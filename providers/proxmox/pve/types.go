@@ -16,16 +16,19 @@ type Resource struct {
 	Status string `json:"status"`
 	// VMID, Name, Lock, Tags, Pool and Template are of guests. MaxCPU, MaxMem and
 	// MaxDisk are of guests and nodes.
-	VMID     int     `json:"vmid"`
-	Name     string  `json:"name"`
-	Lock     string  `json:"lock"`
-	Tags     string  `json:"tags"`
-	Pool     string  `json:"pool"`
-	Template int     `json:"template"`
-	MaxCPU   float64 `json:"maxcpu"`
-	MaxMem   int64   `json:"maxmem"`
-	MaxDisk  int64   `json:"maxdisk"`
-	Mem      int64   `json:"mem"`
+	VMID     int    `json:"vmid"`
+	Name     string `json:"name"`
+	Lock     string `json:"lock"`
+	Tags     string `json:"tags"`
+	Pool     string `json:"pool"`
+	Template int    `json:"template"`
+	// HAState is the state of a guest in the HA manager. It is empty if the HA manager
+	// does not manage the guest.
+	HAState string  `json:"hastate"`
+	MaxCPU  float64 `json:"maxcpu"`
+	MaxMem  int64   `json:"maxmem"`
+	MaxDisk int64   `json:"maxdisk"`
+	Mem     int64   `json:"mem"`
 	// Uptime is the number of seconds since a guest was started.
 	Uptime int64 `json:"uptime"`
 	// Arch is the architecture of a node.

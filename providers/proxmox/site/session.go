@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
@@ -117,6 +118,9 @@ type Session struct {
 	*sessions.Session
 
 	CreationQueue *sessions.CreationQueue
+	// RuleQueue lets one machine at a time change the rules of the HA manager: a rule has
+	// several machines.
+	RuleQueue *sessions.CreationQueue
 
 	server, caBundle string
 	// user is the user of the requests, without the token.
@@ -166,7 +170,8 @@ const (
 func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
 		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake,
-		guests: map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](timeouts.Appear), marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
+		RuleQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }),
+		guests:    map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](timeouts.Appear), marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
 		images: map[uuid.UUID][]Image{}, contents: map[string]time.Time{},
 	}
 	s.user, _, _ = strings.Cut(e.Username, "!")
@@ -178,10 +183,16 @@ func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake
 		return nil, hypervisor.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s.Session = sessions.Open(sessions.Options{
-		Endpoint: "Proxmox VE " + s.server, Serve: s.serve, Timeouts: timeouts.Session, Logout: s.client.Logout,
+		Endpoint: "Proxmox VE " + s.server, Serve: s.serve, Timeouts: timeouts.Session, Logout: s.logout,
 		Requeue: func(key hypervisor.Key) { wake(key) }, AvailabilityChanged: availabilityChanged, PhaseChanged: m.Phase,
 	})
 	return s, nil
+}
+
+// logout ends the login.
+func (s *Session) logout() {
+	s.RuleQueue.Close()
+	s.client.Logout()
 }
 
 // Server returns the first server, and CABundle the certificates that verify it.
@@ -221,6 +232,7 @@ func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	s.machines.Forget(id)
 	s.mu.Unlock()
 	s.CreationQueue.Release(key)
+	s.RuleQueue.Release(key)
 }
 
 // Keys returns the keys of all machines.
@@ -281,8 +293,8 @@ type Action struct {
 	VMID    int
 	Node    string
 	Request pve.Request
-	// Tags are the tags of the VM after a request that changes them.
-	Tags []string
+	// Change changes the entry of the list as the request changes the VM.
+	Change func(vm *pve.Resource)
 	// Storage is the storage of an upload.
 	Storage string
 	// Planned is the VM that a clone will be, Mark its mark, and Config the
@@ -335,7 +347,7 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 	case upid == "":
 		if g := s.guests[a.VMID]; g != nil && a.Verb == Tag {
 			changed := *g
-			changed.Tags = strings.Join(a.Tags, ";")
+			a.Change(&changed)
 			s.guests[a.VMID] = &changed
 		}
 		s.finish(m, "OK")

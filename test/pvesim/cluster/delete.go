@@ -64,7 +64,7 @@ func (q *call) deletable() (*vm, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !q.on("purge") && q.c.managed(v.vmid):
+	case !q.on("purge") && q.c.ha.resources[v.vmid] != nil:
 		return nil, schema.Failed("unable to remove VM %d - used in HA resources and purge parameter not set.", v.vmid)
 	case v.running:
 		return nil, schema.Failed("VM %d is running - destroy failed", v.vmid)

@@ -15,6 +15,9 @@ import (
 type haState struct {
 	resources map[int]*haResource
 	rules     map[string]map[string]any
+	// removed are the states of resources that were removed and that the HA manager still
+	// has.
+	removed map[int]string
 }
 
 // haResource is a VM that is managed.
@@ -23,7 +26,7 @@ type haResource struct {
 }
 
 func newHAState() haState {
-	return haState{resources: map[int]*haResource{}, rules: map[string]map[string]any{}}
+	return haState{resources: map[int]*haResource{}, rules: map[string]map[string]any{}, removed: map[int]string{}}
 }
 
 // requested is the state that the VM should have.
@@ -40,6 +43,15 @@ func (r *haResource) current(v *vm) string {
 		return "request_stop"
 	}
 	return r.requested()
+}
+
+// haStateOf is the state of a VM in the list of resources. It is empty if the HA manager
+// does not know the VM.
+func (c *Cluster) haStateOf(v *vm) string {
+	if r := c.ha.resources[v.vmid]; r != nil {
+		return r.current(v)
+	}
+	return c.ha.removed[v.vmid]
 }
 
 // managed returns whether requests for the power of a VM go to the HA manager.
@@ -171,13 +183,24 @@ func deleteHA(q *call) (any, error) {
 	if q.text("purge") != "0" {
 		q.c.purgeHA(id)
 	}
-	delete(q.c.ha.resources, id)
+	q.c.removeHA(id)
 	return nil, nil //nolint:nilnil // null is the result
+}
+
+// removeHA removes a resource. The HA manager notices that after a while.
+func (c *Cluster) removeHA(vmid int) {
+	r := c.ha.resources[vmid]
+	if r == nil {
+		return
+	}
+	c.ha.removed[vmid] = r.current(c.vms[vmid])
+	delete(c.ha.resources, vmid)
+	c.after(c.timings[TimeHA], func() { delete(c.ha.removed, vmid) })
 }
 
 // purgeHA removes a VM from resources and rules.
 func (c *Cluster) purgeHA(vmid int) {
-	delete(c.ha.resources, vmid)
+	c.removeHA(vmid)
 	for name, rule := range c.ha.rules {
 		left := slices.DeleteFunc(schema.SplitList(schema.Text(rule["resources"])), func(r string) bool { return r == fmt.Sprintf("vm:%d", vmid) })
 		rule["resources"] = strings.Join(left, ",")
@@ -299,11 +322,7 @@ func (c *Cluster) unmanaged(list []string) (names []string) {
 
 // missingNodes are the nodes of a rule that do not exist.
 func (c *Cluster) missingNodes(rule map[string]any) (missing []string) {
-	if rule["nodes"] == nil {
-		return nil
-	}
-	for _, text := range schema.SplitList(schema.Text(rule["nodes"])) {
-		node, _, _ := strings.Cut(text, ":")
+	for _, node := range ruleNodes(rule) {
 		if !slices.Contains(c.Nodes(), node) {
 			missing = append(missing, node)
 		}
@@ -335,7 +354,63 @@ func (c *Cluster) feasible(name string, rule map[string]any) error {
 	case rule["type"] == "resource-affinity" && rule["affinity"] == "negative" && len(list) > len(c.nodes):
 		return infeasible("resources", "rule defines more resources than available nodes")
 	}
+	if problem := c.conflict(name, rule); problem != "" {
+		return infeasible("resources", problem)
+	}
 	return nil
+}
+
+// conflict is the reason why a rule cannot be followed together with the others. It is
+// empty if there is none.
+func (c *Cluster) conflict(name string, rule map[string]any) string {
+	rules := maps.Clone(c.ha.rules)
+	rules[name] = rule
+	for other, r := range rules {
+		if common := shared(rule, r); other != name && rule["type"] == "node-affinity" && r["type"] == "node-affinity" && len(common) > 0 {
+			return fmt.Sprintf("resource '%s' is already used in another node affinity rule", common[0])
+		}
+	}
+	for id, negative := range rules {
+		if negative["affinity"] != "negative" {
+			continue
+		}
+		nodes, placed, concerned := map[string]bool{}, map[string]bool{}, id == name
+		for other, r := range rules {
+			common := shared(negative, r)
+			if r["type"] != "node-affinity" || len(common) == 0 {
+				continue
+			}
+			concerned = concerned || other == name
+			for _, resource := range common {
+				placed[resource] = true
+			}
+			for _, node := range ruleNodes(r) {
+				nodes[node] = true
+			}
+		}
+		if concerned && len(nodes) < len(placed) {
+			return "two or more resources are restricted to less nodes than available to the resources"
+		}
+	}
+	return ""
+}
+
+// shared are the resources that are in two rules.
+func shared(a, b map[string]any) []string {
+	list := schema.SplitList(schema.Text(b["resources"]))
+	return slices.DeleteFunc(schema.SplitList(schema.Text(a["resources"])), func(id string) bool { return !slices.Contains(list, id) })
+}
+
+// ruleNodes are the nodes of a rule without their priorities.
+func ruleNodes(rule map[string]any) (nodes []string) {
+	if rule["nodes"] == nil {
+		return nil
+	}
+	for _, text := range schema.SplitList(schema.Text(rule["nodes"])) {
+		node, _, _ := strings.Cut(text, ":")
+		nodes = append(nodes, node)
+	}
+	return nodes
 }
 
 func deleteRule(q *call) (any, error) {
@@ -408,7 +483,13 @@ func (c *Cluster) recover(name string) {
 func (c *Cluster) separated(vmid int, n *node) bool {
 	for _, rule := range c.ha.rules {
 		list := schema.SplitList(schema.Text(rule["resources"]))
-		if rule["affinity"] != "negative" || !slices.Contains(list, fmt.Sprintf("vm:%d", vmid)) {
+		if !slices.Contains(list, fmt.Sprintf("vm:%d", vmid)) {
+			continue
+		}
+		if schema.Text(rule["strict"]) == "1" && !slices.Contains(ruleNodes(rule), n.Name) {
+			return true
+		}
+		if rule["affinity"] != "negative" {
 			continue
 		}
 		for _, text := range list {

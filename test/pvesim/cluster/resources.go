@@ -120,8 +120,8 @@ func (q *call) vmResource(v *vm) map[string]any {
 			out["pool"] = name
 		}
 	}
-	if r := q.c.ha.resources[v.vmid]; r != nil {
-		out["hastate"] = r.current(v)
+	if state := q.c.haStateOf(v); state != "" {
+		out["hastate"] = state
 	}
 	return out
 }

@@ -59,6 +59,13 @@ type NovaProxmoxMachineSpec struct {
 	// +optional
 	StartOnBoot *bool `json:"startOnBoot,omitempty"`
 
+	// highAvailability lets the HA manager of Proxmox VE restart the VM, on another node
+	// if its node fails. It takes effect once the node has joined, and can change in a
+	// machine, which is not replaced. If not set, the driver does not add the VM to the
+	// HA manager.
+	// +optional
+	HighAvailability NovaProxmoxHighAvailability `json:"highAvailability,omitempty,omitzero"`
+
 	// tags are attached to the VM, in lower case. They can change in a machine, which is
 	// not replaced. A tag that is removed from the list stays on the VM. If not set, the
 	// VM has only the tags that the driver needs, which begin with nova-.
@@ -71,6 +78,29 @@ type NovaProxmoxMachineSpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9_][a-z0-9_.+-]*$')",message="a tag has lower-case letters, digits and _ . + -, and does not begin with . + or -"
 	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('nova-')",message="tags that begin with nova- belong to the driver"
 	Tags []string `json:"tags,omitempty"`
+}
+
+// NovaProxmoxHighAvailability has the settings of a VM in the HA manager.
+// +kubebuilder:validation:MinProperties=1
+type NovaProxmoxHighAvailability struct {
+	// maxRestart is how often the HA manager tries to start the VM again on its node.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	MaxRestart *int32 `json:"maxRestart,omitempty"`
+
+	// maxRelocate is how often the HA manager tries to start the VM on another node if
+	// it does not start on its node. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	MaxRelocate *int32 `json:"maxRelocate,omitempty"`
+
+	// failback moves the VM back to a preferred node when that is online again. It needs
+	// Proxmox VE 9. If not set, Proxmox VE's default is used, which is true.
+	// +optional
+	Failback *bool `json:"failback,omitempty"`
 }
 
 // NovaProxmoxTemplate is the template that VMs are created from. If several
@@ -384,8 +414,8 @@ type NovaProxmoxMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. Only providerID, powerOff, antiAffinity and tags
-	// can change.
+	// spec is the desired state. Only providerID, powerOff, antiAffinity,
+	// highAvailability and tags can change.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.cloneMode) == has(oldSelf.cloneMode) && has(self.placement) == has(oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks) && has(self.network) == has(oldSelf.network) && has(self.startOnBoot) == has(oldSelf.startOnBoot) && has(self.naming) == has(oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.cloneMode) || !has(oldSelf.cloneMode) || self.cloneMode == oldSelf.cloneMode) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement) && (!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware) && (!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks) && (!has(self.network) || !has(oldSelf.network) || self.network == oldSelf.network) && (!has(self.startOnBoot) || !has(oldSelf.startOnBoot) || self.startOnBoot == oldSelf.startOnBoot) && (!has(self.naming) || !has(oldSelf.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
