@@ -200,7 +200,10 @@ func send(w io.Writer, out *http.ResponseController, text, before []byte) error 
 
 // view is the data of the templates.
 type view struct {
-	User                       string
+	User string
+	// Sees is whether there are Rows, or the user may list those of all namespaces. The page of
+	// another user has no script: its stream would end at once.
+	Sees                       bool
 	Rows                       []row
 	Failed, Progressing, Ready int
 }
@@ -225,7 +228,7 @@ func (p *page) render(ctx context.Context, name string, who user.Info) (text []b
 	if err != nil {
 		return nil, false, err
 	}
-	v := view{User: who.GetName(), Rows: found}
+	v := view{User: who.GetName(), Sees: everywhere || len(found) > 0, Rows: found}
 	for _, r := range found {
 		switch r.Health {
 		case failed:
@@ -240,7 +243,7 @@ func (p *page) render(ctx context.Context, name string, who user.Info) (text []b
 	if err := templates.ExecuteTemplate(&out, name, v); err != nil {
 		return nil, false, fmt.Errorf("rendering page: %w", err)
 	}
-	return out.Bytes(), everywhere || len(found) > 0, nil
+	return out.Bytes(), v.Sees, nil
 }
 
 func unavailable(w http.ResponseWriter, err error) {

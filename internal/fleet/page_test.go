@@ -57,9 +57,9 @@ func TestPage(t *testing.T) {
 	defer func() { _ = own.Body.Close() }()
 	g.Expect(own.Header.Get("Content-Security-Policy")).To(And(ContainSubstring("default-src 'none'"), Not(ContainSubstring("unsafe"))))
 	shown := text(g, own)
-	g.Expect(shown).To(And(ContainSubstring("team-a/blue"), Not(ContainSubstring("team-b")), Not(ContainSubstring("red")), Not(ContainSubstring("<script>alert")), ContainSubstring("&lt;script&gt;alert")))
-	g.Expect(text(g, s.get("/", nothing))).To(And(ContainSubstring("There is no Cluster"), Not(ContainSubstring("blue")))) //nolint:bodyclose // text closes it
-	g.Expect(s.head("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))                                            //nolint:bodyclose // head closes it
+	g.Expect(shown).To(And(ContainSubstring("team-a/blue"), ContainSubstring(`<script src="page.js">`), Not(ContainSubstring("team-b")), Not(ContainSubstring("red")), Not(ContainSubstring("<script>alert")), ContainSubstring("&lt;script&gt;alert")))
+	g.Expect(text(g, s.get("/", nothing))).To(And(ContainSubstring(`role="status">no permission to list Clusters<`), ContainSubstring("You may not list Clusters"), Not(ContainSubstring("blue")), Not(ContainSubstring("<script")))) //nolint:bodyclose // text closes it
+	g.Expect(s.head("/other", teamA).StatusCode).To(Equal(http.StatusNotFound))                                                                                                                                                       //nolint:bodyclose // head closes it
 	for path, kind := range map[string]string{"/style.css": "text/css", "/page.js": "text/javascript"} {
 		g.Expect(s.head(path, "").Header.Get("Content-Type")).To(ContainSubstring(kind)) //nolint:bodyclose // head closes it
 	}
