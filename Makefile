@@ -29,6 +29,10 @@ quickstart: ## Create a workload cluster on HYPERVISOR, vsphere, zvirt or proxmo
 quickstart-shell: ## Run a shell with kubectl and clusterctl for both clusters of quickstart
 	@hack/novabed.sh shell
 
+.PHONY: quickstart-page
+quickstart-page: ## Serve the fleet page of quickstart at http://127.0.0.1:8088 until Ctrl-C
+	@hack/novabed.sh page $(ARGS)
+
 .PHONY: quickstart-down
 quickstart-down: ## Delete the environment of quickstart, also after a crash
 	@hack/novabed.sh down

@@ -301,6 +301,7 @@ func (q *quickstart) suggest(out io.Writer) {
 		again = fmt.Sprintf(" after make quickstart ARGS=\"--versions %s\"", version)
 	}
 	fmt.Fprintf(out, "  %-26s upgrade it to %s, with the VM template %s%s\n", "docs/day2.md#upgrade", version, bed.VersionTemplate(version), again)
+	fmt.Fprintf(out, "  %-26s a web page with all clusters, which updates itself\n", makeTarget("page", q.options.Name))
 	fmt.Fprintf(out, "  %-26s delete everything\n\n", makeTarget("down", q.options.Name))
 }
 

@@ -88,7 +88,7 @@ func TestReport(t *testing.T) {
 	if err := q.report(&text, r, "Nodes\n"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Nodes\n", "make quickstart-shell", "make quickstart-down", "docs/day2.md#upgrade", "\nquickstart: ready nodes=3 seconds=40 with_modules=45\n"} {
+	for _, want := range []string{"Nodes\n", "make quickstart-shell", "make quickstart-page", "make quickstart-down", "docs/day2.md#upgrade", "\nquickstart: ready nodes=3 seconds=40 with_modules=45\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("text has no %q:\n%s", want, text.String())
 		}
