@@ -13,12 +13,15 @@
 #
 # A binary is stored in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
 # sources>/, so a second call builds nothing and a changed pin causes a new build.
-# Progress is written to stderr, one line per tool.
+# Progress is written to stderr, one line for each module.
 #
 # Go compiles a package again for each version of a package below it. So programs
 # that can share versions are in one module, components, and everything is
 # compiled with the flags of hack/ensure-go.sh. Kubernetes and etcd keep the
 # versions of their releases, because tests judge this project by them.
+#
+# The missing tools of a module are built by one "go build", and two callers build
+# two modules at the same time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -155,33 +158,47 @@ with_file() {
 	go mod edit -replace "${adds[0]}=$1" "$1.mod"
 }
 
-# build puts one tool at a path of the cache.
+# name prints the name that "go build" gives the program of a package.
+name() {
+	sed -E 's|/v[0-9]+$||; s|.*/||' <<<"$1"
+}
+
+# build puts tools of one module, with the same flags and tags, into the folder of
+# the module: one "go build" reads the module once, and links while it compiles.
 build() {
-	local arguments=(-mod=readonly)
-	locate "$1"
+	local tool new arguments=(-mod=readonly) packages=()
+	for tool; do
+		locate "$tool"
+		packages+=("$package")
+	done
+	new=$(folder "$module")/.new-$(name "$package")
 	if ((cgo)); then
 		"$here/../ensure-packages.sh" gcc=build-essential
 		[[ -e /usr/include/blkid/blkid.h ]] || "$here/../ensure-packages.sh" libblkid-dev
 	fi
-	mkdir -p "$(dirname "$2")"
-	if [[ $1 == traefik ]]; then
-		(cd "$here/$module" && without_dns "$2.new.source")
+	rm -rf "$new"*
+	mkdir -p "$new"
+	if [[ $module == traefik ]]; then
+		(cd "$here/$module" && without_dns "$new.source")
 		# The go.sum in the repository has only what "go mod tidy" leaves there.
-		arguments=(-mod=mod "-modfile=$2.new.source/go.mod")
+		arguments=(-mod=mod "-modfile=$new.source/go.mod")
 	elif ((${#adds[@]})); then
-		(cd "$here/$module" && with_file "$2.new.source" "$here/monitoring/${1%@*}/README.md")
-		arguments=("-modfile=$2.new.source.mod")
+		(cd "$here/$module" && with_file "$new.source" "$here/monitoring/${tool%@*}/README.md")
+		arguments=("-modfile=$new.source.mod")
 	fi
-	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$2.new" "$package") \
+	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$new/" "${packages[@]}") \
 		2> >(grep -v '^go: downloading ' >&2)
-	rm -rf "$2.new.source" "$2.new.source.mod" "$2.new.source.sum"
-	mv "$2.new" "$2"
+	for tool; do
+		locate "$tool"
+		mv "$new/$(name "$package")" "$(path "$tool")"
+	done
+	rm -rf "$new"*
 }
 
 # remaining prints an estimate, as soon as one of the missing tools is built.
 remaining() {
-	((number > 1)) || return 0
-	printf ', about %d min left' $(((SECONDS * (total - number + 1) / (number - 1) + 59) / 60))
+	((built)) || return 0
+	printf ', about %d min left' $(((SECONDS * (total - built) / built + 59) / 60))
 }
 
 if [[ ${1:-} == --folders ]]; then
@@ -190,26 +207,46 @@ if [[ ${1:-} == --folders ]]; then
 	done
 	exit
 fi
-paths=() missing=()
+paths=() groups=()
+# The missing tools that one "go build" can build, by the settings that they share.
+declare -A members=()
 for tool in "$@"; do
 	paths+=("$(path "$tool")")
-	[[ -x ${paths[-1]} ]] || missing+=("$tool")
+	[[ ! -x ${paths[-1]} ]] || continue
+	locate "$tool"
+	group="$module $flags $tags $cgo ${adds[*]}"
+	# Two programs with one name need a folder each.
+	while [[ " ${members[$group]:-} " == *" $(name "$package"):"* ]]; do
+		group+=+
+	done
+	[[ -v members[$group] ]] || groups+=("$group")
+	members[$group]+=" $(name "$package"):$tool"
 done
-if ((${#missing[@]})); then
+if ((${#groups[@]})); then
 	mkdir -p "$cache"
-	number=0 total=${#missing[@]} SECONDS=0
-	for tool in "${missing[@]}"; do
-		number=$((number + 1))
-		out=$(path "$tool")
-		# One builder at a time: two would only share the processors and the work.
-		# The lock is for one tool, so that no builder waits for the list of another.
-		exec 9>"$cache/.lock"
-		flock 9
-		if [[ ! -x $out ]]; then
-			printf 'tools: building %d/%d %s%s\n' $number "$total" "$tool" "$(remaining)" >&2
-			build "$tool" "$out"
-		fi
-		exec 9>&-
+	built=0 total=$(wc -w <<<"${members[*]}") wait=--nonblock SECONDS=0
+	while ((${#groups[@]})); do
+		locked=()
+		for group in "${groups[@]}"; do
+			# One builder of a module at a time: two would compile the same packages. A builder
+			# that finds a module locked builds the others first.
+			exec 9>"$cache/.lock-${group%% *}"
+			if ! flock $wait 9; then
+				locked+=("$group")
+				continue
+			fi
+			wait=--nonblock missing=()
+			for member in ${members[$group]}; do
+				[[ -x $(path "${member#*:}") ]] || missing+=("${member#*:}")
+			done
+			if ((${#missing[@]})); then
+				printf 'tools: building %d/%d %s%s\n' $((built + 1)) "$total" "${missing[*]}" "$(remaining)" >&2
+				build "${missing[@]}"
+			fi
+			built=$((built + $(wc -w <<<"${members[$group]}")))
+			exec 9>&-
+		done
+		groups=("${locked[@]}") wait=
 	done
 	if ((total > 1)); then
 		printf 'tools: built %d in %dm%ds\n' "$total" $((SECONDS / 60)) $((SECONDS % 60)) >&2

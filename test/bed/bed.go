@@ -342,7 +342,7 @@ func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
 }
 
 // build builds every program that the bed and its hosts run, except Flux.
-func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) {
+func (b *Bed) build(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl"}, capiAmong(options.Providers)...)
 	if !options.Bodiless {
 		// In one call, so that its progress counts all.
@@ -351,18 +351,23 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	if options.Rootless {
 		names = append(names, guestPrograms...)
 	}
-	p.programs, err = tools.Paths(ctx, options.Log, names...)
-	if err != nil {
-		return err
-	}
 	packages := []string{"./test/cmd/" + supervisorProgram}
 	for _, provider := range options.Providers {
 		if !isCAPI(provider) {
 			packages = append(packages, "./cmd/"+provider)
 		}
 	}
-	own, err := buildPrograms(ctx, b.layout.path("bin"), packages...)
-	if err != nil {
+	var own map[string]string
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		p.programs, err = tools.Paths(groupCtx, options.Log, names...)
+		return err
+	})
+	group.Go(func() (err error) {
+		own, err = buildPrograms(groupCtx, b.layout.path("bin"), packages...)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	maps.Copy(p.programs, own)
