@@ -14,6 +14,10 @@ start=129 # MiB, where the root partition begins
 uuid=$(cat /proc/sys/kernel/random/uuid)
 kernel=$(cd "$ROOT" && find boot -name 'vmlinuz-*' | sort -V | tail -n 1)
 initrd=$(cd "$ROOT" && find boot -name 'init*img*' | sort -V | tail -n 1)
+if [ -z "$kernel" ] || [ -z "$initrd" ]; then
+	echo "disk.sh: $ROOT/boot has no kernel, or no initial RAM disk" >&2
+	exit 1
+fi
 modules='part_msdos ext2 search search_fs_uuid normal configfile linux echo test all_video'
 
 printf 'UUID=%s / ext4 defaults,errors=remount-ro 0 1\n' "$uuid" >"$ROOT/etc/fstab"

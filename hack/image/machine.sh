@@ -22,6 +22,8 @@ else
 	touch "$ROOT/.autorelabel"
 	version=$(ls "$ROOT/lib/modules")
 	chroot "$ROOT" dracut --no-hostonly --force "/boot/initramfs-$version.img" "$version"
+	# The scripts of the kernel's package copy it only where a machine boots from this system.
+	[ -e "$ROOT/boot/vmlinuz-$version" ] || cp "$ROOT/lib/modules/$version/vmlinuz" "$ROOT/boot/vmlinuz-$version"
 fi
 for service in open-vm-tools vmtoolsd qemu-guest-agent ssh sshd systemd-timesyncd systemd-resolved chronyd NetworkManager systemd-networkd; do
 	if [ -e "$ROOT/usr/lib/systemd/system/$service.service" ] || [ -e "$ROOT/lib/systemd/system/$service.service" ]; then
