@@ -370,29 +370,32 @@ func (c *Cluster) conflict(name string, rule map[string]any) string {
 			return fmt.Sprintf("resource '%s' is already used in another node affinity rule", common[0])
 		}
 	}
-	for id, negative := range rules {
-		if negative["affinity"] != "negative" {
-			continue
-		}
-		nodes, placed, concerned := map[string]bool{}, map[string]bool{}, id == name
-		for other, r := range rules {
-			common := shared(negative, r)
-			if r["type"] != "node-affinity" || len(common) == 0 {
-				continue
-			}
-			concerned = concerned || other == name
-			for _, resource := range common {
-				placed[resource] = true
-			}
-			for _, node := range ruleNodes(r) {
-				nodes[node] = true
-			}
-		}
-		if concerned && len(nodes) < len(placed) {
+	for id, r := range rules {
+		if r["affinity"] == "negative" && crowded(rules, id, name) {
 			return "two or more resources are restricted to less nodes than available to the resources"
 		}
 	}
 	return ""
+}
+
+// crowded returns whether the resources of a negative rule have too few nodes because of a
+// rule, which may be that rule itself.
+func crowded(rules map[string]map[string]any, negative, name string) bool {
+	nodes, placed, concerned := map[string]bool{}, map[string]bool{}, negative == name
+	for other, r := range rules {
+		common := shared(rules[negative], r)
+		if r["type"] != "node-affinity" || len(common) == 0 {
+			continue
+		}
+		concerned = concerned || other == name
+		for _, resource := range common {
+			placed[resource] = true
+		}
+		for _, node := range ruleNodes(r) {
+			nodes[node] = true
+		}
+	}
+	return concerned && len(nodes) < len(placed)
 }
 
 // shared are the resources that are in two rules.
