@@ -18,6 +18,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
+	conformance "github.com/nova-platform/cluster-api-provider-nova/test/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/access"
 	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
@@ -229,4 +231,17 @@ func TestHighAvailabilityWithoutPrivilege(t *testing.T) {
 		g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason))
 	}).Should(Succeed())
 	m.Expect(m.VMs()).To(HaveLen(1))
+}
+
+// The HA manager does not restart a VM that is in the state error there, until a user resets it.
+func TestVMInTheStateErrorOfTheHAManager(t *testing.T) {
+	g := NewWithT(t)
+	d := &driver{cluster: adapter{}.Cluster()}
+	for state, message := range map[string]string{"error": "Set it to disabled, correct the cause", "started": "", "": ""} {
+		vm := hypervisor.VM{}
+		d.running(adapter{}.Machine(conformance.Fields{}), &view{Found: site.Found{VM: &pve.Resource{Node: "pve1", HAState: state}}}, &vm)
+		g.Expect(vm.Host).To(Equal("pve1"))
+		g.Expect(vm.Message).To(ContainSubstring(message))
+		g.Expect(vm.Message == "").To(Equal(message == ""), vm.Message)
+	}
 }
