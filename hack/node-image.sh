@@ -54,7 +54,15 @@ if [[ -n $prebuilt ]]; then
 	cp -a "$prebuilt/." "$ROOT"
 else
 	echo "node-image: installing $SYSTEM"
-	apart "$here/image/root.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
+	home=$HOME
+	if [[ $installer == dnf ]]; then
+		# Debian's rpm has its database in the home folder of its user, where the image's own rpm
+		# would not find it.
+		home=$work/home
+		mkdir "$home"
+		echo '%_dbpath /var/lib/rpm' >"$home/.rpmmacros"
+	fi
+	apart env HOME="$home" "$here/image/root.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
 fi
 
 # Programs.
