@@ -19,11 +19,14 @@ import (
 // with the fields of their places only. Nothing is rendered for it, so a content
 // that is invalid, or that cannot be rendered for the Cluster, has the same
 // claims after it is corrected. A module whose when cannot be evaluated counts
-// as enabled, and so does one that does not support the Kubernetes version.
+// as enabled, as each does that has a when if the target has no facts, and so does one that does not support the Kubernetes version.
 func Claims(c Content, t Target) ([]client.Object, error) {
-	facts, err := t.Facts.values()
-	if err != nil {
-		return nil, err
+	var facts map[string]any
+	if t.Facts != nil {
+		var err error
+		if facts, err = t.Facts.values(); err != nil {
+			return nil, err
+		}
 	}
 	r := &renderer{content: c, target: t}
 	var out []client.Object

@@ -55,6 +55,9 @@ func TestClaims(t *testing.T) {
 	if want := []string{"web/chart", "default/unrenderable", "default/unsupported", "default/enabled", "default/undecided"}; !slices.Equal(releases, want) {
 		t.Errorf("releases are %v, want %v", releases, want)
 	}
+	if all, err := Claims(c, Target{Name: "a"}); err != nil || len(all) != len(claims)+1 {
+		t.Errorf("without facts %d objects are claimed, %v, want also the disabled one of %d", len(all), err, len(claims)+1)
+	}
 	if len(paths) != 2 || paths[0] == paths[1] {
 		t.Errorf("places of paths are %v, want two", paths)
 	}

@@ -50,6 +50,7 @@ type ClusterReconciler struct {
 	rollouts     *rolloutState
 	readyObjects flux.ReadyObjects
 	outages      flux.Outages
+	factsOutages flux.Outages
 	flux         *flux.Writer
 	facts        facts.Reader
 	// sets receives the sets whose Clusters changed.
@@ -72,6 +73,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	} else {
 		r.WorkloadClusters.Forget(s.key)
 		r.outages.Forget(s.key)
+		r.factsOutages.Forget(s.key)
 	}
 	var errs []error
 	var mine []string
@@ -193,7 +195,14 @@ func (r *ClusterReconciler) reconcileSet(ctx context.Context, d *rolloutTarget) 
 			r.reportCondition(d, nil)
 			return nil
 		}
-		if err = r.remove(ctx, d, mode); err != nil {
+		err = r.remove(ctx, d, mode)
+		if outcome, is := errors.AsType[*reconcile.Outcome](err); is {
+			d.reason, d.message = outcome.Reason, outcome.Message
+			s.requeueSoon()
+			r.reportCondition(d, nil)
+			return nil
+		}
+		if err != nil {
 			if d.set != nil && s.cluster != nil {
 				r.reportCondition(d, err)
 			}

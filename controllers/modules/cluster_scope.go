@@ -35,6 +35,10 @@ type clusterScope struct {
 	outage time.Duration
 	// draining is set while a Cluster that is being deleted has Machines.
 	draining bool
+	// factsOutage is how long the facts of the Cluster have been unreadable.
+	factsOutage time.Duration
+	// factsFailure is why the facts are unreadable, once a removal does not wait for them any more.
+	factsFailure error
 	// requeueAfter is the delay until the next reconcile. Zero means that an event triggers it.
 	requeueAfter time.Duration
 }

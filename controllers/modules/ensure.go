@@ -41,7 +41,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		r.recordNotReady(d)
 		return err
 	}
-	facts, err := r.facts.Read(ctx, s.cluster)
+	facts, err := r.readFacts(ctx, s)
 	if err != nil {
 		return err
 	}

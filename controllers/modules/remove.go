@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules/flux"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -95,9 +97,12 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	if len(removed) == 0 {
 		return nil
 	}
-	claims, err := r.claims(ctx, d.scope)
-	if err != nil {
-		return err
+	var claims []client.Object
+	if !removal.SkipCleanup {
+		var err error
+		if claims, err = r.claims(ctx, d.scope, removal.Timeout); err != nil {
+			return err
+		}
 	}
 	plans := make([]modules.FluxObject, 0, len(removed))
 	for _, p := range removed {
@@ -105,6 +110,10 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	}
 	due := modules.PlanRemoval(plans, remaining, removal)
 	for _, p := range removed {
+		if d.scope.factsFailure != nil && due[p.Module] == modules.RemovalRelease && movesTo(claims, p) {
+			r.Recorder.Eventf(d.scope.cluster, d.set, corev1.EventTypeWarning, addonsv1.FactsUnreadableReason, "Remove",
+				"%s: Module %s is kept in the workload cluster, because another set may have it: %s", d.key.Name, p.Module, reconcile.Sentence(d.scope.factsFailure))
+		}
 		if err := r.flux.Remove(ctx, p, due[p.Module]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing module %s: %w", p.Module, err)
 		}

@@ -27,7 +27,7 @@ func (r *ClusterReconciler) reportCondition(d *rolloutTarget, failure error) {
 	conditions.Set(d.scope.cluster, c)
 	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
 		eventType := corev1.EventTypeNormal
-		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason}, c.Reason) {
+		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason, addonsv1.FactsUnreadableReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(d.scope.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, cmp.Or(c.Message, "All modules are ready"))

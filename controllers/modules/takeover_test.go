@@ -4,6 +4,8 @@ import (
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -70,6 +72,43 @@ var _ = Describe("A module that moves to another set", func() {
 			only(s)
 			s.Modules[0].TargetNamespace = "elsewhere"
 		})
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Expect(released(ctx, o)).To(BeFalse())
+		release(ctx, o)
+	})
+
+	It("is kept if the facts of the Cluster cannot be read in time", func(ctx SpecContext) {
+		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			only(s)
+			s.Modules[0].When = "facts.nodes.infra > 5"
+		})
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Removal.TimeoutSeconds = 3 })
+		cluster := &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = r.namespace, "a"
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "ipam.cluster.x-k8s.io" })
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(r.condition(ctx, "a", "first")).Should(HavePrefix("False FactsUnreadable The modules are removed when the facts of the Cluster can be read, " +
+			"at the latest after 3s: another set may have them. Reading control plane: the group ipam.cluster.x-k8s.io of"))
+		Expect(released(ctx, o)).To(BeTrue(), "it is unknown whether the other set has it off")
+		Eventually(func(g Gomega) {
+			list := &eventsv1.EventList{}
+			g.Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
+			g.Expect(list.Items).To(ContainElement(And(HaveField("Reason", addonsv1.FactsUnreadableReason), HaveField("Type", "Warning"),
+				HaveField("Note", HavePrefix("first: Module cni is kept in the workload cluster, because another set may have it: Reading control plane")))))
+		}).Should(Succeed())
+		release(ctx, o)
+		Eventually(r.status(ctx, "first", addonsv1.ReadyCondition), "30s").Should(ContainSubstring("not found"))
+	})
+
+	It("is removed without the facts of the Cluster if no other set lists it", func(ctx SpecContext) {
+		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = s.Modules[1:]
+			s.Modules[0].DependsOn = nil
+		})
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Removal.TimeoutSeconds = 3 })
+		cluster := &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = r.namespace, "a"
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "ipam.cluster.x-k8s.io" })
 		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
 		Expect(released(ctx, o)).To(BeFalse())
 		release(ctx, o)

@@ -3,17 +3,22 @@ package modules
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
 // claims returns the places of the modules that all sets of the Cluster have in their current content. A
 // wave of a rollout, a suspended set and a set that waits for another one may write them later, and so
-// may a set that is invalid or does not support the Kubernetes version of the Cluster.
-func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope) ([]client.Object, error) {
+// may a set that is invalid or does not support the Kubernetes version of the Cluster. If the facts of the
+// Cluster are unreadable for longer than the timeout, the modules are returned that any set may have.
+func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope, timeout time.Duration) ([]client.Object, error) {
+	s.factsFailure = nil
 	if s.isDeleted() {
 		return nil, nil
 	}
@@ -32,10 +37,13 @@ func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope) ([]clie
 		if !set.DeletionTimestamp.IsZero() || permitted(&content, set, r.ManagementFrom) != nil {
 			continue
 		}
-		if facts == nil {
-			if facts, err = r.facts.Read(ctx, s.cluster); err != nil {
-				return nil, err
+		if facts == nil && s.factsFailure == nil {
+			facts, err = r.readFacts(ctx, s)
+			if err != nil && s.factsOutage < timeout {
+				return nil, reconcile.Blocked(addonsv1.FactsUnreadableReason,
+					"The modules are removed when the facts of the Cluster can be read, at the latest after %s: another set may have them. %s", timeout, reconcile.Sentence(err))
 			}
+			s.factsFailure = err
 		}
 		claims, err := modules.Claims(content, modules.Target{Name: s.key.Name, Facts: facts})
 		if err != nil {
@@ -44,6 +52,13 @@ func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope) ([]clie
 		out = append(out, claims...)
 	}
 	return out, nil
+}
+
+// readFacts reads the facts of the Cluster.
+func (r *ClusterReconciler) readFacts(ctx context.Context, s *clusterScope) (*modules.Facts, error) {
+	facts, err := r.facts.Read(ctx, s.cluster)
+	s.factsOutage = r.factsOutages.Update(s.key, err != nil, time.Now())
+	return facts, err //nolint:wrapcheck // it names the object that cannot be read
 }
 
 // render renders the content of a set for the Cluster.

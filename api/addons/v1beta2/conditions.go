@@ -210,6 +210,15 @@ const (
 	// spec.dependsOn.
 	WaitingForDependentsReason = "WaitingForDependents"
 
+	// FactsUnreadableReason: modules of the set are to be removed from this Cluster, and
+	// the control plane, infrastructure cluster or machines of the Cluster cannot be read, which
+	// decide whether another set has the modules. After removal.timeoutSeconds, each module that
+	// another set lists is kept in the workload cluster, and the others are removed.
+	//
+	// Action: fix the problem that the message names. An event of the Cluster names the modules
+	// that were kept.
+	FactsUnreadableReason = "FactsUnreadable"
+
 	// ClusterPausedReason: the Cluster was paused before it got a module of the set. A
 	// Cluster that has its modules keeps its condition.
 	//

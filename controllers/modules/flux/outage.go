@@ -12,15 +12,15 @@ import (
 // attempt holds one of Flux' few workers until it times out.
 const maxOutage = 30 * time.Minute
 
-// Outages remembers since when workload clusters have been unreachable. The time starts again when the
-// manager restarts.
+// Outages remembers since when workload clusters have been unreachable, or something else about a Cluster
+// has failed. The time starts again when the manager restarts.
 type Outages struct {
 	reconcile.Memory[client.ObjectKey, time.Time]
 }
 
-// Update returns how long a workload cluster has been unreachable.
-func (o *Outages) Update(cluster client.ObjectKey, unreachable bool, now time.Time) time.Duration {
-	if !unreachable {
+// Update returns how long it has failed for a Cluster.
+func (o *Outages) Update(cluster client.ObjectKey, failed bool, now time.Time) time.Duration {
+	if !failed {
 		o.Forget(cluster)
 		return 0
 	}
