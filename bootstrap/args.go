@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,7 +11,24 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-const nodeLabels = "node-labels"
+const (
+	nodeLabels = "node-labels"
+	// zoneLabel is the label of a node with its failure domain, which a kubelet may set on
+	// its own node.
+	zoneLabel = "topology.kubernetes.io/zone"
+)
+
+// labelValue matches the value of a label that is not empty.
+var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
+// zone returns the label of nodes in a failure domain, or an empty string if there is no
+// failure domain, or its name cannot be the value of a label.
+func zone(failureDomain string) string {
+	if !labelValue.MatchString(failureDomain) {
+		return ""
+	}
+	return zoneLabel + "=" + failureDomain
+}
 
 // arg is a command line argument that this package sets.
 type arg struct{ name, value string }
@@ -32,10 +50,15 @@ func mergeArgs(ours []arg, users []bootstrapv1.Arg) []any {
 }
 
 // kubeletArgs returns the kubelet's arguments. All node-labels are merged into
-// one, because a kubelet reads only the last one.
-func kubeletArgs(spec *bootstrapv1.NodeConfigSpec) ([]any, error) {
+// one, because a kubelet reads only the last one. Of several values of a label it
+// uses the last one, so the user's replaces ours.
+func kubeletArgs(in *Input) ([]any, error) {
+	spec := &in.Spec
 	var users []bootstrapv1.Arg
 	var labels []string
+	if label := zone(in.FailureDomain); label != "" {
+		labels = append(labels, label)
+	}
 	for _, a := range spec.Kubelet.ExtraArgs {
 		if a.Name != nodeLabels {
 			users = append(users, a)

@@ -32,6 +32,8 @@ type Input struct {
 	ClusterNamespace, ClusterName string
 	// Machine is the name of the Machine and of the node.
 	Machine string
+	// FailureDomain is the failure domain of the Machine. If not set, it has none.
+	FailureDomain string
 	// Follow lets the host agent follow the desired settings of the node after the
 	// first boot.
 	Follow bool

@@ -206,7 +206,7 @@ func featureGates(in *Input) map[string]any {
 }
 
 func nodeRegistration(in *Input) (map[string]any, error) {
-	args, err := kubeletArgs(&in.Spec)
+	args, err := kubeletArgs(in)
 	if err != nil {
 		return nil, err
 	}

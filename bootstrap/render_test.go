@@ -55,6 +55,7 @@ func facts(mode Mode, change func(*Input)) Input {
 
 // everything sets every field of a NovaConfig.
 func everything(in *Input) {
+	in.FailureDomain = "rack-1"
 	in.Spec.Kubelet.ExtraArgs = []bootstrapv1.Arg{
 		{Name: "node-labels", Value: ptr.To("disk=fast")},
 		{Name: "node-labels", Value: ptr.To("rack=r1,row=2")},

@@ -42,7 +42,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 // addKubelet adds the arguments of the kubelet that kubeadm's configuration
 // contains too.
 func addKubelet(in *Input, config *nodeconfig.Config) error {
-	args, err := kubeletArgs(&in.Spec)
+	args, err := kubeletArgs(in)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestSettingsEqualThoseOfAFreshMachine(t *testing.T) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	args := []nodeconfig.Setting{
-		{Name: "node-ip", Value: nodeconfig.NodeIP}, {Name: "node-labels", Value: "disk=fast,rack=r1,row=2"},
+		{Name: "node-ip", Value: nodeconfig.NodeIP}, {Name: "node-labels", Value: "topology.kubernetes.io/zone=rack-1,disk=fast,rack=r1,row=2"},
 		{Name: "max-pods", Value: "250"}, {Name: "provider-id", Value: "own://1"},
 	}
 	if diff := cmp.Diff(args, settings.Kubelet.Args); diff != "" {

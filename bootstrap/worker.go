@@ -22,11 +22,14 @@ type WorkerNode struct {
 	MaxPods string
 }
 
-// Worker returns the Node that a worker with this spec will have, before it
-// exists.
-func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
+// Worker returns the Node that a worker with this spec will have in a failure
+// domain, before it exists.
+func Worker(spec *bootstrapv1.NodeConfigSpec, failureDomain string) WorkerNode {
 	roles := Roles(spec, false)
 	node := WorkerNode{Labels: RoleLabels(roles)}
+	if zone(failureDomain) != "" {
+		node.Labels[zoneLabel] = failureDomain
+	}
 	for _, role := range tainted(roles) {
 		node.Taints = append(node.Taints, bootstrapv1.Taint{Key: roleKey(role), Effect: effect})
 	}

@@ -61,7 +61,8 @@ var _ = Describe("A worker that can be changed in place", func() {
 		data, err := b.secret(ctx, name)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(nodeConfig(data).Follow).To(BeTrue())
-		Expect(nodeConfig(data).Kubelet.Args).To(ContainElement(nodeconfig.Setting{Name: "node-ip", Value: nodeconfig.NodeIP}))
+		Expect(nodeConfig(data).Kubelet.Args).To(ContainElements(
+			nodeconfig.Setting{Name: "node-ip", Value: nodeconfig.NodeIP}, nodeconfig.Setting{Name: "node-labels", Value: "topology.kubernetes.io/zone=rack-1"}))
 		unchanged, err := b.secret(ctx, other)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(nodeConfig(unchanged).Follow).To(BeFalse())

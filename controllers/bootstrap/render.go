@@ -37,6 +37,7 @@ func input(s *scope) bootstrap.Input {
 		ClusterNamespace: s.cluster.Namespace,
 		ClusterName:      s.cluster.Name,
 		Machine:          s.machine.Name,
+		FailureDomain:    s.machine.Spec.FailureDomain,
 		Follow:           follows(s.config, s.mode),
 		Version:          version,
 		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},

@@ -190,8 +190,9 @@ func (b *bed) machine(ctx context.Context, cluster, name string, controlPlane bo
 	machine := &clusterv1.Machine{
 		ObjectMeta: b.meta(name),
 		Spec: clusterv1.MachineSpec{
-			ClusterName: cluster,
-			Version:     "v1.36.3",
+			ClusterName:   cluster,
+			Version:       "v1.36.3",
+			FailureDomain: "rack-1",
 			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: name,
 			}},

@@ -101,7 +101,7 @@ func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading NovaConfigTemplate: %w", err)
 	}
-	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec.NodeConfigSpec)), true, nil
+	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec.NodeConfigSpec, d.Spec.Template.Spec.FailureDomain)), true, nil
 }
 
 // fromTemplate finds the MachineDeployments that use a NovaConfigTemplate.

@@ -132,11 +132,13 @@ func tellsNodes(ctx context.Context, r *rig) {
 	Expect(r.Create(ctx, &bootstrapv1.NovaConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "other"}, Spec: bootstrapv1.NovaConfigTemplateSpec{
 		Template: bootstrapv1.NovaConfigTemplateResource{Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"ingress"}}}},
 	}})).To(Succeed())
-	r.change(ctx, "special", func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "other" })
+	r.change(ctx, "special", func(d *clusterv1.MachineDeployment) {
+		d.Spec.Template.Spec.Bootstrap.ConfigRef.Name, d.Spec.Template.Spec.FailureDomain = "other", "rack-1"
+	})
 	want["pods"] = "110"
 	r.awaitTemplate(ctx, "special", func(g Gomega, node *corev1.Node) {
 		g.Expect(resources(node)).To(Equal(want))
-		g.Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/ingress"), Not(HaveKey("example.com/pool"))))
+		g.Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/ingress"), HaveKeyWithValue(corev1.LabelTopologyZone, "rack-1"), Not(HaveKey("example.com/pool"))))
 		g.Expect(node.Spec.Taints).To(BeEmpty())
 	})
 
