@@ -57,9 +57,11 @@ type HypervisorFacts struct {
 	// Server is the host name or address of the vCenter or engine, with a port
 	// if it is not 443, and CABundle the CA certificates that verify it: those
 	// of the infrastructure cluster or of its identity. CABundle is not set if
-	// the system's CAs verify it, or if the certificate is pinned.
-	Server   string `json:"server"`
-	CABundle string `json:"caBundle"`
+	// the system's CAs verify it, or if the certificate is pinned: then Thumbprint
+	// is its SHA-256.
+	Server     string `json:"server"`
+	CABundle   string `json:"caBundle"`
+	Thumbprint string `json:"thumbprint"`
 	// Host and Port are the parts of Server, for programs that need them
 	// separately. Host has no brackets.
 	Host string `json:"host"`

@@ -25,12 +25,13 @@ var _ = Describe("An infrastructure cluster", func() {
 		rig := newRig(ctx)
 		zones := []clusterv1.FailureDomain{{Name: "zone-a", ControlPlane: ptr.To(true)}, {Name: "zone-b"}}
 		backwards := []clusterv1.FailureDomain{zones[1], zones[0]}
-		rig.Hypervisor.SetEndpoint(hypervisor.Key{}, hypervisor.Endpoint{Version: "8.0.3", FailureDomains: backwards})
+		rig.Hypervisor.SetEndpoint(hypervisor.Key{}, hypervisor.Endpoint{Version: "8.0.3", FailureDomains: backwards, Server: "vcenter.example", Thumbprint: "AB:CD"})
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(),
 			HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)),
-			HaveField("Status.Version", "8.0.3"), HaveField("Status.FailureDomains", zones)))
+			HaveField("Status.Version", "8.0.3"), HaveField("Status.FailureDomains", zones),
+			HaveField("Status.Server", "vcenter.example"), HaveField("Status.Thumbprint", "AB:CD")))
 		c, err := clusterOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Annotations).To(HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(c.UID)))

@@ -222,7 +222,7 @@ func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	}
 	_, status := s.infra.Common()
 	status.Version, status.FailureDomains = site.Version, sorted(site.FailureDomains)
-	status.Server, status.CABundle = site.Server, site.CABundle
+	status.Server, status.CABundle, status.Thumbprint = site.Server, site.CABundle, site.Thumbprint
 	if s.endpointKnown() {
 		status.Initialization.Provisioned = ptr.To(true)
 	}

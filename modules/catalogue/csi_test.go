@@ -69,26 +69,26 @@ var thumbprint = strings.TrimSuffix(strings.Repeat("ab:", 32), ":")
 func TestVSphereCSIConfig(t *testing.T) {
 	const id = "cluster-id = \"3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11\"\ncluster-distribution = \"VanillaK8S\"\n"
 	for _, tc := range []struct {
-		name, server, bundle string
-		spec                 map[string]any
-		want, secret         string
+		name, server, bundle, pin string
+		spec                      map[string]any
+		want, secret              string
 	}{
 		{
-			"CA bundle", "vcenter.example", "PEM", map[string]any{"identityRef": map[string]any{"kind": "Secret", "name": "own"}},
+			"CA bundle", "vcenter.example", "PEM", "", map[string]any{"identityRef": map[string]any{"kind": "Secret", "name": "own"}},
 			"[Global]\n" + id + "ca-file = \"/etc/cloud/ca.crt\"\n[VirtualCenter \"vcenter.example\"]\nport = \"443\"\n", "own",
 		},
 		{
-			"another vCenter with a port and a thumbprint", "vcenter-2.example:8443", "",
-			map[string]any{"tls": map[string]any{"thumbprint": thumbprint}},
+			"another vCenter with a port and a thumbprint, of an identity", "vcenter-2.example:8443", "", thumbprint,
+			map[string]any{"identityRef": map[string]any{"kind": "NovaVSphereIdentity", "name": "shared"}},
 			"[Global]\n" + id + "thumbprint = \"" + strings.ToUpper(thumbprint) + "\"\n[VirtualCenter \"vcenter-2.example\"]\nport = \"8443\"\n", "alpha-hypervisor",
 		},
 		{
-			"IPv6, the CAs of the system, and an identity", "[2001:db8::1]:8443", "",
+			"IPv6, the CAs of the system, and an identity", "[2001:db8::1]:8443", "", "",
 			map[string]any{"identityRef": map[string]any{"kind": "NovaVSphereIdentity", "name": "shared"}},
 			"[Global]\n" + id + "[VirtualCenter \"2001:db8::1\"]\nport = \"8443\"\n", "alpha-hypervisor",
 		},
 		{
-			"failure domains in other datacenters", "vcenter.example", "", map[string]any{
+			"failure domains in other datacenters", "vcenter.example", "", "", map[string]any{
 				"placement": map[string]any{"datacenter": "DC0"},
 				"failureDomains": []any{
 					map[string]any{"name": "a", "placement": map[string]any{"datacenter": "DC1"}},
@@ -101,7 +101,7 @@ func TestVSphereCSIConfig(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := sites.Site{Hypervisor: "vsphere"}.Facts()
 			f.Hypervisor.SetServer(tc.server)
-			f.Hypervisor.CABundle, f.Hypervisor.Spec = tc.bundle, tc.spec
+			f.Hypervisor.CABundle, f.Hypervisor.Thumbprint, f.Hypervisor.Spec = tc.bundle, tc.pin, tc.spec
 			got := settings(t, f, "vsphere-csi-controller").Data
 			if got["csi-vsphere.conf"] != tc.want || got["ca.crt"] != tc.bundle {
 				t.Errorf("the configuration is\n%s\nnot\n%s\nwith the CA %q", got["csi-vsphere.conf"], tc.want, got["ca.crt"])

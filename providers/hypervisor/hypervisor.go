@@ -103,9 +103,9 @@ type Endpoint struct {
 	ID string
 	// Version is the version of the hypervisor, for display.
 	Version string
-	// Server is the address of the hypervisor, and CABundle verifies its
-	// certificate. Components outside of the managers use them.
-	Server, CABundle string
+	// Server is the address of the hypervisor, and CABundle or Thumbprint verifies
+	// its certificate. Components outside of the managers use them.
+	Server, CABundle, Thumbprint string
 	// FailureDomains are the failure domains in which machines can be placed. It
 	// is empty if the cluster has none.
 	FailureDomains []clusterv1.FailureDomain

@@ -133,7 +133,8 @@ func (c *Connector) Inspect(ctx context.Context, cluster *proxmoxv1.NovaProxmoxC
 	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
 		return hypervisor.Endpoint{}, err
 	}
-	out := hypervisor.Endpoint{Server: s.Server(), CABundle: s.CABundle()}
+	trust := s.Trust()
+	out := hypervisor.Endpoint{Server: s.Server(), CABundle: trust.CABundle, Thumbprint: trust.Thumbprint}
 	out.ID, out.Version = s.Info()
 	found := s.Site()
 	out.VMs = plan.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, found.Guests)

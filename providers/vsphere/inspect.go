@@ -28,7 +28,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *vspherev1.NovaVSphereC
 	}
 	site := hypervisor.Endpoint{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
-		Server: s.Server(), CABundle: s.Endpoint.TLS.CABundle,
+		Server: s.Server(), CABundle: s.Endpoint.TLS.CABundle, Thumbprint: s.Endpoint.TLS.Thumbprint,
 		VMs: s.inv.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
 	}
 	names := resolve.NewResolver(s.names, &cluster.Spec, bounds)

@@ -24,9 +24,9 @@ func (c *Connector) Inspect(ctx context.Context, cluster *zvirtv1.NovaZVirtClust
 	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
 		return hypervisor.Endpoint{}, err
 	}
-	out := hypervisor.Endpoint{}
+	trust := s.Trust()
+	out := hypervisor.Endpoint{Server: s.Server(), CABundle: trust.CABundle, Thumbprint: trust.Thumbprint}
 	out.ID, out.Version = s.EngineInfo()
-	out.Server, out.CABundle = s.Server(), s.CABundle()
 	out.VMs = plan.OwnedVMs(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Cache.All())
 	if err := s.Check(ctx, bounds, cluster, zvirtv1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err

@@ -89,6 +89,9 @@ func session[M Machine, C Cluster]() []behavior[M, C] {
 			e.Expect(e.network.requests()).To(BeEmpty(), "no password is sent")
 			e.updateCluster(func(c *infrav1.ClusterSpec) { c.TLS = infrav1.Trust{Thumbprint: e.network.thumbprint()} })
 			e.becomes(m, hypervisor.Absent)
+			site := e.inspects(e.cluster)
+			e.Expect(site.Thumbprint).To(Equal(e.network.thumbprint()))
+			e.Expect(site.CABundle).To(BeEmpty())
 		}},
 		{name: "a CA certificate that is replaced ends the session", check: func(e env) {
 			m := e.up("m")

@@ -179,6 +179,14 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
 
+	// thumbprint is the SHA-256 of the only certificate of server to trust, from spec
+	// or from the identity, for the same components. If not set, no certificate is
+	// pinned.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Thumbprint string `json:"thumbprint,omitempty"`
+
 	// version is the version of the hypervisor, for people. If not set, no session
 	// has been opened yet.
 	// +optional

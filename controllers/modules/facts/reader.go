@@ -54,12 +54,9 @@ func (r *Reader) Read(ctx context.Context, cluster *clusterv1.Cluster) (*modules
 			Domain: cmp.Or(cluster.Spec.ClusterNetwork.ServiceDomain, modules.DefaultDomain),
 		},
 	}
-	server, bundle, err := serverOf(infra)
-	if err != nil {
+	if err := setServer(&f.Hypervisor, infra); err != nil {
 		return nil, err
 	}
-	f.Hypervisor.SetServer(server)
-	f.Hypervisor.CABundle = bundle
 	f.Hypervisor.Spec, _, _ = unstructured.NestedMap(infra.Object, "spec")
 	f.Kubernetes.Version = version(controlPlane, cluster)
 	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
@@ -96,21 +93,24 @@ func (r *Reader) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref
 	return found, err
 }
 
-// serverOf returns the server of an infrastructure cluster's hypervisor and the CA certificates that
-// verify it. If the cluster uses an identity, only its status has them.
-func serverOf(infra *unstructured.Unstructured) (server, bundle string, err error) {
-	own, _, _ := unstructured.NestedString(infra.Object, "spec", "server")
-	observed, _, _ := unstructured.NestedString(infra.Object, "status", "server")
-	server = cmp.Or(own, observed)
-	if _, ours, _ := unstructured.NestedMap(infra.Object, "spec", "identityRef"); ours && server == "" {
-		return "", "", fmt.Errorf("reading infrastructure cluster: %s %s has no status.server yet", infra.GetKind(), infra.GetName())
+// setServer sets the server of an infrastructure cluster's hypervisor, and the CA certificates or the
+// thumbprint that verify it. If the cluster uses an identity, only its status has them.
+func setServer(h *modules.HypervisorFacts, infra *unstructured.Unstructured) error {
+	text := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(infra.Object, path...)
+		return value
 	}
+	own := text("spec", "server")
+	h.SetServer(cmp.Or(own, text("status", "server")))
+	if _, ours, _ := unstructured.NestedMap(infra.Object, "spec", "identityRef"); ours && h.Server == "" {
+		return fmt.Errorf("reading infrastructure cluster: %s %s has no status.server yet", infra.GetKind(), infra.GetName())
+	}
+	trust := []string{"status"}
 	if own != "" {
-		bundle, _, _ = unstructured.NestedString(infra.Object, "spec", "tls", "caBundle")
-		return server, bundle, nil
+		trust = []string{"spec", "tls"}
 	}
-	bundle, _, _ = unstructured.NestedString(infra.Object, "status", "caBundle")
-	return server, bundle, nil
+	h.CABundle, h.Thumbprint = text(append(trust, "caBundle")...), text(append(trust, "thumbprint")...)
+	return nil
 }
 
 // version returns the Kubernetes version of the control plane, or its initial version if it is not

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
 func TestHypervisorKind(t *testing.T) {
@@ -20,6 +23,47 @@ func TestHypervisorKind(t *testing.T) {
 		if got := hypervisorKind(kind); got != want {
 			t.Errorf("hypervisorKind(%s) = %s, want %s", kind, got, want)
 		}
+	}
+}
+
+// The server and its trust are those of the cluster, or those of its identity in the status.
+func TestSetServer(t *testing.T) {
+	identity := map[string]any{"kind": "NovaVSphereIdentity", "name": "shared"}
+	for name, tc := range map[string]struct {
+		object map[string]any
+		want   modules.HypervisorFacts
+		err    string
+	}{
+		"A thumbprint of the cluster": {
+			map[string]any{"spec": map[string]any{"server": "a", "tls": map[string]any{"thumbprint": "AB"}}, "status": map[string]any{"server": "a", "caBundle": "old"}},
+			modules.HypervisorFacts{Server: "a", Host: "a", Port: "443", Thumbprint: "AB"}, "",
+		},
+		"A thumbprint of an identity": {
+			map[string]any{"spec": map[string]any{"identityRef": identity}, "status": map[string]any{"server": "b:8443", "thumbprint": "CD"}},
+			modules.HypervisorFacts{Server: "b:8443", Host: "b", Port: "8443", Thumbprint: "CD"}, "",
+		},
+		"CAs of an identity": {
+			map[string]any{"spec": map[string]any{"identityRef": identity}, "status": map[string]any{"server": "b", "caBundle": "PEM"}},
+			modules.HypervisorFacts{Server: "b", Host: "b", Port: "443", CABundle: "PEM"}, "",
+		},
+		"An identity that was not read yet": {
+			map[string]any{"kind": "NovaVSphereCluster", "metadata": map[string]any{"name": "c"}, "spec": map[string]any{"identityRef": identity}},
+			modules.HypervisorFacts{}, "reading infrastructure cluster: NovaVSphereCluster c has no status.server yet",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := modules.HypervisorFacts{}
+			err := setServer(&got, &unstructured.Unstructured{Object: tc.object})
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("%+v, %v, want %+v", got, err, tc.want)
+			}
+		})
 	}
 }
 

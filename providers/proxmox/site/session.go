@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
@@ -122,7 +123,8 @@ type Session struct {
 	// several machines.
 	RuleQueue *sessions.CreationQueue
 
-	server, caBundle string
+	server string
+	trust  endpoints.Trust
 	// user is the user of the requests, without the token.
 	user     string
 	client   *pve.Client
@@ -169,7 +171,7 @@ const (
 // Open opens a session. It calls wake with the machines that must be reconciled.
 func Open(e pve.Endpoint, timeouts Timeouts, queue *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
-		server: e.Servers[0], caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: queue, wake: wake,
+		server: e.Servers[0], trust: e.Trust, timeouts: timeouts, CreationQueue: queue, wake: wake,
 		RuleQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }),
 		guests:    map[int]*pve.Resource{}, machines: polled.New[uuid.UUID, Machine](timeouts.Appear), marks: map[int]plan.Mark{}, configs: map[int]cached[plan.Config]{}, networks: map[string]cached[[]string]{},
 		images: map[uuid.UUID][]Image{}, contents: map[string]time.Time{},
@@ -195,11 +197,11 @@ func (s *Session) logout() {
 	s.client.Logout()
 }
 
-// Server returns the first server, and CABundle the certificates that verify it.
+// Server returns the first server.
 func (s *Session) Server() string { return s.server }
 
-// CABundle returns the CA certificates that verify the servers.
-func (s *Session) CABundle() string { return s.caBundle }
+// Trust returns how the certificates of the servers are verified.
+func (s *Session) Trust() endpoints.Trust { return s.trust }
 
 // Info returns the ID of the Proxmox VE cluster and its version.
 func (s *Session) Info() (id, version string) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
@@ -60,7 +61,7 @@ type Session struct {
 	GroupQueue *sessions.CreationQueue
 
 	server   string
-	caBundle string
+	trust    endpoints.Trust
 	client   *ovirt.Client
 	names    *ovirt.Directory
 	timeouts Timeouts
@@ -84,7 +85,7 @@ type Session struct {
 // reconciled.
 func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake func(...hypervisor.Key), availabilityChanged func()) (*Session, error) {
 	s := &Session{
-		server: e.Server, caBundle: e.Trust.CABundle, timeouts: timeouts, CreationQueue: t,
+		server: e.Server, trust: e.Trust, timeouts: timeouts, CreationQueue: t,
 		GroupQueue: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), pending: map[string]pendingAction{}, powerOffs: map[string]time.Time{},
 		activeClusters: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
@@ -109,9 +110,8 @@ func Open(e ovirt.Endpoint, timeouts Timeouts, t *sessions.CreationQueue, wake f
 // Server returns the address of the engine.
 func (s *Session) Server() string { return s.server }
 
-// CABundle returns the CA certificates that verify the engine. It is empty if
-// the engine is verified in another way.
-func (s *Session) CABundle() string { return s.caBundle }
+// Trust returns how the certificate of the engine is verified.
+func (s *Session) Trust() endpoints.Trust { return s.trust }
 
 // serve logs in, fills the cache and keeps it up to date until that fails. The
 // next call of serve uses the same token.
