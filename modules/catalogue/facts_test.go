@@ -103,6 +103,27 @@ func TestUnknownValues(t *testing.T) {
 // mirrored is an image, or its repository, in the registry of a closed network.
 var mirrored = regexp.MustCompile(regexp.QuoteMeta(sites.Registry) + `/([a-z0-9._/-]+[a-z0-9])`)
 
+// joined writes the name of an image into its repository where a value has both, as the parts of an operator
+// have them.
+func joined(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		repository, _ := v["repository"].(string)
+		image, _ := v["image"].(string)
+		for key, item := range v {
+			v[key] = joined(item)
+		}
+		if repository != "" && image != "" && !strings.Contains(image, "/") {
+			v["repository"] = repository + "/" + image
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = joined(item)
+		}
+	}
+	return value
+}
+
 // All images that modules name are in the list of images to mirror.
 func TestImagesAreListed(t *testing.T) {
 	known := facts(t)
@@ -122,6 +143,13 @@ func TestImagesAreListed(t *testing.T) {
 			}
 			data, err := json.Marshal(m.Object)
 			if err != nil {
+				t.Fatal(err)
+			}
+			var object any
+			if err := json.Unmarshal(data, &object); err != nil {
+				t.Fatal(err)
+			}
+			if data, err = json.Marshal(joined(object)); err != nil {
 				t.Fatal(err)
 			}
 			for _, found := range mirrored.FindAllStringSubmatch(string(data), -1) {

@@ -15,7 +15,7 @@ import (
 var (
 	// registries are the public registries; a text with an image of one of them
 	// is found anywhere in an object.
-	registries = regexp.MustCompile(`(?:registry\.k8s\.io|quay\.io|docker\.io|ghcr\.io|gcr\.io|public\.ecr\.aws|docker\.gitea\.com|docker\.elastic\.co|registry\.gitlab\.com|` +
+	registries = regexp.MustCompile(`(?:registry\.k8s\.io|quay\.io|docker\.io|ghcr\.io|gcr\.io|public\.ecr\.aws|docker\.gitea\.com|docker\.elastic\.co|registry\.gitlab\.com|nvcr\.io|` +
 		regexp.QuoteMeta(sites.Registry) + `)/[a-z0-9._/-]+(?::[\w.-]+)?(?:@sha256:[0-9a-f]+)?`)
 	// imageLine is an image in a file of a ConfigMap.
 	imageLine = regexp.MustCompile(`(?m)^\s*(?:-\s*)?image:\s*"?([^"\s{]+)"?\s*$`)
@@ -127,8 +127,9 @@ func imagesOf(o *unstructured.Unstructured) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// walk visits all texts of an object. An object with repository and tag, as
-// custom resources have it, is visited as an image.
+// walk visits all texts of an object. An object with repository and tag, or with
+// repository, image and version, as custom resources have it, is visited as an
+// image. Parts of a custom resource that are disabled have no pods.
 func walk(key string, value any, visit func(key, text string)) {
 	switch v := value.(type) {
 	case string:
@@ -143,14 +144,23 @@ func walk(key string, value any, visit func(key, text string)) {
 		}
 		visit(key, v)
 	case map[string]any:
-		repository, _ := v["repository"].(string)
-		tag, _ := v["tag"].(string)
+		text := func(name string) string { s, _ := v[name].(string); return s }
+		repository, tag, image, version := text("repository"), text("tag"), text("image"), text("version")
+		if enabled, set := v["enabled"].(bool); set && !enabled {
+			return
+		}
 		if repository != "" && tag != "" {
 			visit("image", repository+":"+tag)
 			return
 		}
+		triple := repository != "" && image != "" && version != ""
+		if triple {
+			visit("image", repository+"/"+image+":"+version)
+		}
 		for name, item := range v {
-			walk(name, item, visit)
+			if !triple || name != "image" {
+				walk(name, item, visit)
+			}
 		}
 	case []any:
 		for _, item := range v {
