@@ -71,8 +71,14 @@ type rolloutTarget struct {
 	order []string
 	// count is the number of enabled modules.
 	count int
-	// sources are the names of the sources that were written in this reconcile.
-	sources map[string]bool
+	// sources are the states of the sources that were written in this reconcile, by name.
+	sources map[string]flux.FetchState
+	// unfetched are the modules that are to be written and whose sources are not fetched yet, each with
+	// the reason. firstUnfetched is the first of them.
+	unfetched      map[string]string
+	firstUnfetched string
+	// pending means that not all modules are written at the revision of the Cluster.
+	pending bool
 	// nameConflicts are the modules whose names are used by objects of another owner.
 	nameConflicts map[string]bool
 	// reason and message are the condition if it does not concern modules.

@@ -62,13 +62,49 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		d.reason, d.message = addonsv1.WaitingForSetReason, why
 		return nil
 	}
-	if err := r.WorkloadClusters.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
+	return r.deliver(ctx, d, rendering, revision, facts)
+}
+
+// deliver writes the modules of a set, once their sources are fetched, and removes those that are outdated.
+func (r *ClusterReconciler) deliver(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering, revision string, facts *modules.Facts) error {
+	if err := r.fetch(ctx, d, rendering, revision); err != nil {
 		return err
 	}
-	if err := r.modules(ctx, d, rendering, revision); err != nil {
+	if len(d.unfetched) > 0 {
+		var err error
+		if rendering, revision, err = r.keepRevision(ctx, d, rendering, revision, facts); err != nil {
+			return err
+		}
+	}
+	if len(d.unfetched) == 0 || len(d.objects) > 0 {
+		if err := r.WorkloadClusters.Substitute(ctx, d.scope.key, facts.Substitutions()); err != nil {
+			return err //nolint:wrapcheck // it names what was written
+		}
+	}
+	if err := r.modules(ctx, d, rendering, revision); err != nil || len(d.unfetched) > 0 {
 		return err
 	}
 	return r.prune(ctx, d, rendering)
+}
+
+// keepRevision returns the revision that the Cluster has, while the sources of the next one are not fetched.
+func (r *ClusterReconciler) keepRevision(ctx context.Context, d *rolloutTarget, next *modules.Rendering, revision string, facts *modules.Facts) (*modules.Rendering, string, error) {
+	_, newest, _ := flux.Revisions(d.objects)
+	if newest == "" || newest == revision {
+		return next, revision, nil
+	}
+	reason, message := d.reason, d.message
+	content, err := r.earlier(ctx, d, newest)
+	d.reason, d.message = reason, message
+	if err != nil || content == nil {
+		return next, revision, err
+	}
+	rendering, wrong := r.render(*content, d, newest, facts)
+	if wrong != nil {
+		return next, revision, nil //nolint:nilerr // its modules stay unchanged, as with a revision that is not recorded
+	}
+	d.unfetched = nil
+	return rendering, newest, nil
 }
 
 // unsupported returns why the Cluster gets no modules, if one of them does not support its Kubernetes
@@ -109,29 +145,35 @@ func (r *ClusterReconciler) content(ctx context.Context, d *rolloutTarget) (*mod
 	if wanted == revision {
 		return &current, revision, nil
 	}
+	content, err := r.earlier(ctx, d, wanted)
+	return content, wanted, err
+}
+
+// earlier returns the content of an earlier revision. It returns nil when the Cluster must not be changed.
+func (r *ClusterReconciler) earlier(ctx context.Context, d *rolloutTarget, wanted string) (*modules.Content, error) {
 	earlier := &appsv1.ControllerRevision{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.key.Namespace, Name: historyName(d.key.Name, wanted)}, earlier)
 	if apierrors.IsNotFound(err) {
 		// A user deleted the history. The existing modules stay until the rollout reaches the Cluster.
 		d.reason, d.message = addonsv1.WaitingForWaveReason, "Waiting for an earlier wave of the rollout"
-		return nil, "", nil
+		return nil, nil //nolint:nilnil // nil means that nothing is changed
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("reading earlier revision: %w", err)
+		return nil, fmt.Errorf("reading earlier revision: %w", err)
 	}
 	content := &modules.Content{}
 	if err := json.Unmarshal(earlier.Data.Raw, content); err != nil {
-		return nil, "", fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
+		return nil, fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
 	}
 	if wrong := fetchable(content, d.set, r.ManagementFrom); wrong != nil {
 		d.reason, d.message = addonsv1.InvalidReason, reconcile.Sentence(wrong)
-		return nil, "", nil
+		return nil, nil //nolint:nilnil // nil means that nothing is changed
 	}
 	if wrong := permitted(content, d.set, r.ManagementFrom); wrong != nil {
 		d.reason, d.message = addonsv1.ManagementForbiddenReason, reconcile.Sentence(wrong)
-		return nil, "", nil
+		return nil, nil //nolint:nilnil // nil means that nothing is changed
 	}
-	return content, wanted, nil
+	return content, nil
 }
 
 // modules writes the modules in their order. A module that depends on an object of another kind is
@@ -172,6 +214,9 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	}
 	since := time.Now()
 	if existing == nil || existing.Revision != revision {
+		if why := d.waitsForSource(m); why != "" {
+			return why, nil
+		}
 		if name := d.awaitedBy(m, ready); name != "" {
 			return "Waiting for " + name, nil
 		}
@@ -187,7 +232,7 @@ func (r *ClusterReconciler) module(ctx context.Context, d *rolloutTarget, m *mod
 	if by := r.flux.PlaceHolder(d.scope.objects, d.scope.key, m.Object, existing); by != "" {
 		return d.setNameConflict(m, flux.PlaceName(m.Object), by), nil
 	}
-	if err := r.applySource(ctx, d, m.Source); err != nil {
+	if _, err := r.applySource(ctx, d, m.Source); err != nil {
 		return "", err
 	}
 	if existing == nil {
@@ -210,17 +255,74 @@ func (d *rolloutTarget) awaitedBy(m *modules.Module, ready map[string]bool) stri
 	return ""
 }
 
-// applySource writes the source of a module, once for all modules that share it. A source that is written
-// before its first module could be deleted as unused while the module waits for others.
-func (r *ClusterReconciler) applySource(ctx context.Context, d *rolloutTarget, source client.Object) error {
-	if source == nil || d.sources[source.GetName()] {
-		return nil
+// fetch writes the sources of the modules that are to be created or changed, and records those that Flux has
+// not fetched yet: no module is created or changed before all of them can be, so that a chart that does not
+// exist stops a change before it begins.
+func (r *ClusterReconciler) fetch(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering, revision string) error {
+	for i := range rendering.Modules {
+		m := &rendering.Modules[i]
+		if m.Object == nil {
+			continue
+		}
+		if existing, _ := find(d.objects, m); existing != nil && existing.Revision == revision {
+			continue
+		}
+		d.pending = true
+		state, err := r.applySource(ctx, d, m.Source)
+		if err != nil {
+			return fmt.Errorf("writing source of module %s: %w", m.Name, err)
+		}
+		if !state.Fetched {
+			d.setUnfetched(m.Name, state)
+		}
+	}
+	return nil
+}
+
+// setUnfetched records that the source of a module is not fetched yet.
+func (d *rolloutTarget) setUnfetched(module string, state flux.FetchState) {
+	if d.unfetched == nil {
+		d.unfetched, d.firstUnfetched = map[string]string{}, module
+	}
+	d.unfetched[module] = "Waiting for Flux to fetch its source"
+	if state.Failure != "" {
+		d.unfetched[module] = "Its source cannot be fetched"
+		if d.reason == "" {
+			d.reason = addonsv1.SourceNotFetchedReason
+			d.message = fmt.Sprintf("The source of module %s cannot be fetched: %s. No module is created or changed before", module, state.Failure)
+		}
+	}
+	// A failure that changes causes no event.
+	d.scope.requeueSoon()
+}
+
+// waitsForSource returns why a module that is to be created or changed has to wait for a source, or an empty
+// string if it waits for none.
+func (d *rolloutTarget) waitsForSource(m *modules.Module) string {
+	if why := d.unfetched[m.Name]; why != "" || len(d.unfetched) == 0 {
+		return why
+	}
+	return "Waiting for the source of " + d.firstUnfetched
+}
+
+// applySource writes the source of a module, once for all modules that share it. A source that another owner
+// writes counts as fetched.
+func (r *ClusterReconciler) applySource(ctx context.Context, d *rolloutTarget, source client.Object) (flux.FetchState, error) {
+	if source == nil {
+		return flux.FetchState{Fetched: true}, nil
+	}
+	if state, written := d.sources[source.GetName()]; written {
+		return state, nil
+	}
+	state, err := r.flux.ApplySource(ctx, source)
+	if err != nil {
+		return state, err //nolint:wrapcheck // the callers name the module
 	}
 	if d.sources == nil {
-		d.sources = map[string]bool{}
+		d.sources = map[string]flux.FetchState{}
 	}
-	d.sources[source.GetName()] = true
-	return r.flux.ApplySource(ctx, source)
+	d.sources[source.GetName()] = state
+	return state, nil
 }
 
 // update writes a module that exists, and returns why it is not ready.

@@ -588,7 +588,7 @@ var _ = Describe("A new Kubernetes version", func() {
 			return cluster.Annotations[holdAnnotation("base")]
 		}
 		Eventually(annotation).Should(HavePrefix("Set by the NovaModuleSet"))
-		Expect(r.has(ctx, "a")()).To(ConsistOf("cni"))
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.HoldUpgrades = nil })
 		Eventually(annotation).Should(BeEmpty())
 	})

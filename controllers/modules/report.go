@@ -23,11 +23,16 @@ const maxListed = 5
 // reportCondition sets the set's condition on the Cluster and reports to the set.
 func (r *ClusterReconciler) reportCondition(d *rolloutTarget, failure error) {
 	c := d.condition(failure)
-	before := conditions.Get(d.scope.cluster, c.Type)
+	// The condition that Get returns is changed by Set.
+	var status metav1.ConditionStatus
+	var reason string
+	if before := conditions.Get(d.scope.cluster, c.Type); before != nil {
+		status, reason = before.Status, before.Reason
+	}
 	conditions.Set(d.scope.cluster, c)
-	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
+	if status != c.Status || reason != c.Reason {
 		eventType := corev1.EventTypeNormal
-		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason, addonsv1.FactsUnreadableReason}, c.Reason) {
+		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason, addonsv1.FactsUnreadableReason, addonsv1.SourceNotFetchedReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(d.scope.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, cmp.Or(c.Message, "All modules are ready"))
@@ -46,7 +51,7 @@ func (d *rolloutTarget) clusterReport(healthy bool) clusterReport {
 	now := clusterReport{
 		revision: newest, since: since, ready: healthy && len(has) == 1, notReady: len(d.order),
 		reachable: d.scope.unreachable == nil && d.reason != addonsv1.WaitingForControlPlaneReason,
-		paused:    d.scope.paused(), waiting: d.reason == addonsv1.WaitingForSetReason, unrenderable: d.unrenderable,
+		paused:    d.scope.paused(), waiting: d.reason == addonsv1.WaitingForSetReason, pending: d.pending, unrenderable: d.unrenderable,
 	}
 	switch {
 	case slices.Contains(has, current):

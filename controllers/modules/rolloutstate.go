@@ -26,6 +26,8 @@ type clusterReport struct {
 	paused bool
 	// waiting means that the first modules are written after those of another set.
 	waiting bool
+	// pending means that modules still have to be written, whose sources exist already.
+	pending bool
 	// unrenderable is a revision that cannot be rendered for the Cluster. It is not set if the desired
 	// revision can.
 	unrenderable string

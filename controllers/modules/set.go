@@ -190,6 +190,7 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = reports.revision, reports.since, reports.ready, reports.reachable
 		m.Paused, m.Waiting, m.Refused = reports.paused, reports.waiting, reports.unrenderable == revision
+		f.pending = f.pending || reports.pending
 		m.Granted, _ = r.rollouts.isGranted(f.key(), id, revision)
 		f.members = append(f.members, m)
 	}
@@ -228,7 +229,8 @@ func (r *SetReconciler) saveRevision(ctx context.Context, f *setScope) error {
 	return nil
 }
 
-// deleteUnused removes revisions and sources that no Cluster uses.
+// deleteUnused removes revisions and sources that no Cluster uses. Sources are written before the modules that
+// use them, so they are kept while a Cluster still has to get modules.
 func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 	used := []string{f.content.Revision()}
 	for i := range f.members {
@@ -245,6 +247,9 @@ func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 			continue
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
+	}
+	if f.pending {
+		return errors.Join(errs...)
 	}
 	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), false, time.Now())
 	if kept {

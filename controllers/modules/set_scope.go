@@ -23,7 +23,9 @@ type setScope struct {
 	forbidden []key
 	// withoutReport is the number of members without a report yet.
 	withoutReport int
-	plan          modules.Rollout
+	// pending means that Clusters still have to get modules whose sources exist already.
+	pending bool
+	plan    modules.Rollout
 	// remaining is the number of objects that a deletion waits for.
 	remaining    int
 	requeueAfter time.Duration

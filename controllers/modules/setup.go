@@ -7,6 +7,7 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -89,6 +90,9 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(reconcile.IgnoreOwnStatus())).
 		WatchesRawSource(r.fluxSource(mgr, &helmv2.HelmRelease{})).
 		WatchesRawSource(r.fluxSource(mgr, &kustomizev1.Kustomization{})).
+		WatchesRawSource(r.fetched(mgr, &sourcev1.GitRepository{})).
+		WatchesRawSource(r.fetched(mgr, &sourcev1.OCIRepository{})).
+		WatchesRawSource(r.fetched(mgr, &sourcev1.HelmRepository{})).
 		WatchesRawSource(r.WorkloadClusters.Source(clusterController, toItself)).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
 		WithOptions(reconcile.Options(options)).
@@ -98,6 +102,28 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, reports <
 // fluxSource returns a source of the Flux objects that the manager wrote.
 func (r *ClusterReconciler) fluxSource(mgr ctrl.Manager, kind client.Object) source.Source {
 	return flux.DeferredSource(r.Client, kind, source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf)))
+}
+
+// fetched returns a source of the Clusters that may continue when Flux has fetched a source of a set.
+func (r *ClusterReconciler) fetched(mgr ctrl.Manager, kind client.Object) source.Source {
+	return flux.DeferredSource(r.Client, kind, source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(r.clustersBeside), flux.SourceFetched))
+}
+
+// clustersBeside maps a source to the Clusters of its namespace, which share it.
+func (r *ClusterReconciler) clustersBeside(ctx context.Context, o client.Object) []ctrl.Request {
+	if o.GetLabels()[addonsv1.SetLabel] == "" {
+		return nil
+	}
+	list := &clusterv1.ClusterList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping source to Clusters")
+		return nil
+	}
+	out := make([]ctrl.Request, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
 }
 
 // specOrMetadataChanged passes changes that decide whether and how a set applies to a Cluster.

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -29,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -95,8 +98,41 @@ func installFlux(ctx context.Context) {
 	}
 	_, err := envtest.InstallCRDs(testEnv.Config, envtest.CRDInstallOptions{Paths: bases, ErrorIfPathMissing: true})
 	Expect(err).NotTo(HaveOccurred())
+	startSources()
 	r.flux(ctx, "early", "cni", metav1.ConditionTrue, "Applied")
 	Eventually(r.has(ctx, "early")).Should(ConsistOf("cni", "dns"), "the status of Flux objects is watched now")
+}
+
+// startSources fetches sources as the source-controller of Flux does. Those with "missing" in their spec
+// cannot be fetched.
+func startSources() {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{Scheme: testEnv.Scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(10 * time.Second)})
+	Expect(err).NotTo(HaveOccurred())
+	for _, kind := range []client.Object{&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}} {
+		Expect(ctrl.NewControllerManagedBy(mgr).For(kind).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			o, _ := kind.DeepCopyObject().(client.Object)
+			if err := mgr.GetClient().Get(ctx, req.NamespacedName, o); err != nil {
+				return ctrl.Result{}, client.IgnoreNotFound(err)
+			}
+			text, err := json.Marshal(o)
+			if err != nil {
+				return ctrl.Result{}, err
+			}
+			status := `{"status":{"artifact":{"digest":"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","lastUpdateTime":"2026-11-01T00:00:00Z","path":"a","revision":"a","url":"http://source.example/a"}}}`
+			if strings.Contains(string(text), "missing") {
+				status = `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"OCIArtifactPullFailed","message":"the chart was not found in 0.5s.","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`
+			}
+			return ctrl.Result{}, client.IgnoreNotFound(mgr.GetClient().Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(status))))
+		}))).To(Succeed())
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(stopped, "30s").Should(Receive())
+	})
 }
 
 // startManager runs both controllers as the binary does, with simulated workload clusters.

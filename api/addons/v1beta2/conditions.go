@@ -170,6 +170,14 @@ const (
 	// installed automatically.
 	FluxNotInstalledReason = "FluxNotInstalled"
 
+	// SourceNotFetchedReason: Flux cannot fetch the source of a module in the message, such as a chart that
+	// does not exist in its registry. No module of the set is created or changed on the Cluster before all
+	// sources are fetched; modules that are up to date are kept.
+	//
+	// Action: correct the name or version of the chart, the release or the credentials of the source, or push
+	// the chart. Run `kubectl get ocirepositories,gitrepositories,helmrepositories` in the Cluster's namespace.
+	SourceNotFetchedReason = "SourceNotFetched"
+
 	// NameConflictReason: the name `<cluster>-<set>-<module>` of a module's object is
 	// already used by another set or Cluster with the same combined name, or by an object
 	// that no set has written. Or two sets have a chart module with the same name and

@@ -1,6 +1,7 @@
 package flux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,53 @@ import (
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
 // SourceGracePeriod is how long a new source is kept although nothing uses it yet.
 const SourceGracePeriod = time.Minute
+
+// FetchState is whether Flux has fetched a source.
+type FetchState struct {
+	// Fetched means that Flux has an artifact of the source, also if it cannot fetch it again now.
+	Fetched bool
+	// Failure is why Flux cannot fetch the source. It is empty while Flux fetches it.
+	Failure string
+}
+
+// fetchState returns the state of a source. A source that does not exist is nil.
+func fetchState(o client.Object) FetchState {
+	source, is := o.(interface {
+		sourcev1.Source
+		GetConditions() []metav1.Condition
+	})
+	switch {
+	case !is:
+		return FetchState{}
+	case source.GetArtifact() != nil:
+		return FetchState{Fetched: true}
+	}
+	if c := meta.FindStatusCondition(source.GetConditions(), clusterv1.ReadyCondition); c != nil && c.Status == metav1.ConditionFalse {
+		return FetchState{Failure: withoutDurations(cmp.Or(c.Message, c.Reason))}
+	}
+	return FetchState{}
+}
+
+// SourceFetched passes sources of which Flux has got the first artifact.
+var SourceFetched = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !fetchState(e.ObjectOld).Fetched && fetchState(e.ObjectNew).Fetched
+	},
+}
 
 // sourceKey identifies a source.
 type sourceKey struct{ kind, namespace, name string }

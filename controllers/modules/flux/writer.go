@@ -55,13 +55,13 @@ func (w *Writer) Apply(ctx context.Context, desired, observed client.Object) err
 	return err
 }
 
-// ApplySource writes a source, which the Clusters of a namespace share.
-func (w *Writer) ApplySource(ctx context.Context, source client.Object) error {
+// ApplySource writes a source, which the Clusters of a namespace share, and returns its state.
+func (w *Writer) ApplySource(ctx context.Context, source client.Object) (FetchState, error) {
 	observed, err := w.observed(ctx, source)
 	if err != nil {
-		return err
+		return FetchState{}, err
 	}
-	return w.Apply(ctx, source, observed)
+	return fetchState(observed), w.Apply(ctx, source, observed)
 }
 
 // Create writes an object that does not exist yet. It does not change an object of the same name that
