@@ -333,6 +333,22 @@ func TestOneDefaultClass(t *testing.T) {
 	}
 }
 
+// Without kube-proxy Calico would give a cluster without Services.
+func TestCalicoNeedsKubeProxy(t *testing.T) {
+	s := sites.Site{Hypervisor: "vsphere", KubeProxy: "none", Labels: map[string]string{"addons.cluster.x-k8s.io/cni": "calico"}}
+	target := modules.Target{Namespace: "team", Name: "alpha", Set: Base, Origin: "team", Facts: s.Facts()}
+	_, err := modules.Render(content(t, Base), target)
+	if err == nil || !strings.HasPrefix(err.Error(), `module "calico": `) || !strings.HasSuffix(err.Error(), "Calico needs kube-proxy, and platform.kubeProxy.mode of the Cluster is none") {
+		t.Errorf("Render() = %v, want an error of calico", err)
+	}
+	for _, allowed := range []sites.Site{{Hypervisor: "vsphere", KubeProxy: "none"}, {Hypervisor: "vsphere", KubeProxy: "ipvs", Labels: s.Labels}} {
+		target.Facts = allowed.Facts()
+		if _, err := modules.Render(content(t, Base), target); err != nil {
+			t.Errorf("kube-proxy %s with the labels %v: %v", allowed.KubeProxy, allowed.Labels, err)
+		}
+	}
+}
+
 // A CSI driver on a Cluster of another hypervisor is refused with the module's name, before anything of the
 // set is written: for instance in a copy of a set with another condition.
 func TestCSIDriverNeedsItsHypervisor(t *testing.T) {

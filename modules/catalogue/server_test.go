@@ -129,17 +129,21 @@ func lockdown(t *testing.T, c client.Client) {
 	for _, o := range written(t, "team", sites.Site{}) {
 		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
-	may := func(namespace string) bool {
+	may := func(namespace, group, resource string) bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "somebody", Groups: []string{"team-a"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: "create", Group: kustomizev1.GroupVersion.Group, Resource: "kustomizations",
+				Namespace: namespace, Verb: "create", Group: group, Resource: resource,
 			},
 		}}
 		g.Expect(c.Create(t.Context(), review)).To(Succeed())
 		return review.Status.Allowed
 	}
-	g.Eventually(func() bool { return may("team-a") }, "10s").Should(BeTrue())
-	g.Expect(may("team")).To(BeFalse())
+	for group, resource := range map[string]string{
+		kustomizev1.GroupVersion.Group: "kustomizations", "image.toolkit.fluxcd.io": "imageupdateautomations", "notification.toolkit.fluxcd.io": "alerts",
+	} {
+		g.Eventually(func() bool { return may("team-a", group, resource) }, "10s").Should(BeTrue(), resource)
+		g.Expect(may("team", group, resource)).To(BeFalse(), resource)
+	}
 	try := func(ctx context.Context, change func(*unstructured.Unstructured)) error {
 		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			"serviceAccountName": "team-a", "interval": "10m", "prune": true, "path": "./",

@@ -128,8 +128,11 @@ func Labels(sets ...modules.Content) map[string]string {
 	return out
 }
 
+// cniLabel is the label with the CNI of a Cluster.
+const cniLabel = "addons.cluster.x-k8s.io/cni"
+
 func withCNI(labels map[string]string, cni string) map[string]string {
-	out := map[string]string{"addons.cluster.x-k8s.io/cni": cni}
+	out := map[string]string{cniLabel: cni}
 	maps.Copy(out, labels)
 	return out
 }
@@ -195,8 +198,10 @@ func addSizes(out map[string]Site, s Site, name string) {
 	}
 	small, large := s, s
 	out[name+" single"] = small
-	small.Name, small.KubeProxy = "12345678", "none"
-	small.Unplaced = true
+	small.Name, small.Unplaced = "12345678", true
+	if s.Labels[cniLabel] != "calico" {
+		small.KubeProxy = "none" // Calico needs kube-proxy
+	}
 	small.Labels = withAddresses(withKubeVIP(s.Labels))
 	small.Labels["addons.cluster.x-k8s.io/cilium-gateway"] = "true"
 	out[name+" single number"] = small
