@@ -38,10 +38,10 @@ func (s *scope[M]) acceptedEvent() (reason, note string) {
 	case start:
 		return "Started", "Requested to power on the VM"
 	case syncVM:
-		if s.syncer.AfterJoin {
+		if s.syncer.Name == hypervisor.UserData {
 			return "Cleared", "Requested the removal of the user data from the VM's settings"
 		}
-		return "Syncing", s.vm.OutOfSync
+		return "Syncing", cmp.Or(s.vm.OutOfSync, "Requested a change of "+s.syncer.Name)
 	case shutdown:
 		return "PoweringOff", "Requested the shutdown of the guest"
 	default:

@@ -45,3 +45,16 @@ func TestEventsOfCreation(t *testing.T) {
 		}
 	}
 }
+
+// The event of each part names the part: only one of those that wait for the node is the removal of
+// the user data.
+func TestEventsOfParts(t *testing.T) {
+	for part, want := range map[string]string{"UserData": "Cleared", "HighAvailability": "Syncing", "Tags": "Syncing"} {
+		s := &scope[*vspherev1.NovaVSphereMachine]{
+			action: syncVM, syncer: hypervisor.Syncer[*vspherev1.NovaVSphereMachine]{Name: part, AfterJoin: true}, vm: hypervisor.VM{State: hypervisor.Running},
+		}
+		if reason, note := s.acceptedEvent(); reason != want || note == "" {
+			t.Errorf("%s becomes the event %s %q, want %s", part, reason, note, want)
+		}
+	}
+}

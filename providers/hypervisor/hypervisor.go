@@ -80,6 +80,9 @@ type Syncer[M any] struct {
 	Apply func(ctx context.Context, m M) error
 }
 
+// UserData is the name of the Syncer that removes the bootstrap data.
+const UserData = "UserData"
+
 // Pending reports whether Observe found a difference in the part.
 func (s Syncer[M]) Pending(vm *VM) bool { return slices.Contains(vm.ToSync, s.Name) }
 

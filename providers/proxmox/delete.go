@@ -19,7 +19,7 @@ import (
 
 // Names of the parts of a VM that are changed to match its machine.
 const (
-	userData         = "UserData"
+	userData         = hypervisor.UserData
 	tags             = "Tags"
 	highAvailability = "HighAvailability"
 )

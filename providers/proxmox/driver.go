@@ -176,7 +176,10 @@ func (d *driver) outOfSync(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hyperv
 		}
 	}
 	if _, same := d.wantedHA(m, v); v.Complete && m.DeletionTimestamp.IsZero() && v.state == hypervisor.Running && !same {
-		out.OutOfSync, out.ToSync = "Changing the settings in the HA manager", append(out.ToSync, highAvailability)
+		out.ToSync = append(out.ToSync, highAvailability)
+		if !out.UserData { // the node has joined
+			out.OutOfSync = "Changing the settings in the HA manager"
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ func TestHighAvailability(t *testing.T) {
 	m.joined = false
 	m.up()
 	m.Expect(m.ha("resources", "sid")).To(BeEmpty(), "its node has not joined")
+	m.Expect(m.step(m).OutOfSync).To(BeEmpty(), "the condition has the reason WaitingForNode")
 	m.joined = true
 	m.synced()
 	m.Expect(m.ha("resources", "sid")).To(HaveKeyWithValue(m.sid(), And(HaveKeyWithValue("state", "started"), HaveKeyWithValue("max_restart", 2))))

@@ -30,7 +30,7 @@ const (
 
 // Names of the Syncers.
 const (
-	userData = "UserData"
+	userData = hypervisor.UserData
 	settings = "Settings"
 )
 

@@ -2,6 +2,8 @@ package inventory
 
 import (
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // shutdownRetryInterval is the time after which the shutdown of a guest is
@@ -10,7 +12,7 @@ const shutdownRetryInterval = time.Minute
 
 // Names of the parts of a VM that are changed to match its machine.
 const (
-	SyncUserData = "UserData"
+	SyncUserData = hypervisor.UserData
 	SyncHardware = "Hardware"
 	SyncRules    = "Rules"
 	SyncTags     = "Tags"

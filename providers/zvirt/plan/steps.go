@@ -12,13 +12,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 )
 
 // Names of the parts of a VM that are changed to match its machine.
 const (
-	UserData       = "UserData"
+	UserData       = hypervisor.UserData
 	Hardware       = "Hardware"
 	AffinityGroups = "AffinityGroups"
 	Labels         = "Labels"
