@@ -60,8 +60,9 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 	}
 	if !in.Follow {
 		config.Kubelet = nodeconfig.Kubelet{}
+		return config, nil
 	}
-	return config, nil
+	return config, addComponents(in, config)
 }
 
 // addSettings adds the settings of the machine, which also apply while it runs.

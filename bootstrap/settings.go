@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -11,21 +13,25 @@ import (
 // the workload cluster contains them.
 const maxSettings = 1<<20 - 8<<10
 
-// Settings returns the desired settings of a worker that has joined, packed, and
-// their revision. They are those that a new machine with the same input has. A
-// *RenderError means that the spec cannot be rendered.
+// Settings returns the desired settings of a node that has joined, packed, and
+// their revision. They are those that a new machine with the same input has,
+// without keys. A *RenderError means that the spec cannot be rendered.
 func Settings(in Input) (packed []byte, revision string, err error) {
-	if in.Mode != JoinWorker {
-		return nil, "", fmt.Errorf("rendering settings: a machine with mode %s is no worker", in.Mode)
+	if in.Mode == Init {
+		return nil, "", fmt.Errorf("rendering settings: a running node has no mode %s", in.Mode)
 	}
-	if err := checkRoles(Roles(&in.Spec, false), false); err != nil {
+	if err := checkRoles(Roles(&in.Spec, in.Mode.controlPlane()), in.Mode.controlPlane()); err != nil {
 		return nil, "", err
 	}
 	config := &nodeconfig.Config{}
-	if err := addSettings(&in, config); err != nil {
-		return nil, "", err
+	for _, part := range []func(*Input, *nodeconfig.Config) error{addSettings, addComponents} {
+		if err := part(&in, config); err != nil {
+			return nil, "", err
+		}
 	}
-	settings := &nodeconfig.Settings{Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
+	settings := &nodeconfig.Settings{
+		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
+	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {
 		return nil, "", renderErrorf("spec.files", "%v; download large files with a command", err)
@@ -37,6 +43,22 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 		return nil, "", renderErrorf("spec.files", "the node's settings have %d KiB, the limit is %d KiB; download large files with a command", len(packed)>>10, maxSettings>>10)
 	}
 	return packed, revision, nil
+}
+
+// addComponents adds a hash of the settings of control plane components, which
+// kubeadm reads from the cluster.
+func addComponents(in *Input, config *nodeconfig.Config) error {
+	if !in.Mode.controlPlane() {
+		return nil
+	}
+	content, err := ClusterConfiguration(in)
+	if err != nil {
+		return err
+	}
+	const length = 6
+	sum := sha256.Sum256(content)
+	config.Components = hex.EncodeToString(sum[:length])
+	return nil
 }
 
 // addKubelet adds the arguments of the kubelet that kubeadm's configuration

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
@@ -54,8 +55,8 @@ func TestSettingsOfOthers(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"ControlPlane": {JoinControlPlane, nil, "is no worker"},
-		"Role":         {JoinWorker, func(in *Input) { in.Spec.Roles = []bootstrapv1.NodeRole{"control-plane"} }, "spec.roles"},
+		"Init": {Init, nil, "a running node has no mode Init"},
+		"Role": {JoinWorker, func(in *Input) { in.Spec.Roles = []bootstrapv1.NodeRole{"control-plane"} }, "spec.roles"},
 		"Size": {JoinWorker, func(in *Input) {
 			in.Spec.Kernel.Sysctls = []bootstrapv1.Sysctl{{Name: "x", Value: strings.Repeat("0", nodeconfig.MaxSize)}}
 		}, "spec.files: the node's settings are larger than 16 MiB"},
@@ -66,5 +67,45 @@ func TestSettingsOfOthers(t *testing.T) {
 				t.Errorf("err = %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// The settings of a control plane node have no keys, and identify the settings of
+// the components, also for the machine that ran kubeadm init.
+func TestSettingsOfControlPlanes(t *testing.T) {
+	settings := func(change func(*Input)) *nodeconfig.Settings {
+		t.Helper()
+		packed, _, err := Settings(facts(JoinControlPlane, change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, _, err := nodeconfig.Unpack(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	is := settings(nil)
+	for _, f := range is.Machine.Files {
+		if strings.HasPrefix(f.Path, "/etc/kubernetes/pki") {
+			t.Errorf("the settings contain %s", f.Path)
+		}
+	}
+	for _, mode := range []Mode{Init, JoinControlPlane} {
+		in := facts(mode, func(in *Input) { in.Follow = true })
+		config, err := nodeConfig(&in)
+		if err != nil || config.Components != is.Components || len(is.Components) != 12 {
+			t.Errorf("%s: components %q, want %q, err = %v", mode, config.Components, is.Components, err)
+		}
+	}
+	other := settings(func(in *Input) {
+		in.Platform.APIServer.ExtraArgs = []bootstrapv1.Arg{{Name: "v", Value: ptr.To("4")}}
+	})
+	if other.Components == is.Components {
+		t.Error("an argument of the API server changes nothing")
+	}
+	worker := facts(JoinWorker, func(in *Input) { in.Follow = true })
+	if config, err := nodeConfig(&worker); err != nil || config.Components != "" {
+		t.Errorf("components of a worker: %q, err = %v", config.Components, err)
 	}
 }

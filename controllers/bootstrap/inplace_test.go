@@ -85,7 +85,7 @@ var _ = Describe("A worker that can be changed in place", func() {
 			extension.UpdateMachine(ctx, request, response)
 			return response
 		}
-		Expect(update()).To(And(HaveField("Status", runtimehooksv1.ResponseStatusFailure), HaveField("Message", ContainSubstring("is no worker that is being updated"))))
+		Expect(update()).To(And(HaveField("Status", runtimehooksv1.ResponseStatusFailure), HaveField("Message", ContainSubstring("is no node that is being updated"))))
 		Expect(apierrors.IsNotFound(api.Client.Get(ctx, key, &corev1.Secret{}))).To(BeTrue())
 
 		By("updating")

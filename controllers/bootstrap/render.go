@@ -38,7 +38,7 @@ func input(s *scope) bootstrap.Input {
 		ClusterName:      s.cluster.Name,
 		Machine:          s.machine.Name,
 		FailureDomain:    s.machine.Spec.FailureDomain,
-		Follow:           follows(s.config, s.mode),
+		Follow:           follows(s.config),
 		Version:          version,
 		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},
 		Network: bootstrap.Network{
@@ -74,6 +74,6 @@ func clusterTimeout(s *scope) time.Duration {
 }
 
 // follows reports whether the host agent of a machine follows the settings of its node.
-func follows(config *bootstrapv1.NovaConfig, mode bootstrap.Mode) bool {
-	return mode == bootstrap.JoinWorker && config.Spec.Rollout.GetInPlace() != bootstrapv1.InPlaceNever
+func follows(config *bootstrapv1.NovaConfig) bool {
+	return config.Spec.Rollout.GetInPlace() != bootstrapv1.InPlaceNever
 }

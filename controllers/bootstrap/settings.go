@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -26,7 +27,7 @@ const settingsAnnotation = "nova.bootstrap.cluster.x-k8s.io/settings-allowed"
 // allowSettings lets the host agent of a machine that has joined read the settings of its node: the
 // first change is applied at once then.
 func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.secret == nil || s.secret.Annotations[settingsAnnotation] != "" || !follows(s.config, storedMode(s.secret)) || r.WorkloadClusters == nil {
+	if s.secret == nil || s.secret.Annotations[settingsAnnotation] != "" || !follows(s.config) || r.WorkloadClusters == nil {
 		return ctrl.Result{}, nil
 	}
 	workloadClient, err := r.WorkloadClusters.GetUncachedClient(ctx, s.clusterKey())
@@ -57,7 +58,7 @@ func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// Settings returns the desired settings of a worker that has joined, and their revision. A
+// Settings returns the desired settings of a machine that has joined, and their revision. A
 // *reconcile.Outcome is a cause that a user can fix.
 func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (packed []byte, revision string, err error) {
 	switch err := joining.Allowed(ctx, r.Client, r.Fence, cluster); {
@@ -67,6 +68,9 @@ func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, m
 		return nil, "", err
 	}
 	s := &scope{config: config, machine: machine, cluster: cluster, mode: bootstrap.JoinWorker}
+	if util.IsControlPlaneMachine(machine) {
+		s.mode = bootstrap.JoinControlPlane // also if it ran kubeadm init
+	}
 	for _, step := range []func(context.Context, *scope) error{r.facts.findControlPlane, r.content.readContent, r.content.readPlatformData} {
 		if err := step(ctx, s); err != nil {
 			return nil, "", err

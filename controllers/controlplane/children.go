@@ -15,6 +15,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
 )
 
 // identity returns the labels that associate an object with the control plane.
@@ -123,6 +124,6 @@ func desiredConfig(s *scope.Scope, name string) *bootstrapv1.NovaConfig {
 			Labels:          identity(s),
 			OwnerReferences: []metav1.OwnerReference{s.Parent()},
 		},
-		Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *s.ControlPlane.Spec.Config.DeepCopy()},
+		Spec: *uptodate.DesiredConfig(s.ControlPlane),
 	}
 }

@@ -80,6 +80,7 @@ func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 	s.Configs = map[string]*bootstrapv1.NovaConfig{}
 	s.EndpointMoves = map[string]plan.EndpointMove{}
 	s.Differs, s.Outdated, s.Altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
+	s.NeedReplacement = map[string][]string{}
 	s.At, s.Lifetime = r.CurrentTime(), certificateLifetime(s)
 	s.TransferFailed = r.leaderTransfers.members(s.ControlPlane.UID)
 	if s.Initialized, err = r.knownInitialized(ctx, s); err != nil {
@@ -135,8 +136,11 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
 	if diff := uptodate.Differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff
+		if s.NeedReplacement[machine.Name], err = uptodate.NeedReplacement(s.ControlPlane, machine, config, diff); err != nil {
+			return fmt.Errorf("comparing machine %s: %w", machine.Name, err)
+		}
 	}
-	if altered := uptodate.Alterations(machine, infra, config); len(altered) > 0 {
+	if altered := uptodate.Alterations(machine, infra, config); len(altered) > 0 && !scope.Updating(machine) {
 		s.Altered[machine.Name] = altered
 	}
 	if why := plan.Outdated(input.Of(s, s.At), input.Machine(s, machine)); len(why) > 0 {

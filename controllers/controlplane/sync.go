@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
 
@@ -58,9 +59,15 @@ func (r *maker) reportUpToDate(ctx context.Context, s *scope.Scope, machine *clu
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineUpToDateReason,
 	}
+	if scope.Updating(machine) {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason, "It is being changed in place"
+	}
 	if diff := s.Outdated[machine.Name]; len(diff) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason
 		condition.Message = "To be replaced: " + strings.Join(diff, ", ")
+		if plan.InPlace(s.ControlPlane.Spec.Rollout.GetInPlace()) != plan.Never && len(s.NeedReplacement[machine.Name]) == 0 && len(diff) == len(s.Differs[machine.Name]) {
+			condition.Message = "To be changed in place: " + strings.Join(diff, ", ")
+		}
 	}
 	conditions.Set(machine, condition)
 	err = p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}})

@@ -79,6 +79,8 @@ type world struct {
 	// torn are nodes that were left when a user removed everything from their
 	// machine.
 	torn map[string]bool
+	// stuck is true while no change in place ends.
+	stuck bool
 	// leads and versions are the received requests.
 	leads, versions []string
 }
@@ -294,6 +296,7 @@ func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 	if host.mode == input.ModeInit && !host.failed && !host.node {
 		w.init(machine.Name, machine.Spec.Version, host)
 	}
+	w.update(ctx, machine)
 	if host.node && !machine.Status.NodeRef.IsDefined() {
 		machine.Status.NodeRef.Name = machine.Name
 		w.write(testEnv.Client.Status().Update(ctx, machine))

@@ -119,7 +119,8 @@ func (b *boot) run(ctx context.Context) error {
 	if b.c.Follow {
 		b.step(ctx, "Starting the host agent")
 		node := follow.Node{Name: b.c.Node.Name, Addresses: b.node.ips(), ProviderID: b.node.providerID}
-		if err := follow.Start(ctx, b.m, node, &nodeconfig.Settings{Node: b.c.Node.Name, Machine: b.c.Machine, Kubelet: b.c.Kubelet}); err != nil {
+		settings := &nodeconfig.Settings{Node: b.c.Node.Name, Machine: nodeconfig.WithoutKeys(b.c.Machine), Kubelet: b.c.Kubelet, Components: b.c.Components}
+		if err := follow.Start(ctx, b.m, node, settings); err != nil {
 			return err
 		}
 	}

@@ -151,6 +151,9 @@ func (f *follower) change(ctx context.Context, to revision) (err error) {
 			return fmt.Errorf("changing labels: %w", err)
 		}
 	}
+	if err := changeComponents(ctx, f.m, former, to.Settings); err != nil {
+		return fmt.Errorf("changing control plane components: %w", err)
+	}
 	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {
 		return fmt.Errorf("changing kubelet: %w", err)
 	}

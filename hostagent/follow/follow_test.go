@@ -429,3 +429,44 @@ func TestKubeletArguments(t *testing.T) {
 		t.Errorf("arguments %v", s.Kubelet.Args)
 	}
 }
+
+// A control plane node changes its components with kubeadm, which reads their
+// settings from the cluster.
+func TestComponentsChange(t *testing.T) {
+	const (
+		phase   = "kubeadm upgrade node phase control-plane --etcd-upgrade=false --certificate-renewal=false --patches /etc/kubernetes/patches\n"
+		patch   = "/etc/kubernetes/patches/kube-apiserver+merge.json"
+		kubelet = "kubeadm upgrade node phase kubelet-config"
+	)
+	for name, tc := range map[string]struct {
+		change func(*nodeconfig.Settings)
+		want   int
+	}{
+		"Argument": {func(s *nodeconfig.Settings) { s.Components = "2" }, 1},
+		"Patch": {func(s *nodeconfig.Settings) {
+			s.Machine.Files = append(s.Machine.Files, nodeconfig.File{Path: patch, Mode: "0600", Text: "{}"})
+		}, 1},
+		"File":   {func(s *nodeconfig.Settings) { s.Machine.Files[0].Text = "x" }, 0},
+		"Worker": {func(s *nodeconfig.Settings) { s.Components, s.Machine.Files[0].Text = "", "x" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, server := start(t)
+			r, err := load(n.Machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Applied.Settings.Components = "1"
+			is := booted()
+			is.Components = "1"
+			tc.change(is)
+			server.want(is)
+			if err := (&follower{m: n.Machine, record: r}).once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			calls := n.Get("calls")
+			if strings.Count(calls, phase) != tc.want || strings.Contains(calls, kubelet) || strings.Contains(calls, "restart kubelet") {
+				t.Errorf("calls:\n%s", calls)
+			}
+		})
+	}
+}

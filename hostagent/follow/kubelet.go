@@ -22,7 +22,9 @@ const (
 	flagsFile     = "/var/lib/kubelet/kubeadm-flags.env"
 	flagsVariable = "KUBELET_KUBEADM_ARGS="
 	patchesDir    = "/etc/kubernetes/patches"
-	labelsArg     = "node-labels"
+	// kubeletPatchesPrefix is the prefix of kubeadm's patches for the kubelet.
+	kubeletPatchesPrefix = patchesDir + "/kubeletconfiguration"
+	labelsArg            = "node-labels"
 
 	// keepsRunning is how long a restarted kubelet must run: one that rejects its
 	// settings ends at once.
@@ -37,10 +39,7 @@ func changeKubelet(ctx context.Context, m *machine.Machine, former []*nodeconfig
 		m.Logf("Changing the configuration of the kubelet")
 		// kubeadm makes it from the cluster's configuration and the patches.
 		args := []string{"kubeadm", "upgrade", "node", "phase", "kubelet-config", "--kubeconfig", m.At(kubeconfig)}
-		if m.Exists(patchesDir) {
-			args = append(args, "--patches", m.At(patchesDir))
-		}
-		if err := m.Run(ctx, args...); err != nil {
+		if err := m.Run(ctx, append(args, patchesArgs(m)...)...); err != nil {
 			return err
 		}
 	}
@@ -67,7 +66,7 @@ func changed(part func(*nodeconfig.Settings) any, former []*nodeconfig.Settings,
 func kubeletArgs(s *nodeconfig.Settings) any { return s.Kubelet.Args }
 
 func kubeletPatches(s *nodeconfig.Settings) any {
-	return filesBelow(&s.Machine, patchesDir+"/kubeletconfiguration")
+	return filesBelow(&s.Machine, kubeletPatchesPrefix)
 }
 
 // kubeletEnvironment are the settings that the kubelet's service reads.

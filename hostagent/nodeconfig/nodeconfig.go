@@ -47,6 +47,9 @@ type Config struct {
 	// Kubelet are the settings of the kubelet that Join contains, for an agent
 	// that follows the desired settings.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// Components identifies the settings of the control plane components, for an
+	// agent that follows the desired settings.
+	Components string `json:"components,omitempty"`
 }
 
 // Node identifies a machine in its cluster.

@@ -23,6 +23,9 @@ const (
 	// BalancerDir has the files of the load balancer of API servers.
 	BalancerDir = dir + "/api-balancer"
 
+	// KeysDir has the keys and certificates of the cluster.
+	KeysDir = "/etc/kubernetes/pki"
+
 	// MirrorsDir and SnippetsDir are folders of containerd's configuration.
 	MirrorsDir  = "/etc/containerd/certs.d"
 	SnippetsDir = "/etc/containerd/conf.d"

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -50,6 +52,17 @@ type Settings struct {
 	Machine Machine `json:"machine,omitzero"`
 	// Kubelet are the settings of the kubelet.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// Components identifies the settings of the control plane components, which
+	// kubeadm reads from the cluster. It is only set on a control plane node.
+	Components string `json:"components,omitempty"`
+}
+
+// WithoutKeys returns settings of a machine without the files of the cluster's
+// PKI. They never change while a node runs, and keys of CAs must not be stored in
+// the workload cluster.
+func WithoutKeys(c Machine) Machine {
+	c.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f File) bool { return strings.HasPrefix(path.Clean(f.Path), KeysDir+"/") })
+	return c
 }
 
 // Kubelet are the settings of the kubelet. Its configuration file is made by

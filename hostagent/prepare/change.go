@@ -46,8 +46,7 @@ func Fixed(was, is *nodeconfig.Machine) []string {
 
 // Change applies settings to a running machine. The former settings are those
 // that are applied, first, and those that an interrupted change may have applied in
-// part. What only former settings have set is removed.
-// Only steps whose settings differ from one of them run, and only files that
+// part. Settings that only former ones have are removed. Only steps whose settings differ from one of them run, and only files that
 // differ are written. It can be repeated.
 func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machine, c *nodeconfig.Machine) error {
 	if err := removeFiles(ctx, m, former, c); err != nil {

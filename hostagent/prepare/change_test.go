@@ -96,7 +96,7 @@ func TestRejectedSnippet(t *testing.T) {
 	}
 }
 
-// Settings that are removed are taken back, also if the command fails that makes a
+// Settings that are removed are restored, also if the command fails that makes a
 // service read its configuration. A time service that does not start is no failure.
 func TestRemovedSettings(t *testing.T) {
 	const pool = "pool pool.ntp.org iburst\n"

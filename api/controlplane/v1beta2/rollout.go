@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 // DefaultMaxSurge is the default number of machines above replicas during a rollout.
@@ -34,6 +36,18 @@ type NovaControlPlaneRolloutSpec struct {
 	// If not set, no machine is replaced for its age.
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
+
+	// inPlace defines whether a change of other fields changes machines in place. Never:
+	// machines are replaced. Prefer: machines are changed if all changed fields allow
+	// that, and replaced otherwise; a machine whose change does not end within 10 minutes
+	// is replaced, and a sole machine is always replaced. Only: machines are changed, or
+	// nothing is changed if a field needs a replacement; RollingOut lists these fields.
+	// The API server of a sole machine restarts then. Cluster API must have the feature
+	// gates RuntimeSDK and InPlaceUpdates and the ExtensionConfig of nova-bootstrap;
+	// without them a change does not end. Machines that were created with Never cannot be
+	// changed. A change of this field replaces nothing. Defaults to Never.
+	// +optional
+	InPlace bootstrapv1.InPlaceMode `json:"inPlace,omitempty"`
 
 	// strategy is how machines are replaced. A change replaces nothing. If not set,
 	// machines are replaced one at a time, and each replacement is created first.
@@ -92,6 +106,11 @@ func (s *NovaControlPlaneRolloutSpec) GetAfter() time.Time {
 		return time.Time{}
 	}
 	return s.After.Time
+}
+
+// GetInPlace returns the mode of changes in place or its default.
+func (s *NovaControlPlaneRolloutSpec) GetInPlace() bootstrapv1.InPlaceMode {
+	return cmp.Or(s.InPlace, bootstrapv1.InPlaceNever)
 }
 
 // GetMaxSurge returns the surge or its default.

@@ -27,8 +27,8 @@ const (
 	// callTimeout is how long Cluster API waits for a response.
 	callTimeout = 20 * time.Second
 	// answerTimeout is how long a response waits for the workload cluster. A slow
-	// API server of a tenant must not hold the workers of Cluster API: the work goes
-	// on, and the next request reads its result.
+	// API server of a tenant must not hold the workers of Cluster API: the work
+	// continues, and the next request reads its result.
 	answerTimeout = 2 * time.Second
 	// slowRetry is the time until Cluster API repeats a request whose workload
 	// cluster did not respond in time.
@@ -46,7 +46,7 @@ type Extension struct {
 	Reader client.Reader
 	// WorkloadClusters connects to the workload clusters.
 	WorkloadClusters clustercache.ClusterCache
-	// Settings renders the desired settings of a worker, and returns their
+	// Settings renders the desired settings of a machine, and returns their
 	// revision.
 	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (packed []byte, revision string, err error)
 	// Address is the host and the port to serve at.

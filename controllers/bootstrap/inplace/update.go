@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -18,8 +17,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
-// CanUpdateMachine answers that a machine of a control plane cannot be changed in
-// place: without a patch it is replaced.
+// CanUpdateMachine answers that a machine of another control plane provider cannot
+// be changed in place: without a patch it is replaced. nova-control-plane decides
+// about its machines itself.
 func (e *Extension) CanUpdateMachine(_ context.Context, _ *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 }
@@ -128,8 +128,8 @@ func (e *Extension) objects(ctx context.Context, key client.ObjectKey) (*cluster
 	switch {
 	case ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group:
 		return nil, nil, nil, fmt.Errorf("Machine %s has no NovaConfig", machine.Name) //nolint:staticcheck // a kind
-	case !marked || !machine.Status.NodeRef.IsDefined() || util.IsControlPlaneMachine(machine):
-		return nil, nil, nil, fmt.Errorf("Machine %s is no worker that is being updated", machine.Name) //nolint:staticcheck // a kind
+	case !marked || !machine.Status.NodeRef.IsDefined():
+		return nil, nil, nil, fmt.Errorf("Machine %s is no node that is being updated", machine.Name) //nolint:staticcheck // a kind
 	}
 	config := &bootstrapv1.NovaConfig{}
 	if err := e.Reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}, config); err != nil {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -30,6 +32,7 @@ func Of(s *scope.Scope, now time.Time) plan.Input {
 		Version:             spec.Version,
 		Strategy:            plan.Strategy(spec.Rollout.Strategy.GetType()),
 		MaxSurge:            int(spec.Rollout.Strategy.RollingUpdate.GetMaxSurge()),
+		InPlace:             plan.InPlace(spec.Rollout.GetInPlace()),
 		RolloutAfter:        spec.Rollout.GetAfter(),
 		ExpiryWindow:        spec.Rollout.Before.GetWindow(),
 		CertificateLifetime: s.Lifetime,
@@ -80,6 +83,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 		RestorePause:     timelimits.Grace,
 
 		EndpointMoveTimeout: timelimits.LongGrace,
+		UpdateTimeout:       timelimits.LongGrace,
 	}
 }
 
@@ -92,7 +96,14 @@ func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	_, skipRedundancy := machine.Annotations[controlplanev1.SkipRedundancyAnnotation]
 	deleting := !machine.DeletionTimestamp.IsZero()
 	booted := machine.Spec.Bootstrap.DataSecretName != nil
+	updating := scope.Updating(machine)
+	since, progress := updateProgress(machine)
 	return plan.Machine{
+		Updating:           updating,
+		UpdateBegun:        updating && UpdateBegun(machine),
+		UpdatingSince:      since,
+		UpdateProgress:     progress,
+		NeedReplacement:    s.NeedReplacement[machine.Name],
 		Name:               machine.Name,
 		Created:            CreatedAt(machine),
 		Started:            startedAt(s, machine),
@@ -117,6 +128,27 @@ func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 		On:                 inputNode(s, machine, node),
 		EndpointMove:       s.EndpointMoves[machine.Name],
 	}
+}
+
+// UpdateBegun reports whether Cluster API changes a machine in place, or will.
+func UpdateBegun(machine *clusterv1.Machine) bool {
+	return slices.Contains(strings.Split(machine.Annotations[runtimev1.PendingHooksAnnotation], ","), UpdateHook)
+}
+
+// UpdateHook is the hook with which Cluster API changes a machine in place.
+const UpdateHook = "UpdateMachine"
+
+// updateProgress returns since when a machine is changed in place, and the progress
+// that Cluster API reports.
+func updateProgress(machine *clusterv1.Machine) (since time.Time, progress string) {
+	since, err := time.Parse(time.RFC3339, machine.Annotations[clusterv1.UpdateInProgressAnnotation])
+	if err != nil {
+		return time.Time{}, ""
+	}
+	if c := conditions.Get(machine, clusterv1.MachineUpdatingCondition); c != nil && c.Status == metav1.ConditionTrue {
+		progress = c.Message
+	}
+	return since, progress
 }
 
 // startedAt returns when the infrastructure of a machine became ready, which is

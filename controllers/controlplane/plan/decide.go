@@ -60,7 +60,7 @@ func next(p *problem) *Decision {
 	if waiting != nil && waiting.Action != Wait {
 		return waiting
 	}
-	for _, step := range []func(*problem) *Decision{scaleUp, scaleDown, rollout} {
+	for _, step := range []func(*problem) *Decision{updating, scaleUp, scaleDown, rollout} {
 		if d := step(p); d != nil {
 			if waiting != nil && d.Action == Wait {
 				return waiting
@@ -91,6 +91,9 @@ func rolloutTimes(p *problem) []time.Time {
 	times := []time.Time{p.RolloutAfter}
 	window := expiryWindow(p.Input)
 	for _, m := range p.active {
+		if m.UpdateBegun {
+			times = append(times, updateDeadline(p.Input, m))
+		}
 		if window > 0 && !m.CertificatesExpire.IsZero() {
 			times = append(times, m.CertificatesExpire.Add(-window))
 		}

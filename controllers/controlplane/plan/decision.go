@@ -26,6 +26,8 @@ const (
 	DeleteMachine Action = "DeleteMachine"
 	// Remediate stores Remediation and then deletes Machine.
 	Remediate Action = "Remediate"
+	// UpdateMachine changes Machine in place, or completes the begin of a change.
+	UpdateMachine Action = "UpdateMachine"
 	// MoveLeader makes Target the leader instead of Member.
 	MoveLeader Action = "MoveLeader"
 	// RemoveMember removes Member from etcd by its ID. Before that it stores on

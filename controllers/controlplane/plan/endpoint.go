@@ -47,20 +47,24 @@ type EndpointMove struct {
 }
 
 // endpointFirst moves the endpoint's address off a machine before its member is
-// removed or the machine is released. While the API server there still runs, no
+// removed, the machine is released or changed in place. While the API server there still runs, no
 // request fails; without the move clients would wait until kube-vip's lease
 // expires. If the address cannot be moved, it moves by itself a few seconds
 // later to another kube-vip. If no other kube-vip runs, the machine waits for a
 // limited time: its own kube-vip is the last way to reach the cluster.
 func endpointFirst(p *problem, d *Decision) *Decision {
 	m, ok := p.machine(d.Machine)
-	if !ok || d.Action != RemoveMember && d.Action != ReleaseHook || p.Endpoint == nil || !m.On.Responds || m.EndpointMove.Failed {
+	if d.Action == UpdateMachine && m.Updating {
+		return d // the move came before
+	}
+	if !ok || d.Action != RemoveMember && d.Action != ReleaseHook && d.Action != UpdateMachine || p.Endpoint == nil || !m.On.Responds || m.EndpointMove.Failed {
 		return d
 	}
 	to, why := nextHolder(p, m)
 	begun := m.EndpointMove.Since
 	switch {
-	case why == "":
+	case why == "", d.Action == UpdateMachine && to == "" && p.Endpoint.Holder == m.On.Name:
+		// A machine that is changed in place keeps its kube-vip.
 		return d
 	case !begun.IsZero() && p.Now.Sub(begun) >= p.Limits.EndpointMoveTimeout:
 		d.EndpointNotMoved = true

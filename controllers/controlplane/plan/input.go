@@ -14,6 +14,19 @@ const (
 	OnDelete Strategy = "OnDelete"
 )
 
+// InPlace is whether machines that differ from the spec are changed in place.
+type InPlace string
+
+const (
+	// Never replaces machines.
+	Never InPlace = "Never"
+	// Prefer changes machines in place if that is possible, and replaces them
+	// otherwise.
+	Prefer InPlace = "Prefer"
+	// Only never replaces a machine because it differs from the spec.
+	Only InPlace = "Only"
+)
+
 // Role is how a machine becomes a node. It is decided once, before the machine
 // boots.
 type Role string
@@ -40,6 +53,8 @@ type Input struct {
 	Strategy Strategy
 	// MaxSurge is 0 or 1: how many additional machines a rollout may create.
 	MaxSurge int
+	// InPlace is Never, Prefer or Only. If not set, it is Never.
+	InPlace InPlace
 	// RolloutAfter replaces machines that were created before it, once it has
 	// passed. Zero means never.
 	RolloutAfter time.Time
@@ -118,6 +133,8 @@ type Limits struct {
 	// EndpointMoveTimeout is how long a machine to be deleted waits for another
 	// one to take the endpoint's address.
 	EndpointMoveTimeout time.Duration
+	// UpdateTimeout is how long the change of a machine in place may take.
+	UpdateTimeout time.Duration
 }
 
 // Machine is a control plane machine.
@@ -152,6 +169,14 @@ type Machine struct {
 	Ready bool
 	// Differs names the settings in which it differs from the spec, for users.
 	Differs []string
+	// NeedReplacement are those of them that a running machine cannot change.
+	NeedReplacement []string
+	// Updating is true while the machine is changed in place, since UpdatingSince.
+	// UpdateBegun is true once the change is left to Cluster API; UpdateProgress is
+	// its progress, for users.
+	Updating, UpdateBegun bool
+	UpdatingSince         time.Time
+	UpdateProgress        string
 	// CertificatesExpire is when the first of its certificates expires; zero if
 	// unknown.
 	CertificatesExpire time.Time

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
@@ -32,5 +33,27 @@ func Outdated(in Input, m Machine) []string {
 	if w := expiryWindow(in); w > 0 && !m.CertificatesExpire.IsZero() && m.CertificatesExpire.Before(in.Now.Add(w)) {
 		why = append(why, "its certificates expire soon")
 	}
+	if failed := updateFailed(in, m); failed != "" {
+		why = append(why, failed)
+	}
 	return why
+}
+
+// updateFailed returns why a machine whose change in place did not end is to be
+// replaced, for users.
+func updateFailed(in Input, m Machine) string {
+	if in.InPlace == Only || !updateLate(in, m) {
+		return ""
+	}
+	return "its change in place did not end: " + cmp.Or(m.UpdateProgress, "Cluster API has not begun it")
+}
+
+// updateLate reports whether the time for the change of a machine is over.
+func updateLate(in Input, m Machine) bool {
+	return m.UpdateBegun && !m.UpdatingSince.IsZero() && !in.Now.Before(updateDeadline(in, m))
+}
+
+// updateDeadline returns when the time for the change of a machine ends.
+func updateDeadline(in Input, m Machine) time.Time {
+	return m.UpdatingSince.Add(in.Limits.UpdateTimeout)
 }

@@ -8,13 +8,16 @@ import (
 // and an older kubelet.
 const maxKubeletSkew = 3
 
-// rollout replaces machines that differ from the spec, one at a time.
+// rollout changes or replaces machines that differ from the spec, one at a time.
 func rollout(p *problem) *Decision {
 	var old []Machine
 	for _, m := range p.active {
 		if len(p.outdated(m)) > 0 {
 			old = append(old, m)
 		}
+	}
+	if d, inPlace := update(p, old); inPlace {
+		return d
 	}
 	if len(old) == 0 || p.Strategy == OnDelete {
 		return waitForActive(p)

@@ -50,8 +50,8 @@ func scaleDown(p *problem) *Decision {
 	return onMachine(DeleteMachine, victim, "Deleting machine %s: %d machines are wanted", victim.Name, p.Replicas)
 }
 
-// victim selects the machine to delete, in this order: marked by a user and
-// outdated; marked; outdated and not ready; outdated; not ready; in the failure
+// victim selects the machine to delete or to change, in this order: its change in
+// place failed; marked by a user and outdated; marked; outdated and not ready; outdated; not ready; in the failure
 // domain with most machines; not the leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
@@ -59,7 +59,7 @@ func (p *problem) victim(of []Machine) Machine {
 		domains[m.Domain]++
 	}
 	rank := func(m Machine) int {
-		return 4*order(m.DeleteFirst) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
+		return 8*order(updateFailed(p.Input, m) != "") + 4*order(m.DeleteFirst) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
 	}
 	leads := func(m Machine) int {
 		member, ok := p.member(m.Name)

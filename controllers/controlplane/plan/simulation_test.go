@@ -45,6 +45,9 @@ func (w *world) play(r rules) outcome {
 		}
 	}
 	w.calm, w.alarm, w.fenced = true, false, false
+	if w.in.InPlace == Only {
+		w.in.InPlace = Prefer // users do so if fields need a replacement
+	}
 	for range calmTicks {
 		d := w.tick(r)
 		if w.broken != "" {
@@ -151,7 +154,7 @@ func (w *world) unfinished() string {
 		return "etcd is not healthy"
 	}
 	for _, h := range w.hosts {
-		if !h.Ready || h.Deleting {
+		if !h.Ready || h.Deleting || h.Updating && w.in.Strategy != OnDelete {
 			return h.Name + " is not healthy"
 		}
 		if w.in.Strategy != OnDelete && h.template != w.template {
@@ -228,7 +231,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	for _, action := range []Action{
-		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, Remediate, MoveLeader, RemoveMember, ReleaseHook,
+		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, UpdateMachine, Remediate, MoveLeader, RemoveMember, ReleaseHook,
 		MoveEndpoint, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore,
 		"moves", "restores", "late actions", "checks of redundancy", "checks of the endpoint",
 	} {

@@ -47,6 +47,8 @@ type host struct {
 	remediated    bool
 	// joinedOnce is true once it was a node.
 	joinedOnce bool
+	// updateFails is true if a step of its change in place fails.
+	updateFails bool
 	// vip is true while kube-vip runs, and restores is true if the machine was
 	// created to restore etcd.
 	vip, restores bool
@@ -143,7 +145,9 @@ func newWorld(seed uint64) *world {
 			MaxRetry: -1, RetryPeriod: time.Duration(r.IntN(5)) * tick, MinHealthyPeriod: time.Hour,
 			JoinTimeout: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
 			RestoreTimeout: 45 * time.Minute, RestorePause: 5 * time.Minute, EndpointMoveTimeout: 10 * time.Minute,
+			UpdateTimeout: 10 * time.Minute,
 		},
+		InPlace: []InPlace{Never, Prefer, Only}[seed%3],
 	}
 	if r.IntN(3) == 0 {
 		w.in.Limits.MaxRetry = r.IntN(3)
@@ -344,7 +348,7 @@ func (w *world) move() {
 		if h.Released && w.chance(500) {
 			h.lost, h.running = true, false // Its VM was about to be destroyed.
 		}
-		h.Deleting, h.AtHook, h.Released, h.Created = false, false, false, w.now
+		h.Deleting, h.AtHook, h.Released, h.Created, h.UpdatingSince = false, false, false, w.now, w.now
 	}
 }
 
@@ -416,6 +420,7 @@ func (w *world) advance(h *host) {
 	if !h.bootAt.IsZero() && !h.Booted && !h.Deleting && !w.now.Before(h.bootAt) {
 		h.Booted, h.exists, h.running, h.kubelet, h.api, h.vip = true, true, true, true, true, true
 	}
+	w.advanceUpdate(h)
 	if w.calm && h.exists && !h.api && !w.local && w.chance(50) {
 		h.api = true // No health check notices it, so an administrator starts it.
 	}
@@ -426,6 +431,56 @@ func (w *world) advance(h *host) {
 	if h.Released && !w.now.Before(h.destroyAt) {
 		w.destroy(h)
 	}
+}
+
+// advanceUpdate ends the change of a machine in place: its API server starts again,
+// also if a step fails, which is repeated.
+func (w *world) advanceUpdate(h *host) {
+	if !h.UpdateBegun || !h.running || !w.calm && w.chance(300) {
+		return
+	}
+	h.api = true
+	if h.updateFails {
+		h.UpdateProgress = "a step failed"
+		return
+	}
+	h.Updating, h.UpdateBegun, h.UpdatingSince = false, false, time.Time{}
+}
+
+// update begins the change of a machine in place, or crashes halfway.
+func (w *world) update(h *host) {
+	if h == nil || h.Deleting {
+		return
+	}
+	if !h.Updating {
+		if w.in.Replicas > 1 {
+			w.checkRedundancy(h)
+		}
+		if slices.ContainsFunc(w.hosts, func(o *host) bool { return o != h && o.Updating && !o.Deleting }) && !w.acting {
+			w.failf("machine %s is changed in place while another one is", h.Name)
+		}
+		if w.needsReplacement(h) && !w.acting {
+			w.failf("machine %s is changed in place although it needs a replacement", h.Name)
+		}
+	}
+	h.Updating, h.UpdateProgress = true, ""
+	if !w.calm && w.chance(200) {
+		return
+	}
+	h.UpdateBegun, h.UpdatingSince, h.template = true, w.now, w.template
+	h.updateFails = !w.calm && w.chance(200)
+	w.endAPI(h)
+}
+
+// needsReplacement reports whether a machine differs from the spec in a field that
+// a running machine cannot change: each third change has such a field.
+func (w *world) needsReplacement(h *host) bool {
+	for change := h.template + 1; change <= w.template; change++ {
+		if change%3 == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // init is a successful kubeadm init.
@@ -568,6 +623,9 @@ func (w *world) observe() Input {
 		m.On = w.nodeOf(h)
 		if h.template != w.template {
 			m.Differs = []string{"template"}
+			if w.needsReplacement(h) {
+				m.NeedReplacement = m.Differs
+			}
 		}
 		if !m.Deleting {
 			active++
@@ -665,7 +723,7 @@ func (w *world) actLate() {
 		}
 	case BeginRestore, CreateForRestore, EndRestore, MoveEndpoint:
 		return // The init lock, or kube-vip's lease, was written since.
-	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
+	case RemoveMember, ReleaseHook, DeleteMachine, UpdateMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
 		DeleteAll, EndDeletion, DeleteForRestore:
 	}
 	w.overtaken++
@@ -693,6 +751,8 @@ func (w *world) carryOut(d Decision) {
 		if h != nil {
 			w.deleteMachine(h)
 		}
+	case UpdateMachine:
+		w.update(h)
 	case Remediate, ReplaceInit:
 		w.remediate(h, d)
 	case ReleaseHook:

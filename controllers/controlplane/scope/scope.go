@@ -52,6 +52,9 @@ type Scope struct {
 	// Differs are, by machine, the settings in which it differs from the spec,
 	// and Outdated the reasons for its replacement, which include expiry.
 	Differs, Outdated map[string][]string
+	// NeedReplacement are, by machine, the settings in which it differs from the
+	// spec and that a running machine cannot change.
+	NeedReplacement map[string][]string
 	// Altered are, by machine, the fields that differ from the spec that the
 	// machine was created from.
 	Altered map[string][]string
@@ -142,6 +145,12 @@ func SortedMachines(machines collections.Machines) []*clusterv1.Machine {
 	sorted := machines.UnsortedList()
 	slices.SortFunc(sorted, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	return sorted
+}
+
+// Updating reports whether a machine is being changed in place.
+func Updating(machine *clusterv1.Machine) bool {
+	_, marked := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
+	return marked
 }
 
 // ExternalEtcd reports whether the control plane uses an external etcd.

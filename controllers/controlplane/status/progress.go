@@ -48,6 +48,8 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 	for _, machine := range s.Sorted() {
 		if diff := s.Outdated[machine.Name]; len(diff) > 0 {
 			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
+		} else if scope.Updating(machine) && machine.DeletionTimestamp.IsZero() {
+			names = append(names, machine.Name+" (it is being changed in place)")
 		}
 	}
 	switch {

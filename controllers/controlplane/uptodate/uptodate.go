@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,7 @@ func changed(was, is map[string]string, initialized bool) []string {
 		all = all.Difference(onlyAtInit)
 	}
 	for _, field := range sets.List(all) {
-		if was[field] == is[field] {
+		if was[field] == is[field] || strings.HasPrefix(field, recordPrefix) {
 			continue
 		}
 		if field == versionField {
@@ -131,6 +132,8 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	addHashes(fields, "endpoint.", spec.Endpoint)
 	addHashes(fields, "etcd.local.", spec.Etcd.Local)
 	addHashes(fields, "etcd.external.", spec.Etcd.External)
+	fields[certSANsRecord] = hash([]byte(strings.Join(spec.Platform.APIServer.CertSANs, ",")))
+	fields[mirrorsRecord] = strconv.FormatBool(len(spec.Platform.RegistryMirrors) > 0)
 	return fields
 }
 

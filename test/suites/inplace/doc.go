@@ -1,5 +1,6 @@
-// Package inplace tests changes of workers in place, on hosts: the core manager of
+// Package inplace tests changes of machines in place, on hosts: the core manager of
 // Cluster API with its feature gates calls the runtime extension of nova-bootstrap,
 // and the host agents of the nodes apply the change. The VM, the Node and the boot
-// of each worker stay the same.
+// of each machine stay the same. The full suite also changes a control plane of
+// three.
 package inplace

@@ -28,6 +28,10 @@ import (
 var _ = func() bool {
 	for i, name := range harness.Hypervisors(everything) {
 		Describe("Workers on "+name, Ordered, Label(name), func() { changes(name, 11+i) })
+		if everything && i == 0 {
+			// Nodes do the same on each hypervisor.
+			Describe("Control planes on "+name, Ordered, Label(name), func() { controlPlaneChanges(name, 21) })
+		}
 	}
 	return true
 }()
@@ -45,7 +49,7 @@ func changes(hypervisor string, address int) {
 	var before []identity
 
 	BeforeAll(func(ctx context.Context) {
-		create(ctx, c)
+		create(ctx, c, "NovaConfigTemplate", "spec", "template", "spec", "rollout", "inPlace")
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = identities(ctx, c)
 	})
@@ -125,19 +129,20 @@ func changes(hypervisor string, address int) {
 	})
 }
 
-// create creates the cluster with workers that can be changed in place.
-func create(ctx context.Context, c *bed.Cluster) {
+// create creates the cluster with machines that can be changed in place: the field
+// of this kind has the mode.
+func create(ctx context.Context, c *bed.Cluster, kind string, field ...string) {
 	GinkgoHelper()
 	objects, err := b.Generate(ctx, *c)
 	Expect(err).NotTo(HaveOccurred())
 	found := 0
 	for _, o := range objects {
-		if o.GetKind() == "NovaConfigTemplate" {
+		if o.GetKind() == kind {
 			found++
-			Expect(unstructured.SetNestedField(o.Object, "Prefer", "spec", "template", "spec", "rollout", "inPlace")).To(Succeed())
+			Expect(unstructured.SetNestedField(o.Object, "Prefer", field...)).To(Succeed())
 		}
 	}
-	Expect(found).To(Equal(1), "one template for the workers")
+	Expect(found).To(Equal(1), "one "+kind)
 	Expect(b.Credentials(ctx, *c)).To(Succeed())
 	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 }
@@ -218,10 +223,15 @@ func identities(ctx context.Context, c *bed.Cluster) []identity {
 	GinkgoHelper()
 	_, workers, err := b.Machines(ctx, *c)
 	Expect(err).NotTo(HaveOccurred())
+	return identitiesOf(ctx, c, workers)
+}
+
+func identitiesOf(ctx context.Context, c *bed.Cluster, machines []clusterv1.Machine) []identity {
+	GinkgoHelper()
 	var all []identity
-	for i := range workers {
-		n := node(ctx, c, workers[i].Name)
-		all = append(all, identity{Machine: workers[i].Name, ProviderID: workers[i].Spec.ProviderID, Node: string(n.UID), Boot: n.Status.NodeInfo.BootID})
+	for i := range machines {
+		n := node(ctx, c, machines[i].Name)
+		all = append(all, identity{Machine: machines[i].Name, ProviderID: machines[i].Spec.ProviderID, Node: string(n.UID), Boot: n.Status.NodeInfo.BootID})
 	}
 	slices.SortFunc(all, func(a, b identity) int { return strings.Compare(a.Machine, b.Machine) })
 	return all

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"testing"
+	"time"
+)
+
+// inPlace returns a running control plane whose machines differ from the spec.
+func inPlace(replicas int, mode InPlace) Input {
+	in := running(replicas)
+	in.InPlace, in.Limits.UpdateTimeout = mode, 10*time.Minute
+	for i := range in.Machines {
+		in.Machines[i].Differs = []string{"platform.apiServer"}
+	}
+	return in
+}
+
+func TestUpdatesInPlace(t *testing.T) {
+	replaced := func(in *Input) {
+		for i := range in.Machines {
+			in.Machines[i].Differs = append(in.Machines[i].Differs, "config.taints")
+			in.Machines[i].NeedReplacement = []string{"config.taints"}
+		}
+	}
+	begun := func(since time.Duration) func(*Input) {
+		return func(in *Input) {
+			m := &in.Machines[1]
+			m.Differs, m.Updating, m.UpdateBegun, m.UpdatingSince, m.UpdateProgress = nil, true, true, now.Add(-since), "a step failed"
+		}
+	}
+	check(t, map[string]step{
+		"Never":     {reason: "machines are replaced", in: inPlace(3, Never), want: CreateMachine},
+		"Prefer":    {reason: "no other machine is created", in: inPlace(3, Prefer), want: UpdateMachine, on: "b", about: "platform.apiServer"},
+		"Only":      {reason: "no other machine is created", in: inPlace(3, Only), want: UpdateMachine, on: "b"},
+		"Replaced":  {reason: "a field needs another machine", in: inPlace(3, Prefer), change: replaced, want: CreateMachine, about: "config.taints"},
+		"OnlyStops": {reason: "nothing is changed", in: inPlace(3, Only), change: replaced, want: Wait, about: "need another machine: config.taints. Revert them"},
+		"OnlyAfter": {
+			reason: "users request the replacement with rollout.after", in: inPlace(3, Only), change: func(in *Input) { in.RolloutAfter = now.Add(-time.Second) },
+			want: CreateMachine,
+		},
+		"OnDelete": {reason: "users decide when", in: inPlace(3, Prefer), change: func(in *Input) { in.Strategy = OnDelete }, want: Nothing},
+		"Sole":     {reason: "its API server would be missing", in: inPlace(1, Prefer), want: CreateMachine},
+		"SoleOnly": {reason: "users accept that its API server restarts", in: inPlace(1, Only), want: UpdateMachine, on: "a"},
+		"Quorum": {
+			reason: "a member that fails later would cost the quorum", in: inPlace(3, Prefer), change: func(in *Input) { in.Etcd.Members[2].Healthy = false },
+			want: Wait, about: "etcd member c (3) to answer",
+		},
+		"Server": {
+			reason: "two API servers have to serve meanwhile", in: inPlace(3, Prefer), change: func(in *Input) { in.Machines[2].APIServer = APIServerFails },
+			want: Wait, about: "1 API servers would serve without it",
+		},
+		"ConfigurationNotStored": {
+			reason: "the components would read former settings", in: inPlace(3, Prefer), change: func(in *Input) { in.JoinBlocked = "it is not stored" },
+			want: Wait, about: "it is not stored",
+		},
+		"Continued": {
+			reason: "the begin was interrupted", in: inPlace(3, Prefer), change: func(in *Input) { in.Machines[1].Updating = true },
+			want: UpdateMachine, on: "b",
+		},
+		"OneAtATime": {reason: "the next one waits", in: inPlace(3, Prefer), change: begun(time.Minute), want: Wait, about: "machine b to be changed in place: a step failed"},
+		"NotScaled": {
+			reason: "no machine is added meanwhile", in: inPlace(3, Prefer), change: func(in *Input) {
+				begun(time.Minute)(in)
+				in.Replicas = 5
+			}, want: Wait, about: "machine b",
+		},
+		"Failed":     {reason: "a replacement is the last way", in: inPlace(3, Prefer), change: begun(11 * time.Minute), want: CreateMachine, about: "b: its change in place did not end: a step failed"},
+		"OnlyFailed": {reason: "nothing else is changed", in: inPlace(3, Only), change: begun(11 * time.Minute), want: Wait, about: "machine b to be changed in place: a step failed"},
+		"OnlyFailedScales": {
+			reason: "a machine that is missing is created", in: inPlace(3, Only), change: func(in *Input) {
+				begun(11 * time.Minute)(in)
+				in.Replicas = 5
+			}, want: CreateMachine,
+		},
+		"FailedFirst": {
+			reason: "it is deleted once its replacement has joined, and no other one", in: inPlace(4, Prefer), change: func(in *Input) {
+				begun(11 * time.Minute)(in)
+				in.Replicas, in.Machines[3].Differs = 3, nil
+			}, want: DeleteMachine, on: "b",
+		},
+		"GivenUp": {reason: "users end a change with Never", in: inPlace(3, Never), change: begun(11 * time.Minute), want: CreateMachine, about: "did not end"},
+		"Endpoint": {
+			reason: "the address is moved first", in: inPlace(3, Prefer), change: func(in *Input) {
+				for i := range in.Machines {
+					in.Machines[i].On = Node{Name: in.Machines[i].Name, Ready: true, Responds: true}
+					if i > 0 {
+						in.Machines[i].Differs = nil
+					}
+				}
+				in.Endpoint = &Endpoint{Holder: "a", Confirmed: true, KubeVIP: true}
+			}, want: MoveEndpoint, on: "a",
+		},
+		"OnlyKubeVIP": {
+			reason: "kube-vip on the machine keeps running", in: inPlace(3, Prefer), change: func(in *Input) {
+				for i := range in.Machines {
+					in.Machines[i].On = Node{Name: in.Machines[i].Name, Ready: true, Responds: true, KubeVIPFails: i > 0}
+					if i > 0 {
+						in.Machines[i].Differs = nil
+					}
+				}
+				in.Endpoint = &Endpoint{Holder: "a", Confirmed: true, KubeVIP: true}
+			}, want: UpdateMachine, on: "a",
+		},
+	})
+}

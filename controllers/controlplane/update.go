@@ -1,0 +1,87 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
+)
+
+// updateMachine begins the change of a machine in place, by the contract of
+// Cluster API: its Machine controller calls the runtime extension of nova-bootstrap
+// once all objects are marked and the hook is pending. Each step can be repeated:
+// the first mark lets the next reconcile continue here.
+func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	machine, infra, config := s.Machines[d.Machine], s.Infra[d.Machine], s.Configs[d.Machine]
+	if machine == nil {
+		return nil
+	}
+	if infra == nil || config == nil {
+		return errors.New("changing machine in place: its infrastructure machine or its NovaConfig does not exist")
+	}
+	settings, err := uptodate.EncodeSettings(s.ControlPlane)
+	if err != nil {
+		return err
+	}
+	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
+		if !scope.Updating(machine) {
+			// Cluster API reads only whether it exists. A move keeps the time.
+			annotations[clusterv1.UpdateInProgressAnnotation] = r.CurrentTime().UTC().Format(time.RFC3339)
+		}
+	}); err != nil {
+		return fmt.Errorf("marking machine %s: %w", machine.Name, err)
+	}
+	before := infra.DeepCopy()
+	infra.Annotations = marked(infra.Annotations)
+	if err := r.Client.Patch(ctx, infra, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("marking infrastructure machine %s: %w", infra.Name, err)
+	}
+	changed := config.DeepCopy()
+	changed.Annotations, changed.Spec = marked(changed.Annotations), *uptodate.DesiredConfig(s.ControlPlane)
+	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("changing NovaConfig %s: %w", config.Name, err)
+	}
+	// The settings are those that the machine is created from, as far as others
+	// are concerned.
+	desired := machine.DeepCopy()
+	desired.Annotations[controlplanev1.SettingsAnnotation] = settings
+	if err := r.apply(ctx, fieldManager, desiredMachine(s, desired), machine); err != nil {
+		return err
+	}
+	if err := r.Annotate(ctx, machine, addUpdateHook); err != nil {
+		return fmt.Errorf("requesting the change of machine %s: %w", machine.Name, err)
+	}
+	r.Event(s, corev1.EventTypeNormal, "MachineUpdating", string(d.Action), d.Reason)
+	return nil
+}
+
+// marked adds the annotation of objects that are changed in place.
+func marked(annotations map[string]string) map[string]string {
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[clusterv1.UpdateInProgressAnnotation] = ""
+	return annotations
+}
+
+// addUpdateHook adds the hook for the change of a machine to those that Cluster API
+// calls.
+func addUpdateHook(annotations map[string]string) {
+	hooks := slices.DeleteFunc(strings.Split(annotations[runtimev1.PendingHooksAnnotation], ","), func(hook string) bool {
+		return hook == "" || hook == input.UpdateHook
+	})
+	annotations[runtimev1.PendingHooksAnnotation] = strings.Join(append(hooks, input.UpdateHook), ",")
+}

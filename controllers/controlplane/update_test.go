@@ -1,0 +1,171 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
+)
+
+// update does for a machine the work of core Cluster API for changes in place: one
+// tick begins, and the next one ends the change.
+func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	if !isMarked(machine) || !input.UpdateBegun(machine) {
+		return
+	}
+	if !conditions.IsTrue(machine, clusterv1.MachineUpdatingCondition) {
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineInPlaceUpdatingReason,
+			Message: "a step failed", LastTransitionTime: metav1.NewTime(w.now),
+		})
+		w.write(testEnv.Client.Status().Update(ctx, machine))
+		return
+	}
+	if w.stuck {
+		return
+	}
+	infra, config := &vspherev1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}
+	for _, o := range []client.Object{infra, config} {
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(machine), o)).To(Succeed())
+		if !isMarked(o) {
+			w.wrongf("%T %s is not marked", o, o.GetName())
+		}
+	}
+	for _, o := range []client.Object{machine, infra, config} {
+		annotations := o.GetAnnotations()
+		delete(annotations, clusterv1.UpdateInProgressAnnotation)
+		delete(annotations, runtimev1.PendingHooksAnnotation)
+		o.SetAnnotations(annotations)
+		w.write(testEnv.Client.Update(ctx, o))
+	}
+	conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpdatingReason})
+	w.write(testEnv.Client.Status().Update(ctx, machine))
+}
+
+func isMarked(o client.Object) bool {
+	_, marked := o.GetAnnotations()[clusterv1.UpdateInProgressAnnotation]
+	return marked
+}
+
+// changedTo reports whether all machines have the settings of the control plane, and
+// none is being changed. Only one is at a time.
+func (w *world) changedTo(ctx context.Context, content string) func() bool {
+	return func() bool {
+		c, err := w.rig.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		settings, err := uptodate.EncodeSettings(c)
+		Expect(err).NotTo(HaveOccurred())
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		done, inProgress := true, 0
+		for i := range machines {
+			config := &bootstrapv1.NovaConfig{}
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), config)).To(Succeed())
+			if isMarked(&machines[i]) {
+				inProgress++
+			}
+			done = done && machines[i].Annotations[controlplanev1.SettingsAnnotation] == settings && config.Spec.Files[0].Content == content
+		}
+		if inProgress > 1 {
+			w.wrongf("%d machines are changed at once", inProgress)
+		}
+		return done && inProgress == 0 && len(machines) == 3
+	}
+}
+
+func inPlace(mode bootstrapv1.InPlaceMode) func(*controlplanev1.NovaControlPlane) {
+	return func(c *controlplanev1.NovaControlPlane) {
+		c.Spec.Rollout.InPlace = mode
+		c.Spec.Config.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "0"}}
+	}
+}
+
+func setContent(content string) func(*controlplanev1.NovaControlPlane) {
+	return func(c *controlplanev1.NovaControlPlane) {
+		c.Spec.Config.Files[0].Content = content
+		c.Spec.Platform.APIServer.ExtraArgs = []bootstrapv1.Arg{{Name: "event-ttl", Value: ptr.To(content + "h")}}
+	}
+}
+
+var _ = Describe("Changes of a control plane in place", func() {
+	It("replace no machine, whichever write is the last one of a process", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlacePrefer))
+		before := w.names()
+		const writes = 14 // the begin for the first machine, and a part of the second
+		for at := 1; at <= writes; at++ {
+			content := fmt.Sprint(at)
+			w.rig.update(ctx, setContent(content))
+			crashing := &crash{at: at}
+			dying := w.reconciler(crashing.config())
+			w.driveWith(ctx, func() *Reconciler {
+				if crashing.isDead() {
+					return reconciler
+				}
+				return dying
+			}, w.changedTo(ctx, content))
+			Expect(crashing.isDead()).To(BeTrue(), "crashing after write %d", at)
+			Expect(w.names()).To(Equal(before))
+		}
+	})
+
+	It("stop with Only if a field needs other machines", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlaceOnly))
+		before := w.names()
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+			setContent("1")(c)
+			c.Spec.Config.PreKubeadmCommands = []string{"true"}
+		})
+		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
+		w.drive(ctx, reconciler, func() bool {
+			c, err := rollingOut()
+			return err == nil && c.Status == metav1.ConditionTrue
+		})
+		Expect(rollingOut()).To(HaveField("Message", ContainSubstring("need another machine: config.preKubeadmCommands. Revert them, or set spec.rollout.inPlace to Prefer")))
+		Expect(w.names()).To(Equal(before))
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = nil })
+		w.drive(ctx, reconciler, w.changedTo(ctx, "1"))
+		Expect(w.names()).To(Equal(before))
+	})
+
+	It("replace a machine whose change does not end, and touch no other one before", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlacePrefer))
+		before := w.names()
+		w.stuck = true
+		w.rig.update(ctx, setContent("1"))
+		w.drive(ctx, reconciler, func() bool { return len(w.members) > 3 })
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		marked := 0
+		for i := range machines {
+			if isMarked(&machines[i]) {
+				marked++
+			}
+		}
+		Expect(marked).To(Equal(1))
+		w.stuck = false
+		w.drive(ctx, reconciler, w.changedTo(ctx, "1"))
+		kept := 0
+		for _, name := range w.names() {
+			for _, was := range before {
+				if name == was {
+					kept++
+				}
+			}
+		}
+		Expect(kept).To(BeNumerically(">=", 2))
+	})
+})

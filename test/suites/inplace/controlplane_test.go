@@ -1,0 +1,137 @@
+package inplace
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
+)
+
+// longestGap is how long clients may be without an API server: the endpoint's
+// address moves once, from the machine that is changed.
+const longestGap = 10 * time.Second
+
+func controlPlaneChanges(hypervisor string, address int) {
+	c := &bed.Cluster{
+		Name: "planes-" + hypervisor, Namespace: "planes-" + hypervisor, Hypervisor: hypervisor,
+		ControlPlanes: 3, Workers: 0, Endpoint: "10.77.0." + strconv.Itoa(address),
+	}
+	var before []identity
+
+	BeforeAll(func(ctx context.Context) {
+		create(ctx, c, "NovaControlPlane", "spec", "rollout", "inPlace")
+		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
+		before = planes(ctx, c)
+		Expect(before).To(HaveLen(3))
+	})
+
+	It("have no other machine, Node or boot after a file and arguments of the API server and the kubelet have changed", func(ctx context.Context) {
+		check, err := b.EndpointCheck(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
+		endpoint, started := prober.Start(context.WithoutCancel(ctx), 200*time.Millisecond, time.Second, check), time.Now()
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Config.Files = append(cp.Spec.Config.Files, bootstrapv1.File{Path: "/etc/nova-test/in-place", Content: "changed\n", Permissions: "0644"})
+			cp.Spec.Config.Kubelet.ExtraArgs = append(cp.Spec.Config.Kubelet.ExtraArgs, bootstrapv1.Arg{Name: "max-pods", Value: ptr.To("77")})
+			cp.Spec.Platform.APIServer.ExtraArgs = append(cp.Spec.Platform.APIServer.ExtraArgs, bootstrapv1.Arg{Name: "event-ttl", Value: ptr.To("2h")})
+		})
+		awaitPlanes(ctx, c)
+		seen := endpoint.Stop()
+		AddReportEntry("figure", fmt.Sprintf("a change of three control plane machines in place: %.0f s; endpoint: %s", time.Since(started).Seconds(), seen))
+		Expect(planes(ctx, c)).To(Equal(before))
+		Expect(seen.Longest().Length).To(BeNumerically("<", longestGap))
+		for _, one := range before {
+			Expect(b.Exec(ctx, one.Machine, "cat", "/etc/nova-test/in-place")).To(Equal("changed"))
+			Expect(b.Exec(ctx, one.Machine, "sh", "-c", "tr '\\0' '\\n' </proc/$(pidof kube-apiserver)/cmdline")).To(ContainSubstring("--event-ttl=2h"))
+			n := node(ctx, c, one.Machine)
+			Expect(n.Status.Allocatable.Pods().Value()).To(BeEquivalentTo(77))
+			Expect(configured(n).Status).To(Equal(corev1.ConditionTrue))
+		}
+	})
+
+	It("keep the keys of the cluster out of the workload cluster", func(ctx context.Context) {
+		record, err := b.Exec(ctx, before[0].Machine, "cat", "/var/lib/nova/settings.json")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(record).NotTo(ContainSubstring("/etc/kubernetes/pki/"))
+		Expect(strings.Count(record, "PRIVATE KEY")).To(BeZero())
+	})
+
+	It("stop with Only if a field needs other machines", func(ctx context.Context) {
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Rollout.InPlace = bootstrapv1.InPlaceOnly
+			cp.Spec.Config.PreKubeadmCommands = append(cp.Spec.Config.PreKubeadmCommands, "true")
+		})
+		Eventually(func(g Gomega, ctx context.Context) {
+			cp, err := b.ControlPlane(ctx, *c)
+			g.Expect(err).NotTo(HaveOccurred())
+			found := conditions.Get(cp, controlplanev1.RollingOutCondition)
+			g.Expect(found).NotTo(BeNil())
+			g.Expect(found.Status).To(Equal(metav1.ConditionTrue))
+			g.Expect(found.Message).To(ContainSubstring("need another machine: config.preKubeadmCommands"))
+		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
+		Consistently(planes).WithContext(ctx).WithArguments(c).WithTimeout(10 * time.Second).Should(Equal(before))
+	})
+}
+
+func planes(ctx context.Context, c *bed.Cluster) []identity {
+	GinkgoHelper()
+	machines, _, err := b.Machines(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	return identitiesOf(ctx, c, machines)
+}
+
+func change(ctx context.Context, c *bed.Cluster, how func(*controlplanev1.NovaControlPlane)) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		cp, err := b.ControlPlane(ctx, *c)
+		g.Expect(err).NotTo(HaveOccurred())
+		before := cp.DeepCopy()
+		how(cp)
+		g.Expect(b.Client.Patch(ctx, cp, client.MergeFrom(before))).To(Succeed())
+	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
+}
+
+// awaitPlanes waits until all control plane machines have the settings of their
+// control plane.
+func awaitPlanes(ctx context.Context, c *bed.Cluster) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		cp, err := b.ControlPlane(ctx, *c)
+		g.Expect(err).NotTo(HaveOccurred())
+		found := conditions.Get(cp, controlplanev1.RollingOutCondition)
+		g.Expect(found).NotTo(BeNil())
+		g.Expect(cp.Status.ObservedGeneration).To(Equal(cp.Generation))
+		g.Expect(found.Status).To(Equal(metav1.ConditionFalse), found.Message)
+		machines, _, err := b.Machines(ctx, *c)
+		g.Expect(err).NotTo(HaveOccurred())
+		for i := range machines {
+			g.Expect(machines[i].Annotations).NotTo(HaveKey(clusterv1.UpdateInProgressAnnotation), machines[i].Name)
+		}
+		g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
+	}).WithContext(ctx).WithTimeout(2*changeTimeout).Should(Succeed(), func() string {
+		out := &strings.Builder{}
+		machines, _, err := b.Machines(ctx, *c)
+		if err != nil {
+			return err.Error()
+		}
+		for i := range machines {
+			harness.PrintConditions(out, "Machine", &machines[i], machines[i].Name)
+		}
+		return out.String()
+	})
+}
