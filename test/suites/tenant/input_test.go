@@ -66,7 +66,7 @@ func setPassword(ctx context.Context, c bed.Cluster, password string) {
 // nextTemplate is a template that is not there.
 const nextTemplate = "nova-node-next"
 
-var _ = describeOn(twoOnly(), "Bad input", func(hypervisor string) {
+var _ = describeOn(firstOnly(), "Bad input", func(hypervisor string) {
 	It("reports a wrong password and recovers when it is corrected", func(ctx context.Context) {
 		c := cluster(hypervisor, "password", 20)
 		Expect(b.Credentials(ctx, c)).To(Succeed())

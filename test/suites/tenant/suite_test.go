@@ -44,8 +44,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "tenant") })
 
-// everything is set if all specs run on all hypervisors, and not only those that
-// firstOnly and twoOnly leave.
+// everything is set if all specs run on all hypervisors, and not only on those that
+// firstOnly returns.
 var everything = os.Getenv("NOVA_SUITES") == "full"
 
 // describeOn describes something on hypervisors, with their names as labels.
@@ -56,21 +56,13 @@ func describeOn(hypervisors []string, text string, body func(hypervisor string),
 	return true
 }
 
-// firstOnly are the hypervisors for specs that say little about a hypervisor.
+// firstOnly are the hypervisors for specs that say little about a hypervisor, or that
+// the conformance suite of drivers has in similar form.
 func firstOnly() []string {
 	if everything {
 		return bed.Hypervisors()
 	}
 	return []string{bed.VSphere}
-}
-
-// twoOnly are the hypervisors for specs that the conformance suite of drivers has in
-// similar form.
-func twoOnly() []string {
-	if everything {
-		return bed.Hypervisors()
-	}
-	return []string{bed.VSphere, bed.ZVirt}
 }
 
 // on returns the hypervisor of a cluster.
