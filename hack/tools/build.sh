@@ -86,17 +86,15 @@ locate() {
 	# Programs of the catalogue's modules.
 	local-path-provisioner) module=addons package=github.com/rancher/local-path-provisioner ;;
 	kube-state-metrics) module=monitoring package=k8s.io/kube-state-metrics/v2 ;;
-	prometheus-operator) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/operator ;;
-	prometheus-config-reloader) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/$1 ;;
+	prometheus-operator | prometheus-operator@*) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/operator ;;
+	prometheus-config-reloader | prometheus-config-reloader@*) module=monitoring package=github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader ;;
 	# In a workload cluster it finds its targets through the Kubernetes API only.
 	prometheus) module=monitoring package=github.com/prometheus/prometheus/cmd/prometheus tags=remove_all_sd,enable_kubernetes_sd ;;
 	# It embeds pages that are built with npm and Elm and that its module lacks.
-	alertmanager | alertmanager@v0.33.1)
-		module=monitoring package=github.com/prometheus/alertmanager/cmd/alertmanager
-		[[ $1 == alertmanager ]] || module=monitoring-previous
+	alertmanager | alertmanager@*) module=monitoring package=github.com/prometheus/alertmanager/cmd/alertmanager
 		adds=(github.com/prometheus/alertmanager ui/app/dist/README.md) ;;
 	# It requires a version of kube-openapi that does not exist: go.mod has its replacement.
-	descheduler) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
+	descheduler | descheduler@*) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	cert-manager-controller | cert-manager-webhook | cert-manager-cainjector | cert-manager-startupapicheck) module=cert-manager package=./$1 ;;
 	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
@@ -120,6 +118,8 @@ locate() {
 		exit 2
 		;;
 	esac
+	# Another version of a module's program, which a test upgrades.
+	[[ $1 != *@* || $module == kubernetes-* ]] || module+=-previous
 }
 
 # folder prints where the tools of a module are cached.

@@ -56,6 +56,11 @@ const certManagerUser = "1000"
 //go:embed all:charts
 var charts embed.FS
 
+var (
+	currentStack  = stack("88.5.3", "monitoring", "v0.93.1", "v0.34.0", "v3.14.0")
+	previousStack = stack("88.5.2", "monitoring-previous", "v0.93.0", "v0.33.1", "v3.14.0")
+)
+
 // all are the modules in the order of the catalogue.
 var all = []Addon{
 	{
@@ -127,30 +132,46 @@ var all = []Addon{
 			{Ref: "quay.io/prometheus-operator/prometheus-config-reloader:v0.93.1", Program: "prometheus-config-reloader", Path: "/bin/prometheus-config-reloader"},
 			{Ref: "registry.k8s.io/kube-state-metrics/kube-state-metrics:v2.20.0", Program: "kube-state-metrics"},
 		},
-		Chart: stack("88.5.3", "v0.34.0"),
+		Chart: currentStack,
 	},
 	{
 		Module: "alertmanager",
 		Images: []host.Image{{Ref: "quay.io/prometheus/alertmanager:v0.34.0", Program: "alertmanager"}},
-		Chart:  stack("88.5.3", "v0.34.0"),
+		Chart:  currentStack,
 	},
 	{
 		Module: "prometheus",
 		Images: []host.Image{{Ref: "quay.io/prometheus/prometheus:v3.14.0-distroless", Program: "prometheus"}},
-		Chart:  stack("88.5.3", "v0.34.0"),
+		Chart:  currentStack,
 	},
 }
 
-// previous are modules in an earlier version, for tests of upgrades. Alertmanager is the program that
-// differs; the version of the chart has no other meaning.
+// previous are modules in an earlier version, for tests of upgrades. The version of Prometheus' chart has
+// no other meaning.
 var previous = []Addon{
+	{
+		Module: "descheduler",
+		Images: []host.Image{{
+			Ref: "registry.k8s.io/descheduler/descheduler:v0.35.1", Program: "descheduler@v0.35.1", Path: "/bin/descheduler",
+		}},
+		Chart: Chart{
+			Name: "descheduler", Version: "0.35.1", AppVersion: "0.35.1",
+			Tools: "monitoring-previous", Module: "sigs.k8s.io/descheduler", Path: "charts/descheduler",
+		},
+	},
+	{
+		Module: "prometheus-operator",
+		Images: []host.Image{
+			{Ref: "quay.io/prometheus-operator/prometheus-operator:v0.93.0", Program: "prometheus-operator@v0.93.0"},
+			{Ref: "quay.io/prometheus-operator/prometheus-config-reloader:v0.93.0", Program: "prometheus-config-reloader@v0.93.0", Path: "/bin/prometheus-config-reloader"},
+		},
+		Chart: previousStack,
+	},
 	{
 		Module: "alertmanager",
 		Images: []host.Image{{Ref: "quay.io/prometheus/alertmanager:v0.33.1", Program: "alertmanager@v0.33.1"}},
-		Chart:  stack("88.5.2", "v0.33.1"),
+		Chart:  previousStack,
 	},
-	{Module: "prometheus-operator", Chart: stack("88.5.2", "v0.33.1")},
-	{Module: "prometheus", Chart: stack("88.5.2", "v0.33.1")},
 }
 
 // Select returns the addons of the named modules of the catalogue.

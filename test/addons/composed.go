@@ -42,11 +42,11 @@ const operatorModule = "github.com/prometheus-operator/prometheus-operator"
 // Prometheus and Alertmanager. That chart is in no Go module, and its templates do not run here: the
 // programs run with the manifests of their own Go modules, and Prometheus and Alertmanager are
 // described by templates in this package.
-func stack(version, alertmanager string) Chart {
+func stack(version, tools, operator, alertmanager, prometheus string) Chart {
 	return Chart{
-		Name: "kube-prometheus-stack", Version: version, AppVersion: "v0.93.1", Tools: "monitoring",
+		Name: "kube-prometheus-stack", Version: version, AppVersion: operator, Tools: tools,
 		Composed: &Composition{
-			Versions: map[string]string{"alertmanager": alertmanager, "prometheus": "v3.14.0"},
+			Versions: map[string]string{"alertmanager": alertmanager, "prometheus": prometheus},
 			Manifests: []Manifests{
 				{Module: operatorModule, Path: "example/prometheus-operator-crd"},
 				{Module: operatorModule, Path: "example/rbac/prometheus-operator", Namespace: "default", If: "prometheusOperator"},

@@ -4,13 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,12 +24,13 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/addons"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
 )
 
 const (
 	monitoringNS = "nova-monitoring"
 	operatorUp   = `up{job="prometheus-operator"}`
+	// stateMetricsUp has one series: no upgrade here replaces its pod.
+	stateMetricsUp = `up{job="kube-state-metrics"}`
 )
 
 // monitoring returns the modules of the set platform whose programs are built for the full suite, and
@@ -76,7 +72,7 @@ func describeMonitoring() {
 	})
 
 	It("scrape the targets of ServiceMonitors", func(ctx context.Context) {
-		for _, expression := range []string{operatorUp, `up{job="kube-state-metrics"}`} {
+		for _, expression := range []string{operatorUp, stateMetricsUp} {
 			Eventually(query(ctx, c, expression), deliverTimeout).Should(ConsistOf(HaveField("Value", 1.0)))
 		}
 
@@ -97,12 +93,16 @@ func describeMonitoring() {
 		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
 	})
 
-	It("upgrade Alertmanager while Prometheus answers every query, and keep the alert", func(ctx context.Context) {
+	It("upgrade each module by a version while the programs of all others answer", func(ctx context.Context) {
+		t := tenant(ctx, Default, c)
+		then := strconv.FormatInt(time.Now().Unix(), 10)
+		samples, err := query(ctx, c, operatorUp, then)()
+		Expect(err).NotTo(HaveOccurred())
 		upgrade(ctx, c, s)
+		Eventually(query(ctx, c, operatorUp, then), reportTimeout).Should(Equal(samples), "metrics from before the upgrade")
 		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
 
 		By("ending the alert with its cause")
-		t := tenant(ctx, Default, c)
 		Expect(t.Delete(ctx, broken)).To(Succeed())
 		Eventually(query(ctx, c, `ALERTS{alertname="Unavailable"}`), deliverTimeout).Should(BeEmpty())
 		Expect(t.Delete(ctx, rule)).To(Succeed())
@@ -113,7 +113,7 @@ func describeMonitoring() {
 		key := client.ObjectKey{Namespace: monitoringNS, Name: "prometheus-nova-prometheus-0"}
 		Expect(t.Get(ctx, key, before)).To(Succeed())
 		then := strconv.FormatInt(time.Now().Unix(), 10)
-		samples, err := query(ctx, c, operatorUp, then)()
+		samples, err := query(ctx, c, stateMetricsUp, then)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(samples).To(HaveLen(1))
 		Expect(t.Delete(ctx, before)).To(Succeed())
@@ -124,7 +124,7 @@ func describeMonitoring() {
 			g.Expect(after.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
 		}, deliverTimeout).Should(Succeed())
-		Eventually(query(ctx, c, operatorUp, then), reportTimeout).Should(Equal(samples))
+		Eventually(query(ctx, c, stateMetricsUp, then), reportTimeout).Should(Equal(samples))
 	})
 
 	It("evict pods from a node with a taint", func(ctx context.Context) {
@@ -194,101 +194,6 @@ func remainingOfMonitoring() []string {
 func unavailable(c bed.Cluster) types.GomegaMatcher {
 	return And(HaveKeyWithValue("alertname", "Unavailable"), HaveKeyWithValue("severity", "critical"),
 		HaveKeyWithValue("namespace", "default"), HaveKeyWithValue("cluster", c.Name))
-}
-
-// upgrade applies the set with the current versions of its modules, as the next release of the
-// catalogue has them. The pod of Alertmanager is replaced; Prometheus is not changed and has to answer
-// every query meanwhile.
-func upgrade(ctx context.Context, c bed.Cluster, s *addonsv1.NovaModuleSet) {
-	GinkgoHelper()
-	t := tenant(ctx, Default, c)
-	Expect(imagesIn(ctx, t)).To(ContainElement(HaveSuffix("/alertmanager:v0.33.1")))
-	prometheus := expose(ctx, t, "prometheus", 9090)
-	alertmanager := expose(ctx, t, "alertmanager", 9093)
-	probes := map[string]*prober.Prober{
-		"Prometheus":   probe(ctx, c, prometheus, "/api/v1/query?query="+url.QueryEscape(operatorUp), `"job":"prometheus-operator"`),
-		"Alertmanager": probe(ctx, c, alertmanager, "/api/v2/status", `"version":`),
-	}
-	next, err := b.CatalogueSet(ctx, c.Namespace, "monitoring", monitoring()...)
-	Expect(err).NotTo(HaveOccurred())
-	change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules = next.Spec.Modules })
-	Eventually(func() ([]string, error) { return imagesIn(ctx, t) }, deliverTimeout).Should(And(
-		ContainElement(HaveSuffix("/alertmanager:v0.34.0")), Not(ContainElement(HaveSuffix("/alertmanager:v0.33.1")))))
-	Eventually(condition(ctx, c, s.Name), deliverTimeout).Should(Equal("True ModulesReady"))
-	Eventually(func() error { _, err := alerts(ctx, c)(); return err }, deliverTimeout).Should(Succeed())
-	for name, p := range probes {
-		report := p.Stop()
-		AddReportEntry("figure: queries of "+name+" while Alertmanager is upgraded", report.String())
-		if name == "Prometheus" {
-			Expect(report.Failures).To(BeZero(), report.String())
-		}
-	}
-	Expect(t.Delete(ctx, prometheus)).To(Succeed())
-	Expect(t.Delete(ctx, alertmanager)).To(Succeed())
-}
-
-// expose creates a Service with a port of the nodes for a program of the monitoring.
-func expose(ctx context.Context, t client.Client, program string, port int32) *corev1.Service {
-	GinkgoHelper()
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: monitoringNS, Name: "probed-" + program},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app.kubernetes.io/name": program},
-			Ports: []corev1.ServicePort{{Port: port}},
-		},
-	}
-	Expect(t.Create(ctx, service)).To(Succeed())
-	return service
-}
-
-// probe sends a request to a Service twice a second and expects a text in the response. Each request has
-// a new connection to the worker's address: the API server of a loaded machine may not respond all the
-// time.
-func probe(ctx context.Context, c bed.Cluster, service *corev1.Service, path, text string) *prober.Prober {
-	GinkgoHelper()
-	_, workers, err := b.Machines(ctx, c)
-	Expect(err).NotTo(HaveOccurred())
-	address := net.JoinHostPort(bed.InternalIP(&workers[0]), strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
-	requests := &http.Client{Transport: &http.Transport{DialContext: b.Dial, DisableKeepAlives: true}}
-	check := func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := requests.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(body), text)) {
-			err = fmt.Errorf("status %s: %s", response.Status, body)
-		}
-		return err
-	}
-	Eventually(check).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
-	// A response may take seconds on a slow machine.
-	p := prober.Start(context.WithoutCancel(ctx), 500*time.Millisecond, 20*time.Second, check)
-	DeferCleanup(func() { p.Stop() })
-	return p
-}
-
-// imagesIn returns the images of the containers of the monitoring that are ready.
-func imagesIn(ctx context.Context, t client.Client) ([]string, error) {
-	pods := &corev1.PodList{}
-	if err := t.List(ctx, pods, client.InNamespace(monitoringNS)); err != nil {
-		return nil, err
-	}
-	var images []string
-	for i := range pods.Items {
-		for _, status := range pods.Items[i].Status.ContainerStatuses {
-			if status.Ready {
-				images = append(images, pods.Items[i].Spec.Containers[slices.IndexFunc(pods.Items[i].Spec.Containers,
-					func(c corev1.Container) bool { return c.Name == status.Name })].Image)
-			}
-		}
-	}
-	return images, nil
 }
 
 // sample is one value of a query's result.
