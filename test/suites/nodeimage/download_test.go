@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -206,16 +207,21 @@ func pushImages(ctx context.Context, to *internet, images ...string) {
 	Expect(err).NotTo(HaveOccurred())
 	image, err = mutate.ConfigFile(image, &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers", DiffIDs: diffs(layer)}})
 	Expect(err).NotTo(HaveOccurred())
-	trusting := http.DefaultTransport.(*http.Transport).Clone()
-	trusting.Proxy = nil
-	trusting.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // the server is in this process
-	trusting.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, to.address)
+	ca, err := os.ReadFile(to.ca)
+	Expect(err).NotTo(HaveOccurred())
+	pool := x509.NewCertPool()
+	Expect(pool.AppendCertsFromPEM(ca)).To(BeTrue())
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, to.address)
+		},
 	}
+	defer transport.CloseIdleConnections()
 	for _, ref := range images {
 		parsed, err := name.ParseReference(ref)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(remote.Write(parsed, image, remote.WithContext(ctx), remote.WithTransport(trusting))).To(Succeed())
+		Expect(remote.Write(parsed, image, remote.WithContext(ctx), remote.WithTransport(transport))).To(Succeed())
 	}
 }
 
