@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, signs, publishes and installs releases in a test environment. The last line
 # has the results: "release: reproducible=true signed=true init=ok upgrade=ok
-# closed=ok". Arguments are passed to the test.
+# closed=ok operator=ok". Arguments are passed to the test.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -67,6 +67,7 @@ locate() {
 	capi-kubeadm-bootstrap) module=components package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
 	capi-kubeadm-control-plane) module=components package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
 	capd) module=components package=./inmemory flags=$capi_flags ;;
+	capi-operator) module=operator package=sigs.k8s.io/cluster-api-operator/cmd ;;
 	clusterctl) module=components package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	capk) module=capk package=sigs.k8s.io/cluster-api-provider-kubevirt ;;

@@ -1,7 +1,7 @@
 // Package release tests a release as its users meet it: it is reproducible and
-// signed, clusterctl installs and upgrades from a registry and a URL alone, and a
-// network without access to the Internet installs from the bundle and a registry of
-// its own. The management clusters run on hosts, whose containerd pulls from the
+// signed, clusterctl installs and upgrades from a registry and a URL alone, Cluster API
+// Operator does so from the registry, and a network without access to the Internet
+// installs from the bundle and a registry of its own. The management clusters run on hosts, whose containerd pulls from the
 // registries over TLS, with a login.
 //
 // The programs are compiled once: both builds of a release link them, and the Go
@@ -12,5 +12,5 @@
 // The suite needs minutes and runs where NOVA_SUITES is "full". It prints the results
 // at its end:
 //
-//	release: reproducible=true signed=true init=ok upgrade=ok closed=ok
+//	release: reproducible=true signed=true init=ok upgrade=ok closed=ok operator=ok
 package release

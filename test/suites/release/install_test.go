@@ -146,9 +146,14 @@ func (m *managementCluster) clusterctl(ctx context.Context, c command, config st
 	return run(ctx, c)
 }
 
-// core writes Cluster API's core provider to a repository, as its release has it,
-// and pushes its image to a registry. It returns the version.
-func core(ctx context.Context, repository string, to *registry.Server) string {
+// coreProvider is Cluster API's core provider, as its release has it.
+type coreProvider struct {
+	version              string
+	components, metadata []byte
+}
+
+// readCore renders the core provider of the module.
+func readCore(ctx context.Context) coreProvider {
 	GinkgoHelper()
 	module, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
 	Expect(err).NotTo(HaveOccurred())
@@ -157,34 +162,42 @@ func core(ctx context.Context, repository string, to *registry.Server) string {
 	rendered = regexp.MustCompile(`image: \S+/cluster-api-controller:\S+`).ReplaceAllString(rendered, "image: registry.k8s.io/cluster-api/cluster-api-controller:"+version)
 	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	folder := filepath.Join(repository, "cluster-api", version)
-	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(folder, "core-components.yaml"), []byte(rendered), 0o600)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(folder, "metadata.yaml"), metadata, 0o600)).To(Succeed())
+	return coreProvider{version: version, components: []byte(rendered), metadata: metadata}
+}
 
+// write writes the files of the core provider to a repository.
+func (c coreProvider) write(repository string) {
+	GinkgoHelper()
+	folder := filepath.Join(repository, "cluster-api", c.version)
+	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(folder, "core-components.yaml"), c.components, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(folder, "metadata.yaml"), c.metadata, 0o600)).To(Succeed())
+}
+
+// pushImage pushes the image of another project's program to the registry, below the
+// path that it has in its own: registry.k8s.io/PATH/NAME:VERSION.
+func pushImage(ctx context.Context, program, path, name, version string) {
+	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	bin := filepath.Join(dir, "bin", runtime.GOARCH)
 	Expect(os.MkdirAll(bin, 0o755)).To(Succeed())
 	Expect(os.MkdirAll(filepath.Join(dir, "sbom"), 0o755)).To(Succeed())
-	Expect(os.Symlink(programs["capi-core"], filepath.Join(bin, "cluster-api-controller"))).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(dir, "sbom", "cluster-api-controller-"+runtime.GOARCH+".cdx.json"), []byte("{}"), 0o600)).To(Succeed())
+	Expect(os.Symlink(programs[program], filepath.Join(bin, name))).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "sbom", name+"-"+runtime.GOARCH+".cdx.json"), []byte("{}"), 0o600)).To(Succeed())
 	run(ctx, command{args: []string{
-		programs["nova-release"], "images", "-dir", dir, "-version", version, "-registry", "registry.k8s.io/cluster-api", "-revision", version,
+		programs["nova-release"], "images", "-dir", dir, "-version", version, "-registry", "registry.k8s.io/" + path, "-revision", version,
 	}})
 	run(ctx, command{inside: true, env: []string{"DOCKER_CONFIG=" + login}, args: []string{
-		programs["nova-release"], "push", "-layout", filepath.Join(dir, "images"), "-ca", to.CAFile(), to.Address + "/cluster-api",
+		programs["nova-release"], "push", "-layout", filepath.Join(dir, "images"), "-ca", public.CAFile(), public.Address + "/" + path,
 	}})
-	return version
 }
 
 // describeInstalled installs from the registry and the URL.
 func describeInstalled() {
-	var version string
-
 	// clusterctl runs clusterctl with the configuration of a release, and the core provider.
-	clusterctl := func(ctx context.Context, configuration string, args ...string) string {
+	clusterctl := func(ctx context.Context, version string, args ...string) string {
 		GinkgoHelper()
-		configuration += fmt.Sprintf("- name: cluster-api\n  type: CoreProvider\n  url: %s/cluster-api/%s/core-components.yaml\n", packages, version)
+		configuration := published[version].clusterctl + fmt.Sprintf("- name: cluster-api\n  type: CoreProvider\n  url: %s/cluster-api/%s/core-components.yaml\n", packages, core.version)
 		config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")
 		Expect(os.WriteFile(config, []byte(configuration), 0o600)).To(Succeed())
 		c := web.reach()
@@ -194,23 +207,23 @@ func describeInstalled() {
 
 	It("is installed from the registry and the URL", func(ctx context.Context) {
 		repository := GinkgoT().TempDir()
-		version = core(ctx, repository, public)
-		upload := web.reach(programs["nova-release"], "upload", "-dir", repository, "-version", version, "-ca", web.ca, packages)
+		core.write(repository)
+		upload := web.reach(programs["nova-release"], "upload", "-dir", repository, "-version", core.version, "-ca", web.ca, packages)
 		upload.env = append(upload.env, "GITLAB_TOKEN="+scope)
 		run(ctx, upload)
 		online.await(ctx)
 		// To clusterctl cert-manager is there, as where another team runs it.
 		Expect(release.CertManager(ctx, online.client)).To(Succeed())
-		clusterctl(ctx, initial, "init", "--core", "cluster-api:"+version, "--infrastructure", "nova-vsphere:"+first,
+		clusterctl(ctx, first, "init", "--core", "cluster-api:"+core.version, "--infrastructure", "nova-vsphere:"+first,
 			"--bootstrap", "nova:"+first, "--control-plane", "nova:"+first, "--addon", "nova:"+first)
 		online.awaitManagers(ctx, "registry.k8s.io/cluster-api", images, first)
-		generated := clusterctl(ctx, initial, "generate", "cluster", "demo", "--infrastructure", "nova-vsphere:"+first, "--list-variables")
+		generated := clusterctl(ctx, first, "generate", "cluster", "demo", "--infrastructure", "nova-vsphere:"+first, "--list-variables")
 		Expect(generated).To(ContainSubstring("CONTROL_PLANE_ENDPOINT_HOST"))
 		passed("init")
 	})
 
 	It("is upgraded to the next version", func(ctx context.Context) {
-		clusterctl(ctx, configuration, "upgrade", "apply", "--infrastructure", "nova-vsphere:"+next, "--bootstrap", "nova:"+next,
+		clusterctl(ctx, next, "upgrade", "apply", "--infrastructure", "nova-vsphere:"+next, "--bootstrap", "nova:"+next,
 			"--control-plane", "nova:"+next, "--addon", "nova:"+next)
 		online.awaitManagers(ctx, "registry.k8s.io/cluster-api", images, next)
 		passed("upgrade")

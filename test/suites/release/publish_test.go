@@ -57,12 +57,12 @@ func describePublished() {
 		said, err = try(ctx, publication("CA="+certificates(), "DOCKER_CONFIG="+login))
 		Expect(err).To(HaveOccurred(), "without a token")
 		Expect(said).To(ContainSubstring("set GITLAB_TOKEN"))
-		publish(ctx)
+		publish(ctx, first)
 	})
 
 	It("is followed by the next version, which leaves its files alone", func(ctx context.Context) {
 		build(ctx, tools.Root(), out, next)
-		publish(ctx)
+		publish(ctx, next)
 	})
 
 	It("has manifests for Cluster API Operator", describesProviders)
@@ -99,22 +99,23 @@ func publication(env ...string) command {
 	return c
 }
 
-// publish publishes the release that was built last, and keeps the configuration of
-// clusterctl for it.
-func publish(ctx context.Context) {
+// releaseFiles are the files of a release that the next one replaces: the configuration of
+// clusterctl, and the providers for Cluster API Operator.
+type releaseFiles struct{ clusterctl, operator string }
+
+// published has the files of each published release by its version.
+var published = map[string]releaseFiles{}
+
+// publish publishes the release that was built last.
+func publish(ctx context.Context, version string) {
 	GinkgoHelper()
 	run(ctx, publication("CA="+certificates(), "DOCKER_CONFIG="+login, "GITLAB_TOKEN="+scope))
-	data, err := os.ReadFile(filepath.Join(out, "clusterctl-url.yaml"))
+	clusterctl, err := os.ReadFile(filepath.Join(out, "clusterctl-url.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	configuration = string(data)
-	if initial == "" {
-		initial = configuration
-	}
+	operator, err := os.ReadFile(filepath.Join(out, "operator.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	published[version] = releaseFiles{clusterctl: string(clusterctl), operator: string(operator)}
 }
-
-// initial and configuration are the configurations of clusterctl that the first and
-// the newest release contain.
-var initial, configuration string
 
 func verifySignatures(ctx context.Context) {
 	verify := func(what, public string, args ...string) command {

@@ -17,5 +17,6 @@ var _ = Describe("A release", Ordered, ContinueOnFailure, func() {
 	JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "release") })
 	Context("published", Ordered, describePublished)
 	Context("installed", Ordered, describeInstalled)
+	Context("operated", Ordered, describeOperated)
 	Context("bundled", Ordered, describeBundled)
 })

@@ -53,14 +53,16 @@ var (
 	web *gitlab
 	// out is the folder of the releases, and key the file of the private key.
 	out, key string
-	// online and closed are workload clusters that become management clusters.
-	online, closed *managementCluster
+	// core is Cluster API's core provider.
+	core coreProvider
+	// online, operated and closed are workload clusters that become management clusters.
+	online, operated, closed *managementCluster
 )
 
 // results are the parts of the last line, in their order.
 var results = []struct{ name, passed, value string }{
 	{"reproducible", "true", "false"}, {"signed", "true", "false"},
-	{"init", "ok", "failed"}, {"upgrade", "ok", "failed"}, {"closed", "ok", "failed"},
+	{"init", "ok", "failed"}, {"upgrade", "ok", "failed"}, {"closed", "ok", "failed"}, {"operator", "ok", "failed"},
 }
 
 // passed notes a result for the last line.
@@ -91,7 +93,7 @@ func start(ctx context.Context) {
 	GinkgoHelper()
 	b = harness.Start(ctx, bed.Options{Name: "release", Flux: true})
 	var err error
-	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "cosign", "kubectl", "nova-release", "capi-core")
+	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "cosign", "kubectl", "nova-release", "capi-core", "capi-operator")
 	Expect(err).NotTo(HaveOccurred())
 	public = startRegistry(ctx, publicPort)
 	login, err = public.Login(public.Password)
@@ -102,6 +104,8 @@ func start(ctx context.Context) {
 	online.create(ctx, public)
 	closed = &managementCluster{Cluster: bed.Cluster{Name: "closed", Namespace: "closed", ControlPlanes: 1, Endpoint: "10.77.0.21"}}
 	closed.create(ctx, startRegistry(ctx, closedPort))
+	core = readCore(ctx)
+	pushImage(ctx, "capi-core", "cluster-api", "cluster-api-controller", core.version)
 	out, key = GinkgoT().TempDir(), newKey(GinkgoT().TempDir())
 	build(ctx, tools.Root(), out, first)
 }
