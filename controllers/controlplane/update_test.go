@@ -2,7 +2,7 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -107,7 +107,7 @@ var _ = Describe("Changes of a control plane in place", func() {
 		before := w.names()
 		const writes = 14 // the begin for the first machine, and a part of the second
 		for at := 1; at <= writes; at++ {
-			content := fmt.Sprint(at)
+			content := strconv.Itoa(at)
 			w.rig.update(ctx, setContent(content))
 			crashing := &crash{at: at}
 			dying := w.reconciler(crashing.config())

@@ -64,9 +64,8 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 		}
 		m.Logf("Changing %s", s.name)
 		err := s.apply(ctx, m, &some)
-		if err == nil && s.name == containerdStep && !some.Proxy && !some.TrustCAs && !some.Mirrors && !some.Snippets {
-			// The step restarts containerd only for settings.
-			err = restartContainerd(ctx, m)
+		if s.name == containerdStep {
+			err = endContainerd(ctx, m, &some, err)
 		}
 		if errors.Is(err, errContainerdConfig) {
 			err = errors.Join(err, restoreContainerd(ctx, m, former[0], c))
@@ -76,6 +75,15 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 		}
 	}
 	return nil
+}
+
+// endContainerd restarts containerd for its other files: the step restarts it only
+// for settings.
+func endContainerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine, err error) error {
+	if err != nil || c.Proxy || c.TrustCAs || c.Mirrors || c.Snippets {
+		return err
+	}
+	return restartContainerd(ctx, m)
 }
 
 // differs reports whether a part of the settings differs from a former one.

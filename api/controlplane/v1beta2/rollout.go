@@ -47,6 +47,7 @@ type NovaControlPlaneRolloutSpec struct {
 	// without them a change does not end. Machines that were created with Never cannot be
 	// changed. A change of this field replaces nothing. Defaults to Never.
 	// +optional
+	// +kubebuilder:validation:Enum=Never;Prefer;Only
 	InPlace bootstrapv1.InPlaceMode `json:"inPlace,omitempty"`
 
 	// strategy is how machines are replaced. A change replaces nothing. If not set,

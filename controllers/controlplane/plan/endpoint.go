@@ -54,10 +54,7 @@ type EndpointMove struct {
 // limited time: its own kube-vip is the last way to reach the cluster.
 func endpointFirst(p *problem, d *Decision) *Decision {
 	m, ok := p.machine(d.Machine)
-	if d.Action == UpdateMachine && m.Updating {
-		return d // the move came before
-	}
-	if !ok || d.Action != RemoveMember && d.Action != ReleaseHook && d.Action != UpdateMachine || p.Endpoint == nil || !m.On.Responds || m.EndpointMove.Failed {
+	if !ok || !stopsAPIServer(d, m) || p.Endpoint == nil || !m.On.Responds || m.EndpointMove.Failed {
 		return d
 	}
 	to, why := nextHolder(p, m)
@@ -76,6 +73,12 @@ func endpointFirst(p *problem, d *Decision) *Decision {
 		waiting.Action, waiting.Node = MoveEndpoint, to
 	}
 	return waiting
+}
+
+// stopsAPIServer reports whether the API server of a machine stops with an action.
+// The move came before the begin of a change that was interrupted.
+func stopsAPIServer(d *Decision, m Machine) bool {
+	return d.Action == RemoveMember || d.Action == ReleaseHook || d.Action == UpdateMachine && !m.Updating
 }
 
 // EndpointWaitInterrupted reports whether a machine waited for another one to

@@ -30,21 +30,14 @@ func waitForUpdate(m Machine) *Decision {
 // update changes the first outdated machine in place. It returns false if a
 // machine has to be replaced, or none is changed.
 func update(p *problem, old []Machine) (*Decision, bool) {
-	if p.InPlace != Prefer && p.InPlace != Only {
+	switch p.InPlace {
+	case Prefer:
+	case Only:
+		if d := refuse(p, old); d != nil {
+			return d, true
+		}
+	case Never, "":
 		return nil, false
-	}
-	if p.InPlace == Only {
-		for _, m := range p.active {
-			if m.Updating {
-				return waitForUpdate(m), true
-			}
-		}
-		for _, m := range old {
-			if inUse(p, m) && onlyDiffers(p, m) && len(m.NeedReplacement) > 0 {
-				return wait("No machine is changed, because these fields of machine %s need another machine: %s. Revert them, or set spec.rollout.inPlace to Prefer",
-					m.Name, strings.Join(m.NeedReplacement, ", ")), true
-			}
-		}
 	}
 	if len(old) == 0 || p.Strategy == OnDelete {
 		return nil, false
@@ -66,6 +59,23 @@ func update(p *problem, old []Machine) (*Decision, bool) {
 		return blocked, true
 	}
 	return onMachine(UpdateMachine, victim, "Changing machine %s in place: %s", victim.Name, strings.Join(victim.Differs, ", ")), true
+}
+
+// refuse returns why no machine is changed with Only: a change does not end, or a
+// field needs another machine.
+func refuse(p *problem, old []Machine) *Decision {
+	for _, m := range p.active {
+		if m.Updating {
+			return waitForUpdate(m)
+		}
+	}
+	for _, m := range old {
+		if inUse(p, m) && onlyDiffers(p, m) && len(m.NeedReplacement) > 0 {
+			return wait("No machine is changed, because these fields of machine %s need another machine: %s. Revert them, or set spec.rollout.inPlace to Prefer",
+				m.Name, strings.Join(m.NeedReplacement, ", "))
+		}
+	}
+	return nil
 }
 
 // inUse reports whether a machine is a node and a member of etcd.
