@@ -98,6 +98,7 @@ locate() {
 	descheduler | descheduler@*) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	cert-manager-controller | cert-manager-webhook | cert-manager-cainjector | cert-manager-startupapicheck) module=cert-manager package=./$1 ;;
+	metallb-controller | metallb-speaker) module=metallb package=go.universe.tf/metallb/${1#metallb-} ;;
 	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;

@@ -144,6 +144,18 @@ var all = []Addon{
 		Images: []host.Image{{Ref: "quay.io/prometheus/prometheus:v3.14.0-distroless", Program: "prometheus"}},
 		Chart:  currentStack,
 	},
+	{
+		Module: "metallb",
+		Images: []host.Image{
+			{Ref: "quay.io/metallb/controller:v0.16.1", Program: "metallb-controller"},
+			{Ref: "quay.io/metallb/speaker:v0.16.1", Program: "metallb-speaker"},
+		},
+		Chart: Chart{
+			Name: "metallb", Version: "0.16.1", AppVersion: "v0.16.1",
+			Tools: "metallb", Module: "go.universe.tf/metallb", Path: "charts/metallb",
+		},
+	},
+	{Module: "metallb-pool"},
 }
 
 // previous are modules in an earlier version, for tests of upgrades. The version of Prometheus' chart has

@@ -29,7 +29,7 @@ var runnable = []string{"priority-classes", "nova-dns", "nova-dns-published", "c
 func (b *Bed) PublishCatalogue(ctx context.Context, tag string) error {
 	root := os.DirFS(filepath.Join(tools.Root(), "modules", "catalogue"))
 	files := map[string]string{}
-	for _, name := range []string{"priority-classes", "nova-dns", "coredns", "issuer"} {
+	for _, name := range []string{"priority-classes", "nova-dns", "coredns", "issuer", "metallb-pool"} {
 		err := fs.WalkDir(root, name, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"crypto/x509"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -22,13 +24,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// webHost is the name of a workload.
-const webHost = "web." + baseDomain
+const (
+	// webHost is the name of a workload.
+	webHost = "web." + baseDomain
+	// poolAddress is the only address of MetalLB's pool.
+	poolAddress = "10.77.0.99"
+	// ingressNS is the namespace of Traefik.
+	ingressNS = "nova-ingress-internal"
+)
 
 // ingress returns the modules that make workloads available outside of the cluster.
 func ingress() []addons.Addon {
 	GinkgoHelper()
-	all, err := addons.Select("cert-manager", "issuer", "gateway-api", "ingress-internal")
+	all, err := addons.Select("cert-manager", "issuer", "gateway-api", "ingress-internal", "metallb", "metallb-pool")
 	Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -51,7 +59,7 @@ func kept() []string {
 		"ValidatingAdmissionPolicy /safe-upgrades.gateway.networking.k8s.io",
 		"ValidatingAdmissionPolicyBinding /safe-upgrades.gateway.networking.k8s.io",
 	}
-	for _, ns := range []string{"nova-gitops", "nova-cert-management", "nova-ingress-internal"} {
+	for _, ns := range []string{"nova-gitops", "nova-cert-management", ingressNS, "nova-metallb"} {
 		objects = append(objects, "Namespace /"+ns, "ConfigMap "+ns+"/kube-root-ca.crt", "ServiceAccount "+ns+"/default")
 	}
 	for _, chart := range []string{"cert-manager", "traefik-crds"} {
@@ -88,10 +96,11 @@ var _ = Describe("A workload", Ordered, func() {
 		app    []client.Object
 	)
 
-	It("runs in a cluster with Traefik and cert-manager, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
+	It("runs in a cluster with Traefik, cert-manager and MetalLB, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
 		objects, err := b.Generate(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		onInfra(objects)
+		withModules(objects)
 		Expect(b.Credentials(ctx, c)).To(Succeed())
 		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 		app = server(coreDNSImage(ctx, c))
@@ -153,15 +162,83 @@ var _ = Describe("A workload", Ordered, func() {
 		remove(ctx, c, route(), tls, certificate, secret)
 	})
 
+	It("is reached at an address of MetalLB, which is in front of the Gateway", func(ctx context.Context) {
+		outside := front(ctx, c)
+		create(ctx, c, gateway(nil), route(), outside)
+		Eventually(get(ctx, "http://"+webHost+"/health", poolAddress, nil), deliverTimeout).Should(Equal("OK"))
+		t := tenant(ctx, Default, c)
+		Expect(t.Get(ctx, client.ObjectKeyFromObject(outside), outside)).To(Succeed())
+		Expect(outside.Status.LoadBalancer.Ingress).To(ConsistOf(HaveField("IP", poolAddress)))
+
+		By("creating another Service, for which the pool has no address")
+		second := serviceOf("second", corev1.ServiceTypeLoadBalancer)
+		create(ctx, c, second)
+		Eventually(eventsAbout(ctx, c, second), reportTimeout).Should(ContainElement("AllocationFailed"))
+
+		By("deleting the first Service, whose address the other one gets")
+		remove(ctx, c, outside, route(), gateway(nil))
+		Eventually(get(ctx, "http://"+poolAddress+"/health", poolAddress, nil), deliverTimeout).Should(Equal("OK"))
+		remove(ctx, c, second)
+		Eventually(get(ctx, "http://"+poolAddress+"/health", poolAddress, nil), reportTimeout).ShouldNot(Equal("OK"))
+	})
+
 	It("leaves only the objects that the modules keep when the set is deleted", func(ctx context.Context) {
 		remove(ctx, c, app...)
 		Expect(b.Client.Delete(ctx, s)).To(Succeed())
 		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).Should(Satisfy(apierrors.IsNotFound))
 		Expect(written(ctx, c)()).To(BeZero())
 		Eventually(added(ctx, c, before), reportTimeout).Should(ConsistOf(kept()))
+		members := client.ObjectKey{Namespace: "nova-metallb", Name: "metallb-memberlist"}
+		Eventually(func() error { return tenant(ctx, Default, c).Get(ctx, members, &corev1.Secret{}) }, reportTimeout).
+			Should(Satisfy(apierrors.IsNotFound), "it belongs to a Deployment")
 		Eventually(get(ctx, "http://"+webHost+"/health", node, nil), reportTimeout).Should(ContainSubstring("refused"), "the ports of the node")
 	})
 })
+
+// withModules labels a generated Cluster for MetalLB, with a pool of one address.
+func withModules(objects []*unstructured.Unstructured) {
+	for _, o := range objects {
+		if o.GetKind() == "Cluster" {
+			labels := map[string]string{}
+			maps.Copy(labels, o.GetLabels())
+			labels["addons.cluster.x-k8s.io/metallb"] = "true"
+			labels["addons.cluster.x-k8s.io/load-balancer-addresses"] = poolAddress + "-" + poolAddress
+			o.SetLabels(labels)
+		}
+	}
+}
+
+// front is a Service of type LoadBalancer for Traefik, whose own Service has no address outside of the
+// cluster.
+func front(ctx context.Context, c bed.Cluster) *corev1.Service {
+	GinkgoHelper()
+	services := &corev1.ServiceList{}
+	Expect(tenant(ctx, Default, c).List(ctx, services, client.InNamespace(ingressNS))).To(Succeed())
+	Expect(services.Items).To(HaveLen(1))
+	own := services.Items[0]
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ingressNS, Name: "outside"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: own.Spec.Selector,
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}},
+		},
+	}
+}
+
+// eventsAbout returns the reasons of the events about an object of a workload cluster.
+func eventsAbout(ctx context.Context, c bed.Cluster, o client.Object) func() ([]string, error) {
+	return func() ([]string, error) {
+		events := &corev1.EventList{}
+		err := tenant(ctx, Default, c).List(ctx, events, client.InNamespace(o.GetNamespace()))
+		var reasons []string
+		for i := range events.Items {
+			if events.Items[i].InvolvedObject.Name == o.GetName() {
+				reasons = append(reasons, events.Items[i].Reason)
+			}
+		}
+		return reasons, err
+	}
+}
 
 // gateway is a Gateway of the class for users inside the organization. If listener is not set, it
 // serves HTTP.

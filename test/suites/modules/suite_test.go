@@ -149,9 +149,13 @@ func change(ctx context.Context, s *addonsv1.NovaModuleSet, edit func(*addonsv1.
 
 // resolve queries a server in the test environment for a name, like a company's DNS.
 func resolve(ctx context.Context, server, name string) ([]string, error) {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return resolver(net.JoinHostPort(server, "53")).LookupHost(ctx, name)
+}
+
+// resolver queries a server in the test environment, whose address has a port.
+func resolver(address string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		// The query uses TCP, because the dialer of the test environment supports only TCP.
-		return b.Dial(ctx, "tcp", net.JoinHostPort(server, "53"))
+		return b.Dial(ctx, "tcp", address)
 	}}
-	return resolver.LookupHost(ctx, name)
 }
