@@ -51,8 +51,8 @@ prepare() {
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=" ignition terraform terraform-provider-vsphere kwok traefik cyclonedx-gomod"
-			tools+=" cert-manager-controller cert-manager-webhook cert-manager-cainjector cert-manager-startupapicheck metallb-controller metallb-speaker"
-			hack/ensure-packages.sh haproxy chromium zstd || return
+			tools+=" cert-manager-controller cert-manager-webhook cert-manager-cainjector cert-manager-startupapicheck metallb-controller metallb-speaker external-dns"
+			hack/ensure-packages.sh haproxy chromium zstd named=bind9 || return
 		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words

@@ -44,8 +44,8 @@ version() {
 }
 
 # locate sets module, package, flags and build tags of a tool, whether it needs
-# C, and the Go module and path of a file that its source lacks: it becomes
-# monitoring/<tool>/README.md.
+# C, and a file that is added to its source or replaces one: the Go module, the
+# path in it, and the file here.
 locate() {
 	flags= tags= cgo=0 adds=()
 	case $1 in
@@ -93,12 +93,15 @@ locate() {
 	prometheus) module=monitoring package=github.com/prometheus/prometheus/cmd/prometheus tags=remove_all_sd,enable_kubernetes_sd ;;
 	# It embeds pages that are built with npm and Elm and that its module lacks.
 	alertmanager | alertmanager@*) module=monitoring package=github.com/prometheus/alertmanager/cmd/alertmanager
-		adds=(github.com/prometheus/alertmanager ui/app/dist/README.md) ;;
+		adds=(github.com/prometheus/alertmanager ui/app/dist/README.md monitoring/alertmanager/README.md) ;;
 	# It requires a version of kube-openapi that does not exist: go.mod has its replacement.
 	descheduler | descheduler@*) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	cert-manager-controller | cert-manager-webhook | cert-manager-cainjector | cert-manager-startupapicheck) module=cert-manager package=./$1 ;;
 	metallb-controller | metallb-speaker) module=metallb package=go.universe.tf/metallb/${1#metallb-} ;;
+	# The replaced package links the clients of 25 DNS services.
+	external-dns) module=external-dns package=sigs.k8s.io/external-dns
+		adds=(sigs.k8s.io/external-dns provider/factory/provider.go external-dns/factory/factory.go) ;;
 	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
@@ -154,7 +157,7 @@ without_dns() {
 # of adds, and writes a go.mod that replaces the module with the copy.
 with_file() {
 	cp -r --no-preserve=mode "$(go list -mod=readonly -m -f '{{.Dir}}' "${adds[0]}")" "$1"
-	install -D -m 0644 "$2" "$1/${adds[1]}"
+	install -D -m 0644 "$here/${adds[2]}" "$1/${adds[1]}"
 	cp go.mod "$1.mod"
 	cp go.sum "$1.sum"
 	go mod edit -replace "${adds[0]}=$1" "$1.mod"
@@ -185,7 +188,7 @@ build() {
 		# The go.sum in the repository has only what "go mod tidy" leaves there.
 		arguments=(-mod=mod "-modfile=$new.source/go.mod")
 	elif ((${#adds[@]})); then
-		(cd "$here/$module" && with_file "$new.source" "$here/monitoring/${tool%@*}/README.md")
+		(cd "$here/$module" && with_file "$new.source")
 		arguments=("-modfile=$new.source.mod")
 	fi
 	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$new/" "${packages[@]}") \

@@ -156,6 +156,15 @@ var all = []Addon{
 		},
 	},
 	{Module: "metallb-pool"},
+	{
+		Module: "external-dns",
+		// The image's program has no provider but RFC 2136.
+		Images: []host.Image{{Ref: "registry.k8s.io/external-dns/external-dns:v0.21.0", Program: "external-dns"}},
+		Chart: Chart{
+			Name: "external-dns", Version: "1.20.0", AppVersion: "0.21.0",
+			Tools: "external-dns", Module: "sigs.k8s.io/external-dns", Path: "charts/external-dns",
+		},
+	},
 }
 
 // previous are modules in an earlier version, for tests of upgrades. The version of Prometheus' chart has

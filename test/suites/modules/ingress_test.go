@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -36,7 +37,7 @@ const (
 // ingress returns the modules that make workloads available outside of the cluster.
 func ingress() []addons.Addon {
 	GinkgoHelper()
-	all, err := addons.Select("cert-manager", "issuer", "gateway-api", "ingress-internal", "metallb", "metallb-pool")
+	all, err := addons.Select("cert-manager", "issuer", "gateway-api", "ingress-internal", "metallb", "metallb-pool", "external-dns")
 	Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -51,6 +52,7 @@ func kept() []string {
 		"APIService /v1.cert-manager.io",
 		"APIService /v1.gateway.networking.k8s.io",
 		"APIService /v1alpha1.traefik.io",
+		"APIService /v1alpha1.externaldns.k8s.io",
 		"APIService /v1beta1.gateway.networking.k8s.io",
 		"ConfigMap nova-gitops/" + modules.SubstituteConfig,
 		"Secret kube-system/sh.helm.release.v1.gateway-api.v1",
@@ -59,10 +61,10 @@ func kept() []string {
 		"ValidatingAdmissionPolicy /safe-upgrades.gateway.networking.k8s.io",
 		"ValidatingAdmissionPolicyBinding /safe-upgrades.gateway.networking.k8s.io",
 	}
-	for _, ns := range []string{"nova-gitops", "nova-cert-management", ingressNS, "nova-metallb"} {
+	for _, ns := range []string{"nova-gitops", "nova-cert-management", ingressNS, "nova-metallb", dnsNS} {
 		objects = append(objects, "Namespace /"+ns, "ConfigMap "+ns+"/kube-root-ca.crt", "ServiceAccount "+ns+"/default")
 	}
-	for _, chart := range []string{"cert-manager", "traefik-crds"} {
+	for _, chart := range []string{"cert-manager", "traefik-crds", "external-dns"} {
 		for _, name := range definitions(chart) {
 			objects = append(objects, "CustomResourceDefinition /"+name)
 		}
@@ -94,9 +96,12 @@ var _ = Describe("A workload", Ordered, func() {
 		before []string
 		node   string
 		app    []client.Object
+		names  nameserver
 	)
 
-	It("runs in a cluster with Traefik, cert-manager and MetalLB, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
+	BeforeAll(func(ctx context.Context) { names = startNameserver(ctx) })
+
+	It("runs in a cluster with Traefik, cert-manager, MetalLB and external-dns, delivered by Flux with the values of the catalogue", func(ctx context.Context) {
 		objects, err := b.Generate(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		onInfra(objects)
@@ -108,6 +113,8 @@ var _ = Describe("A workload", Ordered, func() {
 		node = infraNode(ctx, c)
 		before, err = inventory(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Client.Create(ctx, names.values(c.Namespace))).To(Succeed())
+		create(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: dnsNS}}, names.login())
 		Expect(b.PublishCatalogue(ctx, "ingress")).To(Succeed())
 		s, err = b.CatalogueSet(ctx, c.Namespace, "ingress", ingress()...)
 		Expect(err).NotTo(HaveOccurred())
@@ -182,8 +189,32 @@ var _ = Describe("A workload", Ordered, func() {
 		Eventually(get(ctx, "http://"+poolAddress+"/health", poolAddress, nil), reportTimeout).ShouldNot(Equal("OK"))
 	})
 
+	It("has a name in a DNS server outside of the cluster, as long as it is published", func(ctx context.Context) {
+		outside, web := front(ctx, c), gateway(nil)
+		outside.Annotations = map[string]string{"external-dns.alpha.kubernetes.io/hostname": "outside." + baseDomain}
+		create(ctx, c, web, route(), outside)
+		Eventually(names.addresses(ctx, "outside."+baseDomain), deliverTimeout).Should(ConsistOf(poolAddress))
+		Expect(names.addresses(ctx, webHost)()).To(BeEmpty(), "the status of the Gateway has no address")
+
+		By("naming the address in the Gateway")
+		target := `{"metadata": {"annotations": {"external-dns.alpha.kubernetes.io/target": "` + poolAddress + `"}}}`
+		Expect(tenant(ctx, Default, c).Patch(ctx, web, client.RawPatch(types.MergePatchType, []byte(target)))).To(Succeed())
+		Eventually(names.addresses(ctx, webHost), deliverTimeout).Should(ConsistOf(poolAddress))
+		Eventually(get(ctx, "http://"+webHost+"/health", poolAddress, nil), reportTimeout).Should(Equal("OK"))
+		owner, err := names.resolver.LookupTXT(ctx, "external-dns-a-"+webHost)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owner).To(ConsistOf(ContainSubstring("external-dns/owner=")))
+
+		By("deleting the objects, which deletes their records and no others")
+		remove(ctx, c, outside, route(), web)
+		for _, name := range []string{webHost, "outside." + baseDomain} {
+			Eventually(names.addresses(ctx, name), deliverTimeout).Should(BeEmpty())
+		}
+		Expect(names.addresses(ctx, manualHost)()).To(ConsistOf(manualIP))
+	})
+
 	It("leaves only the objects that the modules keep when the set is deleted", func(ctx context.Context) {
-		remove(ctx, c, app...)
+		remove(ctx, c, append(app, names.login())...)
 		Expect(b.Client.Delete(ctx, s)).To(Succeed())
 		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).Should(Satisfy(apierrors.IsNotFound))
 		Expect(written(ctx, c)()).To(BeZero())
@@ -195,13 +226,14 @@ var _ = Describe("A workload", Ordered, func() {
 	})
 })
 
-// withModules labels a generated Cluster for MetalLB, with a pool of one address.
+// withModules labels a generated Cluster for external-dns, and for MetalLB with a pool of one address.
 func withModules(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		if o.GetKind() == "Cluster" {
 			labels := map[string]string{}
 			maps.Copy(labels, o.GetLabels())
 			labels["addons.cluster.x-k8s.io/metallb"] = "true"
+			labels["addons.cluster.x-k8s.io/external-dns"] = "true"
 			labels["addons.cluster.x-k8s.io/load-balancer-addresses"] = poolAddress + "-" + poolAddress
 			o.SetLabels(labels)
 		}
