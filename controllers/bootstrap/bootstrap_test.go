@@ -90,6 +90,7 @@ var _ = Describe("Bootstrap data", func() {
 
 		b.certificates(ctx, cluster)
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretCreated"))
 	})
 
 	It("renews the certificate until the machine has joined, and never after", func(ctx SpecContext) {

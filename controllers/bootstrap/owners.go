@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,7 +36,7 @@ func (r *Reconciler) rejectPool(ctx context.Context, s *scope, pool string) erro
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
 	}
-	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
+	before := s.reported()
 	s.blocked = reconcile.Blocked(bootstrapv1.MachinePoolNotSupportedReason,
 		"MachinePool %s cannot use a NovaConfig, because each machine joins with its own certificate, but all machines of a pool share the bootstrap data; use a MachineDeployment", pool)
 	s.report(nil)

@@ -47,13 +47,19 @@ func (s *scope) condition(err error) metav1.Condition {
 	return c
 }
 
+// reported returns a copy of the condition, which is empty if it is not set. The one that
+// conditions.Get returns is changed by conditions.Set.
+func (s *scope) reported() metav1.Condition {
+	return ptr.Deref(conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition), metav1.Condition{})
+}
+
 // announce records events for the changes after they are written.
-func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
-	now := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
+func (r *Reconciler) announce(s *scope, before metav1.Condition) {
+	now := s.reported()
 	if s.refreshed {
 		r.event(s, corev1.EventTypeNormal, "DataSecretRefreshed", "The bootstrap data was renewed with a new certificate")
 	}
-	if now == nil || before != nil && now.Reason == before.Reason && now.Message == before.Message {
+	if now.Reason == before.Reason && now.Message == before.Message {
 		return
 	}
 	switch {
