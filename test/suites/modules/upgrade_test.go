@@ -130,7 +130,7 @@ func expose(ctx context.Context, c bed.Cluster, program probed) prober.Check {
 	requests := &http.Client{Transport: &http.Transport{
 		DialContext: b.Dial, DisableKeepAlives: true,
 		// The certificates are for names in the cluster.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // only the state of the program is read
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // Only the state of the program is read.
 	}}
 	check := func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, program.scheme+"://"+address+program.path, http.NoBody)
