@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/pvesim/cluster"
 )
 
 // polledBench counts the requests that machines cost a hypervisor that pushes no
@@ -31,6 +32,8 @@ type polledBench struct {
 	// joined, each once. They have a figure of their own, because some are sent before the node
 	// is Ready and some after that.
 	joined []string
+	// delays are those of the hypervisor that decide how soon a change is noticed.
+	delays map[string]time.Duration
 	// report gives each running VM an address, once.
 	report func(ctx context.Context, b *bed.Bed, reported map[string]bool) error
 	// connections returns how many connections are open, and how many were made.
@@ -62,6 +65,8 @@ func proxmoxBench() *polledBench {
 		hypervisor: bed.Proxmox,
 		// The networks of a node are read once in some minutes for all its machines.
 		shared: []string{"GET /cluster/resources", "GET /cluster/tasks", "GET /nodes/{node}/network"},
+		// As on real nodes. The default of tests is shorter.
+		delays: map[string]time.Duration{cluster.TimeStatus: 10 * time.Second},
 		joined: []string{"PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"},
 		report: func(ctx context.Context, b *bed.Bed, reported map[string]bool) error {
 			return reportProxmoxAddresses(ctx, b.Proxmox(), reported)
@@ -103,11 +108,11 @@ func (n *polledBench) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hosts := bed.Options{Hypervisors: []string{n.hypervisor}}
+	hosts := bed.Options{Hypervisors: []string{n.hypervisor}, Delays: n.delays}
 	if err := n.inBed(ctx, hosts, func(b *bed.Bed, h bed.Hypervisor) error { return n.lives(ctx, b, h, &c) }); err != nil {
 		return err
 	}
-	states := bed.Options{Hypervisors: []string{n.hypervisor}, Providers: []string{facts.Provider}, Bodiless: true}
+	states := bed.Options{Hypervisors: []string{n.hypervisor}, Providers: []string{facts.Provider}, Bodiless: true, Delays: n.delays}
 	if err := n.inBed(ctx, states, func(b *bed.Bed, h bed.Hypervisor) error { return n.idles(ctx, b, h, &c) }); err != nil {
 		return err
 	}
