@@ -33,7 +33,7 @@ func TestSettingsEqualThoseOfAFreshMachine(t *testing.T) {
 	if err != nil || read != revision {
 		t.Fatalf("revision %s, want %s: %v", read, revision, err)
 	}
-	want := &nodeconfig.Settings{Version: nodeconfig.Version, Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
+	want := &nodeconfig.Settings{Version: 2, Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
 	if diff := cmp.Diff(want, settings); diff != "" || !config.Follow {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}

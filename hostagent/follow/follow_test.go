@@ -1,7 +1,10 @@
 package follow
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -380,6 +383,9 @@ func TestSettingsAreRejected(t *testing.T) {
 		}, want: "a running machine cannot change its disks, swap"},
 		"OtherNode": {change: func(s *nodeconfig.Settings) { s.Node = "blue-2" }, want: `the settings are for node "blue-2"`},
 		"NoGzip":    {raw: []byte("x"), want: "reading the node's settings"},
+		// Agents of another version would leave out what they do not know, and
+		// report the settings as applied.
+		"Version": {raw: zipped(t, `{"version":1,"node":"blue-1"}`), want: "the format of the node's settings has version 1, this host agent reads version 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, server := start(t)
@@ -402,6 +408,18 @@ func TestSettingsAreRejected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zipped returns a text as the manager stores it.
+func zipped(t *testing.T, text string) []byte {
+	t.Helper()
+	out := &bytes.Buffer{}
+	writer := gzip.NewWriter(out)
+	_, err := writer.Write([]byte(text))
+	if err = errors.Join(err, writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 // Until the manager has given the permission, the agent tries again.

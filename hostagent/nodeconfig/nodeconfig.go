@@ -235,30 +235,30 @@ func Read(from io.Reader) (*Config, error) {
 		return nil, fmt.Errorf("reading the node's configuration: %w", err)
 	}
 	config := &Config{}
-	if err := decode(content, config); err != nil {
+	if err := decode(content, "configuration", Version, config); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
 // decode reads a configuration of this version of the format.
-func decode(content []byte, into any) error {
+func decode(content []byte, name string, version int, into any) error {
 	if len(content) > MaxSize {
-		return fmt.Errorf("the node's configuration is larger than %d MiB", MaxSize>>20)
+		return fmt.Errorf("reading the node's %s: more than %d MiB", name, MaxSize>>20)
 	}
 	var head struct {
 		Version int `json:"version"`
 	}
 	if err := json.Unmarshal(content, &head); err != nil {
-		return fmt.Errorf("reading the node's configuration: %w", err)
+		return fmt.Errorf("reading the node's %s: %w", name, err)
 	}
-	if head.Version != Version {
-		return fmt.Errorf("the node's configuration has version %d, this host agent reads version %d: use a node image with a matching nova-host-agent", head.Version, Version)
+	if head.Version != version {
+		return fmt.Errorf("the format of the node's %s has version %d, this host agent reads version %d: use a node image with a matching nova-host-agent", name, head.Version, version)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("reading the node's configuration: %w", err)
+		return fmt.Errorf("reading the node's %s: %w", name, err)
 	}
 	return nil
 }

@@ -42,9 +42,14 @@ const (
 	FailedReason = "StepFailed"
 )
 
+// SettingsVersion is the version of the format of Settings. An agent rejects
+// settings of another version: agents of version 1 keep name servers, time servers
+// and trusted CAs that settings do not have any more, and report them as applied.
+const SettingsVersion = 2
+
 // Settings are the desired settings of a node that runs.
 type Settings struct {
-	// Version is the version of the format, as in Config.
+	// Version is the version of the format.
 	Version int `json:"version"`
 	// Node is the name of the node.
 	Node string `json:"node"`
@@ -80,7 +85,7 @@ var ErrTooLarge = fmt.Errorf("the node's settings are larger than %d MiB", MaxSi
 // reproducible.
 func (s *Settings) Pack() (packed []byte, revision string, err error) {
 	written := *s
-	written.Version = Version
+	written.Version = SettingsVersion
 	content, err := json.Marshal(&written)
 	if err != nil {
 		return nil, "", fmt.Errorf("writing the node's settings: %w", err)
@@ -112,7 +117,7 @@ func Unpack(packed []byte) (settings *Settings, revision string, err error) {
 		return nil, "", fmt.Errorf("reading the node's settings: %w", err)
 	}
 	settings = &Settings{}
-	return settings, revisionOf(content), decode(content, settings)
+	return settings, revisionOf(content), decode(content, "settings", SettingsVersion, settings)
 }
 
 // revisionOf identifies the content of settings.
