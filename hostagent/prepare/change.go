@@ -37,10 +37,6 @@ func Fixed(was, is *nodeconfig.Machine) []string {
 			names = append(names, f.name)
 		}
 	}
-	// They replaced a setting of the image in containerd's configuration.
-	if was.Mirrors && !is.Mirrors {
-		names = append(names, "registry mirrors to none")
-	}
 	return names
 }
 

@@ -113,7 +113,7 @@ func TestRemovedSettings(t *testing.T) {
 		"ResolvConf":     {nodeconfig.Machine{NameServers: []string{"10.0.0.53"}}, "none", map[string]string{"etc/resolv.conf": "nameserver 192.0.2.1\n"}, false, ""},
 		"Timesyncd":      {nodeconfig.Machine{TimeServers: []string{"a"}}, "none", map[string]string{}, false, "systemctl restart systemd-timesyncd\n"},
 		"Chrony":         {nodeconfig.Machine{TimeServers: []string{"a"}}, "none", map[string]string{"etc/chrony.conf": pool}, true, "systemctl restart chronyd\n"},
-		"CAs":            {nodeconfig.Machine{TrustCAs: true, Files: []nodeconfig.File{{Path: "/etc/nova/ca/nova-proxy-00.crt", Mode: "0644", Text: "ca"}}}, "none", map[string]string{"usr/local/share/ca-certificates/own.crt": "own"}, false, "update\nsystemctl restart containerd\n"},
+		"CAs":            {nodeconfig.Machine{TrustCAs: true, Files: []nodeconfig.File{{Path: "/etc/nova/ca/nova-proxy-00.crt", Mode: "0644", Text: "ca"}}}, "none", map[string]string{"usr/local/share/ca-certificates/own.crt": "own", "usr/local/share/ca-certificates/nova-root-01.crt": "own"}, false, "update\nsystemctl restart containerd\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := agenttest.New(t, map[string]string{
@@ -200,8 +200,9 @@ func TestFixedSettings(t *testing.T) {
 	if got := strings.Join(prepare.Fixed(equipped(), other), ", "); got != "kernel arguments, disks, data directory of etcd" {
 		t.Errorf("fixed: %s", got)
 	}
-	if got := strings.Join(prepare.Fixed(&nodeconfig.Machine{Mirrors: true}, &nodeconfig.Machine{}), ", "); got != "registry mirrors to none" {
-		t.Errorf("fixed: %s", got)
+	// Credentials of the image repository make mirrors too, and can be removed.
+	if got := prepare.Fixed(&nodeconfig.Machine{Mirrors: true}, &nodeconfig.Machine{}); len(got) != 0 {
+		t.Errorf("fixed: %v", got)
 	}
 	if got := prepare.Fixed(equipped(), equipped()); len(got) != 0 {
 		t.Errorf("fixed: %v", got)

@@ -124,6 +124,9 @@ var trustStores = []struct{ folder, update string }{
 	{"/etc/pki/trust/anchors", "update-ca-certificates"},
 }
 
+// ownCA matches the names of certificates that the manager writes.
+var ownCA = regexp.MustCompile(`^nova-(proxy|mirror)-[0-9]{2,}\.crt$`)
+
 // systemStore is the trust store itself.
 const systemStore = "/etc/ssl/certs"
 
@@ -167,13 +170,14 @@ func removeCAs(m *machine.Machine) error {
 		folders = append(folders, store.folder)
 	}
 	for _, folder := range folders {
-		found, err := filepath.Glob(m.At(filepath.Join(folder, "nova-*-[0-9][0-9].*")))
+		found, err := filepath.Glob(m.At(filepath.Join(folder, "nova-*")))
 		if err != nil {
 			return fmt.Errorf("listing CA certificates: %w", err)
 		}
 		for _, file := range found {
 			name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + ".crt"
-			if m.Exists(filepath.Join(nodeconfig.CADir, name)) {
+			// Other certificates are of the image, or of files.
+			if !ownCA.MatchString(name) || m.Exists(filepath.Join(nodeconfig.CADir, name)) {
 				continue
 			}
 			if err := m.Remove(filepath.Join(folder, filepath.Base(file))); err != nil {
