@@ -16,6 +16,7 @@ import (
 
 var (
 	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	pods    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodes   = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
@@ -87,6 +88,25 @@ func (c *Client) SetNodeCondition(ctx context.Context, node string, condition Co
 		return fmt.Errorf("setting condition %s of the Node: %w", condition.Type, err)
 	}
 	return nil
+}
+
+// PodReady returns nil if a pod in kube-system is ready. A kubelet may read the pods
+// of its own Node.
+func (c *Client) PodReady(ctx context.Context, name string) error {
+	pod, err := c.dynamic.Resource(pods).Namespace(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Pod %s: %w", name, err)
+	}
+	list, _, err := unstructured.NestedSlice(pod.Object, "status", "conditions")
+	if err != nil {
+		return fmt.Errorf("reading conditions of Pod %s: %w", name, err)
+	}
+	for _, one := range list {
+		if is, ok := one.(map[string]any); ok && is["type"] == "Ready" && is["status"] == string(metav1.ConditionTrue) {
+			return nil
+		}
+	}
+	return fmt.Errorf("pod %s is not ready", name)
 }
 
 // LabelNode sets labels of a Node, and removes those that are nil. A kubelet may

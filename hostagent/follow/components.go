@@ -2,8 +2,10 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"strings"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -11,15 +13,25 @@ import (
 // changeComponents changes the API server, the controller manager and the
 // scheduler of a control plane node. kubeadm reads their settings from the cluster
 // and replaces the manifests that differ, one after another. If a component does
-// not become ready, kubeadm restores its manifest.
-func changeComponents(ctx context.Context, m *machine.Machine, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
+// not become ready, the manifests are restored.
+func changeComponents(ctx context.Context, m *machine.Machine, client *cluster.Client, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
 	if s.Components == "" || !changed(componentSettings, former, s) {
 		return nil
 	}
 	m.Logf("Changing the control plane components")
 	// The version, etcd and the certificates are those of the first boot.
 	args := []string{"kubeadm", "upgrade", "node", "phase", "control-plane", "--etcd-upgrade=false", "--certificate-renewal=false"}
-	return m.Run(ctx, append(args, patchesArgs(m)...)...)
+	if err := keepManifests(ctx, m); err != nil {
+		return err
+	}
+	err := m.Run(ctx, append(args, patchesArgs(m)...)...)
+	if err == nil {
+		err = waitForComponents(ctx, m, client, s.Node)
+	}
+	if err != nil {
+		return errors.Join(err, restoreManifests(context.WithoutCancel(ctx), m))
+	}
+	return forgetManifests(ctx, m)
 }
 
 // componentSettings are the settings from which kubeadm makes the manifests.

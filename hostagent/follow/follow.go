@@ -71,6 +71,17 @@ func Run(ctx context.Context, m *machine.Machine) error {
 func (f *follower) once(ctx context.Context) (err error) {
 	// The Node may be another one since the last report.
 	f.reported = cluster.Condition{}
+	if f.m.Exists(keptDir) {
+		// Only restored manifests may let the API server of this node start.
+		f.m.Logf("Restoring the manifests of components: their change was interrupted")
+		if err := restoreManifests(ctx, f.m); err != nil {
+			return err
+		}
+		// kubeadm compares the running components, so the kubelet starts them first.
+		if err := f.m.Sleep(ctx, retry); err != nil {
+			return err
+		}
+	}
 	// The kubelet renews its certificate, so it is read each time.
 	if f.client, err = cluster.Load(f.m.At(kubeconfig)); err != nil {
 		return err
@@ -151,7 +162,7 @@ func (f *follower) change(ctx context.Context, to revision) (err error) {
 			return fmt.Errorf("changing labels: %w", err)
 		}
 	}
-	if err := changeComponents(ctx, f.m, former, to.Settings); err != nil {
+	if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
 		return fmt.Errorf("changing control plane components: %w", err)
 	}
 	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {

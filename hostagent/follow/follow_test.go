@@ -49,8 +49,10 @@ type apiServer struct {
 	secret     []byte
 	denied     bool
 	conditions []map[string]any
-	labels     map[string]any
-	patches    int
+	// broken is the component whose pod is not ready.
+	broken  string
+	labels  map[string]any
+	patches int
 }
 
 func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +77,12 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})
+	case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/kube-") && strings.HasSuffix(r.URL.Path, "-blue-1"):
+		ready := "True"
+		if s.broken != "" && strings.Contains(r.URL.Path, s.broken) {
+			ready = "False"
+		}
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Pod", "apiVersion": "v1", "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}})
 	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/blue-1"):
 		var patch struct {
 			Metadata struct{ Labels map[string]any }
@@ -160,6 +168,9 @@ func start(t *testing.T) (*agenttest.Machine, *apiServer) {
 	n := agenttest.New(t, commands)
 	n.Put("etc/kubernetes/kubelet.conf", server.Kubeconfig())
 	n.Put("etc/systemd/system/.keep", "")
+	for _, name := range components {
+		n.Put("etc/kubernetes/manifests/"+name+".yaml", "first\n")
+	}
 	n.Put(flags, `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-ip=10.0.0.5 --node-labels=disk=fast,rack=r1 --provider-id=vsphere://4237 --v=2"`+"\n")
 	settings := booted()
 	for _, f := range settings.Machine.Files {
@@ -486,5 +497,73 @@ func TestComponentsChange(t *testing.T) {
 				t.Errorf("calls:\n%s", calls)
 			}
 		})
+	}
+}
+
+// kubeadm ends without an error if the manifests are those that it would write. So a
+// change that was interrupted begins from the former manifests, and ends only if
+// the components are ready.
+func TestComponentsAreRestored(t *testing.T) {
+	const manifests = "etc/kubernetes/manifests/"
+	for name, tc := range map[string]struct {
+		// kubeadm is what its process does, and broken the component that is not
+		// ready afterwards.
+		kubeadm, broken string
+		want, manifest  string
+	}{
+		"Ready":    {kubeadm: `echo second >"$T/` + manifests + `kube-apiserver.yaml"`, want: "True Applied", manifest: "second\n"},
+		"Fails":    {kubeadm: `echo second >"$T/` + manifests + `kube-apiserver.yaml"; exit 1`, want: "False StepFailed", manifest: "first\n"},
+		"NotReady": {kubeadm: `echo second >"$T/` + manifests + `kube-scheduler.yaml"`, broken: "scheduler", want: "False StepFailed", manifest: "first\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, server := start(t)
+			// An interrupted process has left other manifests.
+			r, err := load(n.Machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Applied.Settings.Components = "1"
+			if err := keepManifests(t.Context(), n.Machine); err != nil {
+				t.Fatal(err)
+			}
+			n.Put(manifests+"kube-apiserver.yaml", "second\n")
+			n.Command("kubeadm", `cat "$T/`+manifests+`kube-apiserver.yaml" >"$T/found"; `+tc.kubeadm)
+			is := booted()
+			is.Components = "2"
+			server.want(is)
+			server.broken = tc.broken
+			_ = (&follower{m: n.Machine, record: r}).once(t.Context())
+			if got := server.condition(); !strings.HasPrefix(got, tc.want) {
+				t.Error(got)
+			}
+			if n.Get("found") != "first\n" {
+				t.Errorf("kubeadm has found %q", n.Get("found"))
+			}
+			if got := n.Get(manifests + "kube-apiserver.yaml"); got != tc.manifest || n.Get(manifests+"kube-controller-manager.yaml") != "first\n" {
+				t.Errorf("the manifest is %q", got)
+			}
+			if tc.broken != "" && n.Get(manifests+"kube-scheduler.yaml") != "first\n" {
+				t.Error("the manifest of the broken component stays")
+			}
+			if n.There(strings.TrimPrefix(keptDir, "/")) {
+				t.Error("the copies of the manifests stay")
+			}
+		})
+	}
+}
+
+// Without restored manifests the API server of the node may never start again.
+func TestComponentsAreRestoredWithoutAPIServer(t *testing.T) {
+	n, server := start(t)
+	server.Close()
+	if err := keepManifests(t.Context(), n.Machine); err != nil {
+		t.Fatal(err)
+	}
+	n.Put("etc/kubernetes/manifests/kube-apiserver.yaml", "second\n")
+	if err := followOnce(t, n); err == nil {
+		t.Fatal("no error without an API server")
+	}
+	if got := n.Get("etc/kubernetes/manifests/kube-apiserver.yaml"); got != "first\n" {
+		t.Errorf("the manifest is %q", got)
 	}
 }
