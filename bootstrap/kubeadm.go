@@ -163,7 +163,7 @@ func clusterConfiguration(in *Input) document {
 	if days := platform.CertificateValidityPeriodDays; days != 0 {
 		content["certificateValidityPeriod"] = fmt.Sprintf("%dh0m0s", int64(days)*24)
 	}
-	return newDocument(kubeadmVersion, "ClusterConfiguration", content)
+	return newDocument(kubeadmVersion, ClusterKind, content)
 }
 
 // component returns kubeadm's settings of a control plane component.

@@ -16,6 +16,8 @@ const (
 	// kubeadm reads InitKind and KubeProxyKind only on init.
 	InitKind      = "InitConfiguration"
 	KubeProxyKind = "KubeProxyConfiguration"
+	// ClusterKind is the document that kubeadm stores in the cluster.
+	ClusterKind = "ClusterConfiguration"
 	// kubeletKind is the only kind whose patch also applies to a joining
 	// machine.
 	kubeletKind = "KubeletConfiguration"

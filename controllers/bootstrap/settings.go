@@ -58,30 +58,64 @@ func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// Settings returns the desired settings of a machine that has joined, and their revision. A
-// *reconcile.Outcome is a cause that a user can fix.
-func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (packed []byte, revision string, err error) {
+// Settings returns the desired settings of a machine that has joined. A *reconcile.Outcome is a cause
+// that a user can fix. The NovaControlPlane is read from the API server: from a cache that is behind,
+// the node would report former settings as applied.
+func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
 	switch err := joining.Allowed(ctx, r.Client, r.Fence, cluster); {
 	case fence.IsOther(err):
-		return nil, "", reconcile.Blocked(bootstrapv1.OtherManagementClusterReason, "%s", fence.Condition(err).Message)
+		return nodesettings.Settings{}, reconcile.Blocked(bootstrapv1.OtherManagementClusterReason, "%s", fence.Condition(err).Message)
 	case err != nil:
-		return nil, "", err
+		return nodesettings.Settings{}, err
 	}
 	s := &scope{config: config, machine: machine, cluster: cluster, mode: bootstrap.JoinWorker}
 	if util.IsControlPlaneMachine(machine) {
 		s.mode = bootstrap.JoinControlPlane // also if it ran kubeadm init
 	}
-	for _, step := range []func(context.Context, *scope) error{r.facts.findControlPlane, r.content.readContent, r.content.readPlatformData} {
+	for _, step := range []func(context.Context, *scope) error{(&clusterFacts{r.APIReader}).findControlPlane, r.content.readContent, r.content.readPlatformData} {
 		if err := step(ctx, s); err != nil {
-			return nil, "", err
+			return nodesettings.Settings{}, err
 		}
 	}
-	packed, revision, err = bootstrap.Settings(input(s))
+	in := input(s)
+	if s.controlPlane != nil && util.IsControlPlaneMachine(machine) {
+		in.Spec.Kubeadm.ConfigPatches = storedPatches(&in.Spec, &s.controlPlane.Spec.Config)
+	}
+	settings, err := rendered(s, in)
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
-		return nil, "", reconcile.Blocked(bootstrapv1.RenderingFailedReason, "%s", reconcile.Sentence(malformed))
+		return nodesettings.Settings{}, reconcile.Blocked(bootstrapv1.RenderingFailedReason, "%s", reconcile.Sentence(malformed))
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("rendering settings: %w", err)
+		return nodesettings.Settings{}, fmt.Errorf("rendering settings: %w", err)
 	}
-	return packed, revision, nil
+	return settings, nil
+}
+
+// rendered renders the settings of a node, and the configuration that its components are made from.
+func rendered(s *scope, in bootstrap.Input) (settings nodesettings.Settings, err error) {
+	if settings.Packed, settings.Revision, err = bootstrap.Settings(in); err != nil || in.Mode == bootstrap.JoinWorker || s.controlPlane == nil {
+		return settings, err //nolint:wrapcheck // the caller wraps it
+	}
+	// The machine may have a former version, and feature gates depend on it.
+	in.Version = s.controlPlane.Spec.Version
+	settings.Configuration, err = bootstrap.ClusterConfiguration(&in)
+	return settings, err //nolint:wrapcheck // the caller wraps it
+}
+
+// storedPatches returns the patches of a machine with those of the NovaControlPlane for the
+// configuration that kubeadm stored: all machines read the same one, which may be newer than the
+// NovaConfig.
+func storedPatches(own, shared *bootstrapv1.NodeConfigSpec) []bootstrapv1.ConfigPatch {
+	var patches []bootstrapv1.ConfigPatch
+	for _, p := range own.Kubeadm.ConfigPatches {
+		if p.Kind != bootstrap.ClusterKind {
+			patches = append(patches, p)
+		}
+	}
+	for _, p := range shared.Kubeadm.ConfigPatches {
+		if p.Kind == bootstrap.ClusterKind {
+			patches = append(patches, p)
+		}
+	}
+	return patches
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
 )
 
 const (
@@ -46,9 +47,8 @@ type Extension struct {
 	Reader client.Reader
 	// WorkloadClusters connects to the workload clusters.
 	WorkloadClusters clustercache.ClusterCache
-	// Settings renders the desired settings of a machine, and returns their
-	// revision.
-	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (packed []byte, revision string, err error)
+	// Settings renders the desired settings of a machine.
+	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error)
 	// Address is the host and the port to serve at.
 	Address string
 	// Namespace is the namespace of the Secret with the certificate and of the

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -15,6 +17,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
 // CanUpdateMachine answers that a machine of another control plane provider cannot
@@ -55,15 +58,15 @@ func (e *Extension) update(ctx context.Context, key client.ObjectKey) (nodesetti
 	if err != nil {
 		return nodesettings.Report{}, err
 	}
-	packed, revision, err := e.Settings(ctx, cluster, machine, config)
+	settings, err := e.Settings(ctx, cluster, machine, config)
 	if err != nil {
 		return nodesettings.Report{}, err
 	}
 	// The same work is in progress at most once.
-	work := e.updates.DoChan(string(machine.UID)+"/"+revision, func() (any, error) {
+	work := e.updates.DoChan(string(machine.UID)+"/"+settings.Revision, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTimeout)
 		defer cancel()
-		return e.store(ctx, cluster, machine, packed, revision)
+		return e.store(ctx, cluster, machine, settings)
 	})
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
@@ -84,7 +87,7 @@ const unreachable = "waiting for a response of the API server of the workload cl
 
 // store stores the desired settings of a node in its workload cluster, and returns
 // the node's report about them.
-func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, packed []byte, revision string) (nodesettings.Report, error) {
+func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, settings nodesettings.Settings) (nodesettings.Report, error) {
 	workloadClient, err := e.WorkloadClusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(cluster))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nodesettings.Report{}, errSlow
@@ -101,20 +104,44 @@ func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machi
 	case err != nil:
 		return nodesettings.Report{}, err //nolint:wrapcheck // it names the Node
 	}
-	report, known := nodesettings.ReportOf(node, revision)
+	if waiting, err := waitForConfiguration(ctx, workloadClient, settings.Configuration); err != nil || waiting != "" {
+		return nodesettings.Report{Text: waiting}, err
+	}
+	report, known := nodesettings.ReportOf(node, settings.Revision)
 	if report.Applied {
 		return report, nil
 	}
 	if err := nodesettings.Allow(ctx, workloadClient, node); err != nil {
 		return nodesettings.Report{}, fmt.Errorf("allowing the node to read its settings: %w", err)
 	}
-	if err := nodesettings.Write(ctx, workloadClient, node, packed); err != nil {
+	if err := nodesettings.Write(ctx, workloadClient, node, settings.Packed); err != nil {
 		return nodesettings.Report{}, err
 	}
 	if !known {
 		report.Text = "the host agent has not reported yet. If this stays, it does not follow the settings of the node: the machine was created with rollout.inPlace Never, or the agent is too old. Delete the Machine to replace it"
 	}
 	return report, nil
+}
+
+// waitForConfiguration returns why the change of a control plane node has to wait:
+// kubeadm makes its components from the configuration in the workload cluster, which
+// nova-control-plane writes. The node would report other settings as applied.
+func waitForConfiguration(ctx context.Context, workloadClient client.Client, rendered []byte) (string, error) {
+	if rendered == nil {
+		return "", nil
+	}
+	config := &corev1.ConfigMap{}
+	if err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName}, config); err != nil {
+		return "", fmt.Errorf("reading kubeadm's configuration: %w", err)
+	}
+	stored, err := kubeadm.IsStored(config, rendered)
+	if err != nil {
+		return "", err //nolint:wrapcheck // it names the configuration
+	}
+	if !stored {
+		return "waiting for nova-control-plane to store the settings of components in ConfigMap kube-system/" + kubeadm.ConfigName, nil
+	}
+	return "", nil
 }
 
 // objects reads the objects of a machine that Cluster API has marked for an update.

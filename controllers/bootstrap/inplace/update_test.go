@@ -2,6 +2,7 @@ package inplace
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
@@ -54,8 +56,8 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 	}).Build()
 	e = &Extension{
 		Client: c, Reader: c, WorkloadClusters: clustercache.NewFakeClusterCache(workload, client.ObjectKeyFromObject(cluster)),
-		Settings: func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) ([]byte, string, error) {
-			return []byte("packed"), "abc", nil
+		Settings: func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+			return nodesettings.Settings{Packed: []byte("packed"), Revision: "abc"}, nil
 		},
 	}
 	return e, func() *runtimehooksv1.UpdateMachineResponse {
@@ -102,5 +104,51 @@ func TestOtherNode(t *testing.T) {
 	secrets := &corev1.SecretList{}
 	if err := workload.List(t.Context(), secrets); err != nil || len(secrets.Items) > 0 {
 		t.Errorf("%d Secrets, err = %v", len(secrets.Items), err)
+	}
+}
+
+// kubeadm makes the components of a control plane node from the configuration in
+// the workload cluster. Until it is that of the settings, the node gets none, and a
+// report about them does not count.
+func TestConfigurationIsStored(t *testing.T) {
+	answer := make(chan struct{})
+	close(answer)
+	e, update, workload := updating(t, "blue-1", answer)
+	rendered := func(ttl string) string {
+		return "kubernetesVersion: v1.36.3\napiServer:\n  extraArgs:\n  - name: event-ttl\n    value: " + ttl + "\n"
+	}
+	settings := e.Settings
+	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+		s, err := settings(ctx, c, m, config)
+		s.Configuration = []byte(rendered("2h"))
+		return s, err
+	}
+	if got := update(); got.Status != runtimehooksv1.ResponseStatusFailure {
+		t.Errorf("without a configuration: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
+	}
+	config := &corev1.ConfigMap{Data: map[string]string{"ClusterConfiguration": strings.Replace(rendered("1h"), "v1.36.3", "v1.35.1", 1)}}
+	config.Namespace, config.Name = "kube-system", "kubeadm-config"
+	if err := workload.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{}
+	if err := workload.Get(t.Context(), client.ObjectKey{Name: "blue-1"}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: nodeconfig.ConfiguredCondition, Status: corev1.ConditionTrue, Reason: nodeconfig.AppliedReason, Message: nodeconfig.ReportMessage("abc", "the settings are applied"),
+	}}
+	if err := workload.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	if got := update(); got.RetryAfterSeconds != 5 || got.Message != "waiting for nova-control-plane to store the settings of components in ConfigMap kube-system/kubeadm-config" {
+		t.Errorf("with a former configuration: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
+	}
+	config.Data["ClusterConfiguration"] = strings.Replace(rendered("2h"), "v1.36.3", "v1.35.1", 1)
+	if err := workload.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if got := update(); got.RetryAfterSeconds != 0 || got.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("with the configuration of the settings: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
 	}
 }

@@ -122,6 +122,16 @@ func Write(ctx context.Context, c client.Client, node *corev1.Node, packed []byt
 	return nil
 }
 
+// Settings are the desired settings of a node.
+type Settings struct {
+	// Packed is their content, and Revision identifies it.
+	Packed   []byte
+	Revision string
+	// Configuration is the ClusterConfiguration that kubeadm must have stored before
+	// a control plane node changes its components; nil for workers.
+	Configuration []byte
+}
+
 // Report is the report of a host agent.
 type Report struct {
 	// Applied is true if the node has the revision of the settings.

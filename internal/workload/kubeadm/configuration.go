@@ -93,6 +93,15 @@ func NextConfiguration(stored Document, rendered []byte, version string) (Docume
 	return nextDocument(stored, want, drop)
 }
 
+// IsStored reports whether kubeadm's stored configuration has the rendered settings,
+// apart from the version: components read it when they are changed.
+func IsStored(config *corev1.ConfigMap, rendered []byte) (bool, error) {
+	stored := DocumentIn(config, ConfigurationKey)
+	version, _ := ReadStored(stored.Content)
+	next, err := NextConfiguration(stored, rendered, version)
+	return next.Content == stored.Content, err
+}
+
 // nextDocument returns a stored document with the desired fields, and without
 // Fields that were desired the last time and are not any more. The content is
 // identical if no field changes.
