@@ -72,6 +72,7 @@ func (r *actor) carryOut(ctx context.Context, s *scope.Scope, d plan.Decision) e
 		plan.Remediate:     r.remediate,
 		plan.DeleteMachine: r.deleteMachine,
 		plan.UpdateMachine: r.updateMachine,
+		plan.CancelUpdate:  r.cancelUpdate,
 		plan.MoveLeader:    r.moveLeader,
 		plan.RemoveMember:  r.removeMember,
 		plan.ReleaseHook:   r.releaseMachine,

@@ -37,9 +37,8 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 		return err
 	}
 	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
-		if !scope.Updating(machine) {
-			// Cluster API reads only whether it exists. A move keeps the time.
-			annotations[clusterv1.UpdateInProgressAnnotation] = r.CurrentTime().UTC().Format(time.RFC3339)
+		if _, err := time.Parse(time.RFC3339, annotations[clusterv1.UpdateInProgressAnnotation]); err != nil {
+			annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
 		}
 	}); err != nil {
 		return fmt.Errorf("marking machine %s: %w", machine.Name, err)
@@ -55,16 +54,63 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 		return fmt.Errorf("changing NovaConfig %s: %w", config.Name, err)
 	}
 	// The settings are those that the machine is created from, as far as others
-	// are concerned.
-	desired := machine.DeepCopy()
-	desired.Annotations[controlplanev1.SettingsAnnotation] = settings
-	if err := r.apply(ctx, fieldManager, desiredMachine(s, desired), machine); err != nil {
-		return err
-	}
-	if err := r.Annotate(ctx, machine, addUpdateHook); err != nil {
+	// are concerned. They are recorded with the hook: a change that is not begun
+	// leaves the machine outdated.
+	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
+		annotations[controlplanev1.SettingsAnnotation] = settings
+		annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
+		addUpdateHook(annotations)
+	}); err != nil {
 		return fmt.Errorf("requesting the change of machine %s: %w", machine.Name, err)
 	}
+	// Its later deletion moves the endpoint's address again.
+	r.endpointMoves.Forget(moveKeyOf(s, machine))
 	r.Event(s, corev1.EventTypeNormal, "MachineUpdating", string(d.Action), d.Reason)
+	return nil
+}
+
+// updateTime returns the value of the mark of a machine. Cluster API reads only
+// whether it exists. A move keeps the time.
+func (r *actor) updateTime() string { return r.CurrentTime().UTC().Format(time.RFC3339) }
+
+// cancelUpdate removes the marks of a machine whose change in place was not begun;
+// that of the Machine is the last one, so that the next reconcile can continue here.
+// If the NovaConfig was changed already, the node has other settings: these fields
+// stay outdated until a change in place ends.
+func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decision) error {
+	machine := s.Machines[d.Machine]
+	if machine == nil || input.UpdateBegun(machine) {
+		return nil
+	}
+	settings, err := uptodate.WithUnknown(machine, s.Configs[d.Machine])
+	if err != nil {
+		return err
+	}
+	objects := []client.Object{}
+	if infra := s.Infra[d.Machine]; infra != nil {
+		objects = append(objects, infra)
+	}
+	if config := s.Configs[d.Machine]; config != nil {
+		objects = append(objects, config)
+	}
+	for _, o := range objects {
+		before, _ := o.DeepCopyObject().(client.Object)
+		annotations := o.GetAnnotations()
+		delete(annotations, clusterv1.UpdateInProgressAnnotation)
+		o.SetAnnotations(annotations)
+		if err := client.IgnoreNotFound(r.Client.Patch(ctx, o, client.MergeFrom(before))); err != nil {
+			return fmt.Errorf("removing the mark of %s: %w", o.GetName(), err)
+		}
+	}
+	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
+		delete(annotations, clusterv1.UpdateInProgressAnnotation)
+		if settings != "" {
+			annotations[controlplanev1.SettingsAnnotation] = settings
+		}
+	}); err != nil {
+		return fmt.Errorf("removing the mark of machine %s: %w", machine.Name, err)
+	}
+	r.Event(s, corev1.EventTypeNormal, "MachineUpdateCanceled", string(d.Action), d.Reason)
 	return nil
 }
 

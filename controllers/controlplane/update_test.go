@@ -2,7 +2,9 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -139,6 +141,29 @@ var _ = Describe("Changes of a control plane in place", func() {
 		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = nil })
 		w.drive(ctx, reconciler, w.changedTo(ctx, "1"))
 		Expect(w.names()).To(Equal(before))
+	})
+
+	It("are canceled if their begin was interrupted and another field needs other machines", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlaceOnly))
+		before := w.names()
+		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
+		for at := 1; at <= 4; at++ {
+			content := strconv.Itoa(at)
+			w.rig.update(ctx, setContent(content))
+			crashing := &crash{at: at}
+			w.drive(ctx, w.reconciler(crashing.config()), crashing.isDead)
+			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = []string{"true"} })
+			w.drive(ctx, reconciler, func() bool {
+				c, err := rollingOut()
+				machines, listed := w.rig.machines(ctx)
+				Expect(listed).NotTo(HaveOccurred())
+				return err == nil && strings.Contains(c.Message, "need another machine") &&
+					!slices.ContainsFunc(machines, func(m clusterv1.Machine) bool { return isMarked(&m) })
+			})
+			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = nil })
+			w.drive(ctx, reconciler, w.changedTo(ctx, content))
+			Expect(w.names()).To(Equal(before))
+		}
 	})
 
 	It("replace a machine whose change does not end, and touch no other one before", func(ctx SpecContext) {

@@ -143,7 +143,7 @@ const UpdateHook = "UpdateMachine"
 func updateProgress(machine *clusterv1.Machine) (since time.Time, progress string) {
 	since, err := time.Parse(time.RFC3339, machine.Annotations[clusterv1.UpdateInProgressAnnotation])
 	if err != nil {
-		return time.Time{}, ""
+		since = time.Time{} // set by another writer
 	}
 	if c := conditions.Get(machine, clusterv1.MachineUpdatingCondition); c != nil && c.Status == metav1.ConditionTrue {
 		progress = c.Message

@@ -91,7 +91,7 @@ func rolloutTimes(p *problem) []time.Time {
 	times := []time.Time{p.RolloutAfter}
 	window := expiryWindow(p.Input)
 	for _, m := range p.active {
-		if m.UpdateBegun {
+		if m.Updating {
 			times = append(times, updateDeadline(p.Input, m))
 		}
 		if window > 0 && !m.CertificatesExpire.IsZero() {

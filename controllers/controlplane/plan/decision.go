@@ -28,6 +28,8 @@ const (
 	Remediate Action = "Remediate"
 	// UpdateMachine changes Machine in place, or completes the begin of a change.
 	UpdateMachine Action = "UpdateMachine"
+	// CancelUpdate removes the marks of Machine, whose change in place was not begun.
+	CancelUpdate Action = "CancelUpdate"
 	// MoveLeader makes Target the leader instead of Member.
 	MoveLeader Action = "MoveLeader"
 	// RemoveMember removes Member from etcd by its ID. Before that it stores on

@@ -123,7 +123,7 @@ func nextHolder(p *problem, of Machine) (to, why string) {
 		return "", ""
 	}
 	return "", fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: kube-vip does not run on %s. "+
-		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, Shorten(without), p.Limits.EndpointMoveTimeout.Minutes())
+		"The machine is deleted or changed nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, Shorten(without), p.Limits.EndpointMoveTimeout.Minutes())
 }
 
 // holderMessage returns the message for a node that has to take the address.

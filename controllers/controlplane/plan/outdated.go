@@ -45,15 +45,37 @@ func updateFailed(in Input, m Machine) string {
 	if in.InPlace == Only || !updateLate(in, m) {
 		return ""
 	}
-	return "its change in place did not end: " + cmp.Or(m.UpdateProgress, "Cluster API has not begun it")
+	return "its change in place did not end: " + cmp.Or(m.UpdateProgress, notBegun(m))
 }
 
-// updateLate reports whether the time for the change of a machine is over.
+// notBegun returns why a change has no progress, for users.
+func notBegun(m Machine) string {
+	if m.UpdateBegun {
+		return "Cluster API has not begun it"
+	}
+	return "its objects could not be changed"
+}
+
+// updateLate reports whether the time for the change of a machine, or for its
+// begin, is over.
 func updateLate(in Input, m Machine) bool {
-	return m.UpdateBegun && !m.UpdatingSince.IsZero() && !in.Now.Before(updateDeadline(in, m))
+	if !m.Updating || m.UpdatingSince.IsZero() {
+		return m.UpdateBegun // with a time that is not readable
+	}
+	return !in.Now.Before(updateDeadline(in, m))
 }
 
 // updateDeadline returns when the time for the change of a machine ends.
 func updateDeadline(in Input, m Machine) time.Time {
 	return m.UpdatingSince.Add(in.Limits.UpdateTimeout)
+}
+
+// onlyDiffers reports whether a machine is outdated only because it differs from
+// the spec.
+func onlyDiffers(in Input, m Machine) bool { return len(Outdated(in, m)) == len(m.Differs) }
+
+// replaced reports whether an outdated machine is to be replaced in any mode: with
+// Only, a difference is no reason.
+func replaced(in Input, m Machine) bool {
+	return len(Outdated(in, m)) > 0 && (in.InPlace != Only || !onlyDiffers(in, m))
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,9 @@ func rollout(p *problem) *Decision {
 	}
 	if len(old) == 0 || p.Strategy == OnDelete {
 		return waitForActive(p)
+	}
+	if slices.ContainsFunc(old, func(m Machine) bool { return replaced(p.Input, m) }) {
+		old = slices.DeleteFunc(old, func(m Machine) bool { return !replaced(p.Input, m) })
 	}
 	victim := p.victim(old)
 	why := strings.Join(p.outdated(victim), ", ")

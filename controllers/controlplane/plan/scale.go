@@ -51,15 +51,15 @@ func scaleDown(p *problem) *Decision {
 }
 
 // victim selects the machine to delete or to change, in this order: its change in
-// place failed; marked by a user and outdated; marked; outdated and not ready; outdated; not ready; in the failure
-// domain with most machines; not the leader; the oldest.
+// place failed; marked by a user and outdated; marked; to be replaced and not ready; to be replaced; outdated;
+// not ready; in the failure domain with most machines; not the leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
 	for _, m := range p.active {
 		domains[m.Domain]++
 	}
 	rank := func(m Machine) int {
-		return 8*order(updateFailed(p.Input, m) != "") + 4*order(m.DeleteFirst) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
+		return 16*order(updateFailed(p.Input, m) != "") + 8*order(m.DeleteFirst) + 4*order(replaced(p.Input, m)) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
 	}
 	leads := func(m Machine) int {
 		member, ok := p.member(m.Name)
@@ -107,10 +107,10 @@ func (p *problem) waitForStable(victim Machine) *Decision {
 // removalBlocked returns why a machine cannot be removed although all others are healthy.
 func (p *problem) removalBlocked(victim Machine) *Decision {
 	if why := p.rules.needed(p, victim); why != "" {
-		return wait("Machine %s cannot be deleted: %s", victim.Name, why)
+		return wait("Machine %s cannot be deleted or changed: %s", victim.Name, why)
 	}
 	if member, has := p.member(victim.Name); has && !p.rules.survives(p, member) {
-		return wait("Machine %s cannot be deleted: etcd could lose its quorum without it", victim.Name)
+		return wait("Machine %s cannot be deleted or changed: etcd could lose its quorum without it", victim.Name)
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	for _, action := range []Action{
-		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, UpdateMachine, Remediate, MoveLeader, RemoveMember, ReleaseHook,
+		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, UpdateMachine, CancelUpdate, Remediate, MoveLeader, RemoveMember, ReleaseHook,
 		MoveEndpoint, BeginRestore, DeleteForRestore, CreateForRestore, EndRestore,
 		"moves", "restores", "late actions", "checks of redundancy", "checks of the endpoint",
 	} {

@@ -1,61 +1,77 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 )
 
 // updating waits for the machine that is being changed in place: no other machine
-// is changed before, and for a limited time none is added or removed. A change
-// whose begin was interrupted is continued.
+// is changed before, and for a limited time none is added or removed.
 func updating(p *problem) *Decision {
 	for _, m := range p.active {
-		switch {
-		case !m.Updating:
-		case !m.UpdateBegun:
-			return onMachine(UpdateMachine, m, "Changing machine %s in place", m.Name)
-		case !updateLate(p.Input, m):
-			return waitForUpdate(m)
+		if m.Updating && !updateLate(p.Input, m) {
+			return waitForUpdate(p, m)
 		}
 	}
 	return nil
 }
 
-func waitForUpdate(m Machine) *Decision {
-	if m.UpdateProgress == "" {
+// waitForUpdate waits for a change in place. One whose begin was interrupted is
+// continued if it could begin now; otherwise its marks are removed, and it is
+// decided again.
+func waitForUpdate(p *problem, m Machine) *Decision {
+	switch {
+	case m.UpdateBegun && m.UpdateProgress == "":
 		return wait("Waiting for Cluster API to change machine %s in place", m.Name)
+	case m.UpdateBegun:
+		return wait("Waiting for machine %s to be changed in place: %s", m.Name, m.UpdateProgress)
+	case changeable(p, m) && p.joinRefused() == "" && waitForChange(p, m) == nil:
+		return onMachine(UpdateMachine, m, "Changing machine %s in place", m.Name)
 	}
-	return wait("Waiting for machine %s to be changed in place: %s", m.Name, m.UpdateProgress)
+	return onMachine(CancelUpdate, m, "Canceling the change of machine %s in place, which was not begun", m.Name)
+}
+
+// changeable reports whether a machine differs from the spec, and can be changed in
+// place.
+func changeable(p *problem, m Machine) bool {
+	if p.InPlace != Only && (p.InPlace != Prefer || p.Replicas == 1) || p.Strategy == OnDelete {
+		return false
+	}
+	return inUse(p, m) && len(m.Differs) > 0 && onlyDiffers(p.Input, m) && len(m.NeedReplacement) == 0
+}
+
+// waitForChange returns why the change of a machine has to wait.
+func waitForChange(p *problem, m Machine) *Decision {
+	if p.Replicas == 1 {
+		// Its API server is the only one.
+		m = Machine{}
+	}
+	return p.waitForStable(m)
 }
 
 // update changes the first outdated machine in place. It returns false if a
 // machine has to be replaced, or none is changed.
 func update(p *problem, old []Machine) (*Decision, bool) {
-	switch p.InPlace {
-	case Prefer:
-	case Only:
+	if p.InPlace == Only {
+		if slices.ContainsFunc(old, func(m Machine) bool { return replaced(p.Input, m) }) {
+			return nil, false
+		}
 		if d := refuse(p, old); d != nil {
 			return d, true
 		}
-	case Never, "":
-		return nil, false
 	}
-	if len(old) == 0 || p.Strategy == OnDelete {
+	if len(old) == 0 {
 		return nil, false
 	}
 	victim := p.victim(old)
-	if !inUse(p, victim) || !onlyDiffers(p, victim) || len(victim.NeedReplacement) > 0 || p.InPlace == Prefer && p.Replicas == 1 {
+	if !changeable(p, victim) {
 		return nil, false
 	}
 	if refused := p.joinRefused(); refused != "" {
 		// The components read their settings where new machines read them.
 		return wait("%s", refused), true
 	}
-	blocked := p.waitForStable(victim)
-	if p.Replicas == 1 {
-		// Its API server is the only one.
-		blocked = p.waitForStable(Machine{})
-	}
-	if blocked != nil {
+	if blocked := waitForChange(p, victim); blocked != nil {
 		return blocked, true
 	}
 	return onMachine(UpdateMachine, victim, "Changing machine %s in place: %s", victim.Name, strings.Join(victim.Differs, ", ")), true
@@ -66,11 +82,11 @@ func update(p *problem, old []Machine) (*Decision, bool) {
 func refuse(p *problem, old []Machine) *Decision {
 	for _, m := range p.active {
 		if m.Updating {
-			return waitForUpdate(m)
+			return waitForUpdate(p, m)
 		}
 	}
 	for _, m := range old {
-		if inUse(p, m) && onlyDiffers(p, m) && len(m.NeedReplacement) > 0 {
+		if inUse(p, m) && onlyDiffers(p.Input, m) && len(m.NeedReplacement) > 0 {
 			return wait("No machine is changed, because these fields of machine %s need another machine: %s. Revert them, or set spec.rollout.inPlace to Prefer",
 				m.Name, strings.Join(m.NeedReplacement, ", "))
 		}
@@ -83,7 +99,3 @@ func inUse(p *problem, m Machine) bool {
 	_, has := p.member(m.Name)
 	return m.Node && (has || p.ExternalEtcd)
 }
-
-// onlyDiffers reports whether a machine is outdated only because it differs from
-// the spec.
-func onlyDiffers(p *problem, m Machine) bool { return len(p.outdated(m)) == len(m.Differs) }

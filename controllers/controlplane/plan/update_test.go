@@ -28,6 +28,13 @@ func TestUpdatesInPlace(t *testing.T) {
 			m.Differs, m.Updating, m.UpdateBegun, m.UpdatingSince, m.UpdateProgress = nil, true, true, now.Add(-since), "a step failed"
 		}
 	}
+	marked := func(since time.Duration) func(*Input) {
+		return func(in *Input) { in.Machines[1].Updating, in.Machines[1].UpdatingSince = true, now.Add(-since) }
+	}
+	expires := func(in *Input, machine int) {
+		in.ExpiryWindow = 24 * time.Hour
+		in.Machines[machine].CertificatesExpire = now.Add(time.Hour)
+	}
 	check(t, map[string]step{
 		"Never":     {reason: "machines are replaced", in: inPlace(3, Never), want: CreateMachine},
 		"Prefer":    {reason: "no other machine is created", in: inPlace(3, Prefer), want: UpdateMachine, on: "b", about: "platform.apiServer"},
@@ -56,6 +63,63 @@ func TestUpdatesInPlace(t *testing.T) {
 		"Continued": {
 			reason: "the begin was interrupted", in: inPlace(3, Prefer), change: func(in *Input) { in.Machines[1].Updating = true },
 			want: UpdateMachine, on: "b",
+		},
+		"ContinuedButReplaced": {
+			reason: "another field changed since", in: inPlace(3, Prefer), change: func(in *Input) {
+				replaced(in)
+				marked(time.Minute)(in)
+			}, want: CancelUpdate, on: "b",
+		},
+		"ContinuedButExpires": {
+			reason: "the machine is replaced", in: inPlace(3, Only), change: func(in *Input) {
+				marked(time.Minute)(in)
+				in.RolloutAfter = now.Add(-time.Second)
+			}, want: CancelUpdate, on: "b",
+		},
+		"ContinuedButNever": {reason: "users want no change in place", in: inPlace(3, Never), change: marked(time.Minute), want: CancelUpdate, on: "b"},
+		"ContinuedButReverted": {
+			reason: "nothing is left to change", in: inPlace(3, Prefer), change: func(in *Input) {
+				marked(time.Minute)(in)
+				in.Machines[1].Differs = nil
+			}, want: CancelUpdate, on: "b",
+		},
+		"ContinuedButQuorum": {
+			reason: "a member that fails would cost the quorum", in: inPlace(3, Prefer), change: func(in *Input) {
+				marked(time.Minute)(in)
+				in.Etcd.Members[2].Healthy = false
+			}, want: CancelUpdate, on: "b",
+		},
+		"BeginFails":     {reason: "a replacement is the last way", in: inPlace(3, Prefer), change: marked(11 * time.Minute), want: CreateMachine, about: "b: platform.apiServer, its change in place did not end: its objects could not be changed"},
+		"BeginFailsOnly": {reason: "it is tried again", in: inPlace(3, Only), change: marked(11 * time.Minute), want: UpdateMachine, on: "b"},
+		"BeginFailsOnlyScales": {
+			reason: "a machine that is missing is created", in: inPlace(3, Only), change: func(in *Input) {
+				marked(11 * time.Minute)(in)
+				in.Replicas = 5
+			}, want: CreateMachine,
+		},
+		"TimeNotReadable": {
+			reason: "a change without a time would never be late", in: inPlace(3, Prefer), change: func(in *Input) {
+				begun(time.Minute)(in)
+				in.Machines[1].UpdatingSince = time.Time{}
+			}, want: CreateMachine, about: "b: its change in place did not end",
+		},
+		"OnlyExpires": {
+			reason: "a field that waits for users stops no replacement of expiring certificates", in: inPlace(3, Only), change: func(in *Input) {
+				replaced(in)
+				expires(in, 2)
+			}, want: CreateMachine, about: "to replace c",
+		},
+		"OnlyFailedExpires": {
+			reason: "a change that does not end stops no replacement of expiring certificates", in: inPlace(3, Only), change: func(in *Input) {
+				begun(11 * time.Minute)(in)
+				expires(in, 2)
+			}, want: CreateMachine, about: "to replace c",
+		},
+		"OnlyDeletesExpired": {
+			reason: "a machine that only differs is kept", in: inPlace(4, Only), change: func(in *Input) {
+				in.Replicas, in.Machines[3].Differs = 3, nil
+				expires(in, 2)
+			}, want: DeleteMachine, on: "c",
 		},
 		"OneAtATime": {reason: "the next one waits", in: inPlace(3, Prefer), change: begun(time.Minute), want: Wait, about: "machine b to be changed in place: a step failed"},
 		"NotScaled": {

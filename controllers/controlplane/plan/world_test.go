@@ -459,9 +459,10 @@ func (w *world) update(h *host) {
 		if slices.ContainsFunc(w.hosts, func(o *host) bool { return o != h && o.Updating && !o.Deleting }) && !w.acting {
 			w.failf("machine %s is changed in place while another one is", h.Name)
 		}
-		if w.needsReplacement(h) && !w.acting {
-			w.failf("machine %s is changed in place although it needs a replacement", h.Name)
-		}
+		h.UpdatingSince = w.now
+	}
+	if w.needsReplacement(h) && !w.acting {
+		w.failf("machine %s is changed in place although it needs a replacement", h.Name)
 	}
 	h.Updating, h.UpdateProgress = true, ""
 	if !w.calm && w.chance(200) {
@@ -723,7 +724,7 @@ func (w *world) actLate() {
 		}
 	case BeginRestore, CreateForRestore, EndRestore, MoveEndpoint:
 		return // The init lock, or kube-vip's lease, was written since.
-	case RemoveMember, ReleaseHook, DeleteMachine, UpdateMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
+	case RemoveMember, ReleaseHook, DeleteMachine, UpdateMachine, CancelUpdate, CreateMachine, MoveLeader, Nothing, Wait, SetVersion,
 		DeleteAll, EndDeletion, DeleteForRestore:
 	}
 	w.overtaken++
@@ -753,6 +754,10 @@ func (w *world) carryOut(d Decision) {
 		}
 	case UpdateMachine:
 		w.update(h)
+	case CancelUpdate:
+		if h != nil && !h.UpdateBegun {
+			h.Updating, h.UpdatingSince = false, time.Time{}
+		}
 	case Remediate, ReplaceInit:
 		w.remediate(h, d)
 	case ReleaseHook:

@@ -1,6 +1,7 @@
 package uptodate
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"reflect"
@@ -70,6 +71,31 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 		}
 	}
 	return replaced, nil
+}
+
+// unknown is the recorded value of a field that may differ on the node from the
+// NovaConfig.
+const unknown = "unknown"
+
+// WithUnknown returns the record of a machine for which the change of its NovaConfig
+// was canceled: the fields that it changed are unknown. It is empty if there are
+// none.
+func WithUnknown(machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (string, error) {
+	was, recorded, err := recordOf(machine)
+	if err != nil || !recorded || config == nil {
+		return "", err
+	}
+	altered := Alterations(machine, nil, &bootstrapv1.NovaConfig{Spec: config.Spec})
+	for _, field := range altered {
+		if strings.HasPrefix(field, configPrefix) {
+			was[field] = unknown
+		}
+	}
+	encoded, err := json.Marshal(was)
+	if err != nil {
+		return "", fmt.Errorf("encoding settings: %w", err)
+	}
+	return string(encoded), nil
 }
 
 // replacedConfig returns the fields of the config that need another machine.

@@ -118,3 +118,33 @@ func TestUnknownSettings(t *testing.T) {
 		}
 	}
 }
+
+// The NovaConfig of a change that was canceled may have settings that the node does
+// not have.
+func TestCanceledChange(t *testing.T) {
+	c := base()
+	settings, err := EncodeSettings(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := &clusterv1.Machine{}
+	machine.Spec.Version = c.Spec.Version
+	machine.Annotations = map[string]string{controlplanev1.SettingsAnnotation: settings}
+	config := &bootstrapv1.NovaConfig{Spec: *DesiredConfig(c)}
+	if got, err := WithUnknown(machine, config); err != nil || got != settings {
+		t.Errorf("of an unchanged NovaConfig: %s, err = %v", got, err)
+	}
+	config.Spec.Files[0].Content = "2"
+	if machine.Annotations[controlplanev1.SettingsAnnotation], err = WithUnknown(machine, config); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also with the spec that the NovaConfig has
+		if got := Differences(c, machine, nil, config, true); strings.Join(got, " ") != "config.files" {
+			t.Errorf("differences: %v", got)
+		}
+		if got := Alterations(machine, nil, config); len(got) > 0 {
+			t.Errorf("alterations: %v", got)
+		}
+		c.Spec.Config.Files[0].Content = "2"
+	}
+}

@@ -81,6 +81,8 @@ func recordOf(machine *clusterv1.Machine) (was map[string]string, recorded bool,
 // its objects. Fields without a current value, or of missing objects, stay.
 func observed(recorded map[string]string, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) map[string]string {
 	is := maps.Clone(recorded)
+	unknownFields := maps.Clone(recorded)
+	maps.DeleteFunc(unknownFields, func(_, value string) bool { return value != unknown })
 	is[versionField] = machine.Spec.Version
 	if infra != nil {
 		if name, ok := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; ok {
@@ -90,6 +92,7 @@ func observed(recorded map[string]string, machine *clusterv1.Machine, infra *met
 	if config != nil {
 		maps.DeleteFunc(is, func(field, _ string) bool { return strings.HasPrefix(field, configPrefix) })
 		maps.Copy(is, configFields(config.Spec.NodeConfigSpec))
+		maps.Copy(is, unknownFields)
 	}
 	return is
 }
