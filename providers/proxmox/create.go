@@ -188,6 +188,10 @@ func (d *driver) Start(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) err
 	if err != nil || v.state != hypervisor.Stopped || !v.Complete {
 		return err
 	}
+	if v.VM.HAState == haError {
+		// The HA manager would accept the request and do nothing.
+		return hypervisor.Failure(infrav1.HypervisorErrorReason, haGaveUp)
+	}
 	return d.power(ctx, &v, site.Start, "start", url.Values{})
 }
 

@@ -185,8 +185,8 @@ func (d *driver) outOfSync(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hyperv
 
 // running adds the properties of a running VM to out.
 func (d *driver) running(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervisor.VM) {
-	if out.Host = v.VM.Node; v.VM.HAState == "error" {
-		out.Message = "The HA manager of Proxmox VE does not restart the VM: it is in the state error there. Set it to disabled, correct the cause, and set it to started"
+	if out.Host = v.VM.Node; v.VM.HAState == haError {
+		out.Message = haGaveUp
 	}
 	out.Report = hypervisor.ParseReport(v.machine.Report)
 	if s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {

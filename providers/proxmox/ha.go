@@ -13,6 +13,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
+// haError is the state of a VM that the HA manager has given up, and haGaveUp says how it can be restarted.
+const (
+	haError  = "error"
+	haGaveUp = "The HA manager of Proxmox VE does not restart the VM: it is in the state error there. Set it to disabled, correct the cause, and set it to started"
+)
+
 // ha is the path of the HA manager.
 func ha(rest ...string) []string { return append([]string{"cluster", "ha"}, rest...) }
 
@@ -40,6 +46,13 @@ func (d *driver) syncHA(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	if same {
 		return nil
 	}
+	// A VM whose settings are invalid stays in the HA manager as it is.
+	var rules []plan.HARule
+	if mark != "" {
+		if rules, err = d.haRules(m, &v); err != nil {
+			return err
+		}
+	}
 	// The removal also takes the VM out of its former rules.
 	if err := d.leaveHA(ctx, &v); err != nil {
 		return err
@@ -47,7 +60,7 @@ func (d *driver) syncHA(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	state := ""
 	if v.Mark.HA = mark; mark != "" {
 		state = "started"
-		if err := d.joinHA(ctx, m, &v); err != nil {
+		if err := d.joinHA(ctx, m, &v, rules); err != nil {
 			return err
 		}
 	}
@@ -55,22 +68,23 @@ func (d *driver) syncHA(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	return d.setTags(ctx, &v, wanted, url.Values{}, state)
 }
 
-// joinHA adds a VM to the HA manager, and to its rules.
-func (d *driver) joinHA(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
+// haRules returns the rules of a VM in the HA manager.
+func (d *driver) haRules(m *proxmoxv1.NovaProxmoxMachine, v *view) ([]plan.HARule, error) {
 	s, err := plan.SettingsOf(&d.cluster.Spec, &m.Spec, plan.ZoneOf(&d.cluster.Spec, &v.Mark))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	group, required := plan.GroupOf(d.clusterID(), &d.cluster.Spec, m)
 	if !required {
 		group = ""
 	}
 	_, version := d.session.Info()
-	rules, err := s.HARules(d.session.Site(), &d.bounds, &v.Mark, v.VM, group, version)
-	if err != nil {
-		return err
-	}
-	err = d.session.Do(ctx, pve.Request{Method: http.MethodPost, Path: ha("resources"), Form: plan.HAResource(&m.Spec.HighAvailability, v.VM.VMID)})
+	return s.HARules(d.session.Site(), &d.bounds, &v.Mark, v.VM, group, version)
+}
+
+// joinHA adds a VM to the HA manager, and to its rules.
+func (d *driver) joinHA(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view, rules []plan.HARule) error {
+	err := d.session.Do(ctx, pve.Request{Method: http.MethodPost, Path: ha("resources"), Form: plan.HAResource(&m.Spec.HighAvailability, v.VM.VMID)})
 	if err != nil {
 		return fmt.Errorf("adding VM to the HA manager: %w", err)
 	}

@@ -246,3 +246,36 @@ func TestVMInTheStateErrorOfTheHAManager(t *testing.T) {
 		g.Expect(vm.Message == "").To(Equal(message == ""), vm.Message)
 	}
 }
+
+// The HA manager accepts the start of a VM that it has given up, and does nothing.
+func TestStoppedVMInTheStateErrorOfTheHAManager(t *testing.T) {
+	m := newHAManager(t)
+	m.synced()
+	m.Expect(m.server.Cluster.FailHA(m.candidates()[0])).To(Succeed())
+	m.Eventually(func(g Gomega) {
+		d := m.connect(g)
+		vm, err := d.Observe(t.Context(), m.machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(vm.State).To(Equal(hypervisor.Stopped))
+		err = d.Start(t.Context(), m.machine)
+		g.Expect(err).To(MatchError(ContainSubstring("Set it to disabled, correct the cause")))
+		g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
+	}).Should(Succeed())
+	for _, state := range []string{"disabled", "started"} {
+		m.must(http.MethodPut, "/cluster/ha/resources/"+m.sid(), map[string]any{"state": state})
+	}
+	m.synced()
+}
+
+// A VM stays in the HA manager as it is while its settings there are invalid.
+func TestInvalidSettingsInTheHAManager(t *testing.T) {
+	m := newHAManager(t)
+	m.synced()
+	m.machine.Spec.HighAvailability.MaxRestart = ptr.To[int32](5)
+	m.machine.Spec.Placement.Nodes = []string{"gone"}
+	m.Eventually(func(g Gomega) {
+		g.Expect(m.connect(g).syncHA(t.Context(), m.machine)).To(MatchError(ContainSubstring("none of the nodes")))
+	}).Should(Succeed())
+	m.Expect(m.ha("resources", "sid")).To(HaveKeyWithValue(m.sid(), HaveKeyWithValue("max_restart", 2)))
+	m.Expect(m.nodeRule()).NotTo(BeNil())
+}

@@ -69,15 +69,15 @@ func (s *Session) ConfirmUnseen(id uuid.UUID) (bool, error) {
 	return false, Classify(s.server, s.clones.err())
 }
 
-// dueClones returns the reads of clones that have not ended, if a machine waits for them.
+// dueClones adds the reads of clones that have not ended, if a machine waits for them.
 // The caller holds the lock.
-func (s *Session) dueClones() (reads []func(context.Context) error) {
+func (s *Session) dueClones(due nodeReads) {
 	wanted := false
 	for _, m := range s.machines.All() {
 		wanted = wanted || !m.unseenSince.IsZero() && !s.clones.ended.After(m.unseenSince)
 	}
 	if !wanted {
-		return nil
+		return
 	}
 	c := &s.clones
 	online := map[string]bool{}
@@ -95,9 +95,8 @@ func (s *Session) dueClones() (reads []func(context.Context) error) {
 	maps.DeleteFunc(c.running, func(node string, _ *nodeClones) bool { return !online[node] })
 	s.endClones()
 	for node := range c.running {
-		reads = append(reads, func(ctx context.Context) error { return s.readClones(ctx, node) })
+		due[node] = append(due[node], func(ctx context.Context) error { return s.readClones(ctx, node) })
 	}
-	return reads
 }
 
 // endClones ends the check if all clones have ended. The caller holds the lock.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// parallelReads limits concurrent requests for single VMs.
+	// parallelReads limits concurrent requests that one node answers.
 	parallelReads = 8
 	// maxUnlisted is the number of lists of tasks after which a task that is not among
 	// them is read on its own: nodes list only their last tasks.
@@ -58,8 +58,15 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 			}
 		}
 	})
-	for _, read := range []func(context.Context) error{s.readNodes, s.queryAgents, s.readImages} {
-		both.Go(func() error { return s.repeat(ctx, read) })
+	both.Go(func() error { return s.repeat(ctx, s.readImages) })
+	for _, due := range []func() nodeReads{s.dueReads, s.dueQueries} {
+		busy := map[string]bool{}
+		both.Go(func() error {
+			return s.repeat(ctx, func(ctx context.Context) error {
+				s.readNodes(ctx, both, busy, due())
+				return nil
+			})
+		})
 	}
 	return both.Wait()
 }
@@ -80,22 +87,48 @@ func (s *Session) repeat(ctx context.Context, read func(context.Context) error) 
 	}
 }
 
-// readNodes sends the requests that single nodes answer, at most once for each list: results
-// of tasks that the list of tasks no longer has, descriptions of VMs, and clones. A node
-// that hangs delays neither the list nor what the other nodes answer.
-func (s *Session) readNodes(ctx context.Context) error {
-	var due []func(context.Context) error
+// nodeReads are the requests that single nodes answer, by node.
+type nodeReads map[string][]func(context.Context) error
+
+// readNodes sends the requests of each node on its own: a node that hangs delays neither the list nor
+// what the other nodes answer. The requests of a node in busy, whose earlier ones have not ended,
+// are left out: they are due again.
+func (s *Session) readNodes(ctx context.Context, group *errgroup.Group, busy map[string]bool, due nodeReads) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	for node, list := range due {
+		if busy[node] {
+			continue
+		}
+		busy[node] = true
+		group.Go(func() error {
+			reads, ctx := errgroup.WithContext(ctx)
+			reads.SetLimit(parallelReads)
+			for _, read := range list {
+				reads.Go(func() error { return read(ctx) })
+			}
+			err := reads.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(busy, node)
+			return err
+		})
+	}
+}
+
+// dueReads returns the requests that are sent at most once for each list: results of tasks that
+// the list of tasks no longer has, descriptions of VMs, and clones.
+func (s *Session) dueReads() nodeReads {
+	due := nodeReads{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.nodesRead < s.done {
-		s.nodesRead, due = s.done, slices.Concat(s.dueTasks(), s.dueMarks(), s.dueClones())
+		s.nodesRead = s.done
+		s.dueTasks(due)
+		s.dueMarks(due)
+		s.dueClones(due)
 	}
-	s.mu.Unlock()
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(parallelReads)
-	for _, read := range due {
-		reads.Go(func() error { return read(ctx) })
-	}
-	return reads.Wait()
+	return due
 }
 
 // errHangs is the error of a node that does not answer. Proxmox VE has the same status for it.
@@ -190,15 +223,14 @@ func (s *Session) readTasks(ctx context.Context) error {
 	return nil
 }
 
-// dueTasks returns the reads of tasks that the list of tasks no longer has. The caller holds
+// dueTasks adds the reads of tasks that the list of tasks no longer has. The caller holds
 // the lock.
-func (s *Session) dueTasks() (reads []func(context.Context) error) {
+func (s *Session) dueTasks(due nodeReads) {
 	for _, m := range s.machines.All() {
 		if upid, node := m.upid, m.node; upid != "" && upid != unknownTask && m.unlisted > maxUnlisted {
-			reads = append(reads, func(ctx context.Context) error { return s.readTask(ctx, m, upid, node) })
+			due[node] = append(due[node], func(ctx context.Context) error { return s.readTask(ctx, m, upid, node) })
 		}
 	}
-	return reads
 }
 
 // readTask reads the result of a task of a machine.
@@ -348,15 +380,14 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 	}
 }
 
-// dueMarks returns the reads of the descriptions of VMs that Find marked as unread. The
+// dueMarks adds the reads of the descriptions of VMs that Find marked as unread. The
 // caller holds the lock.
-func (s *Session) dueMarks() (reads []func(context.Context) error) {
+func (s *Session) dueMarks(due nodeReads) {
 	for vmid, mark := range s.marks {
 		if g := s.guests[vmid]; g != nil && mark.ID == unread && g.Lock == "" {
-			reads = append(reads, func(ctx context.Context) error { return s.readMark(ctx, g) })
+			due[g.Node] = append(due[g.Node], func(ctx context.Context) error { return s.readMark(ctx, g) })
 		}
 	}
-	return reads
 }
 
 // readMark reads the description of a VM. The VM may belong to a machine, so a failed read is
@@ -384,22 +415,17 @@ func (s *Session) readMark(ctx context.Context, g *pve.Resource) error {
 // unread is the ID in the mark of a VM whose description has to be read.
 var unread = uuid.Max
 
-// queryAgents requests addresses and reports from guest agents.
-func (s *Session) queryAgents(ctx context.Context) error {
-	var queries errgroup.Group
-	queries.SetLimit(parallelReads)
-	due := map[*Machine]*pve.Resource{}
+// dueQueries returns the requests for addresses and reports of guest agents.
+func (s *Session) dueQueries() nodeReads {
+	due := nodeReads{}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, m := range s.machines.All() {
 		if g := s.guests[m.VMID]; m.queried && g != nil && !m.Busy && !time.Now().Before(m.nextQuery) {
-			due[m] = g
+			due[g.Node] = append(due[g.Node], func(ctx context.Context) error { return s.query(ctx, m, g) })
 		}
 	}
-	s.mu.Unlock()
-	for m, g := range due {
-		queries.Go(func() error { return s.query(ctx, m, g) })
-	}
-	return queries.Wait()
+	return due
 }
 
 // query requests the addresses from one guest agent. Once the agent has reported some,

@@ -23,6 +23,8 @@ type haState struct {
 // haResource is a VM that is managed.
 type haResource struct {
 	options map[string]any
+	// failed is set in the state error, until a user requests the state disabled.
+	failed bool
 }
 
 func newHAState() haState {
@@ -35,6 +37,8 @@ func (r *haResource) requested() string { return schema.Text(r.options["state"])
 // current is the state of the resource.
 func (r *haResource) current(v *vm) string {
 	switch {
+	case r.failed:
+		return "error"
 	case r.requested() == "started" && v != nil && v.running:
 		return "started"
 	case r.requested() == "started":
@@ -145,6 +149,7 @@ func (r *haResource) update(q *call) {
 			r.options[name] = qemuValue(name, q.text(name))
 		}
 	}
+	r.failed = r.failed && r.options["state"] != "disabled"
 	if r.options["state"] == nil || r.options["state"] == "enabled" {
 		r.options["state"] = "started"
 	}
@@ -217,6 +222,7 @@ func (c *Cluster) requestState(vmid int, state string) error {
 		return schema.Failed("no such resource 'vm:%d'", vmid)
 	}
 	r.options["state"] = state
+	r.failed = r.failed && state != "disabled"
 	c.manage(vmid)
 	return nil
 }
@@ -230,7 +236,7 @@ func (q *call) haStop(vmid int) string {
 func (c *Cluster) manage(vmid int) {
 	c.after(c.timings[TimeHA], func() {
 		r, v := c.ha.resources[vmid], c.vms[vmid]
-		if r == nil || v == nil || v.config.Lock() != "" {
+		if r == nil || r.failed || v == nil || v.config.Lock() != "" {
 			return
 		}
 		n, err := c.node(v.node)
@@ -452,6 +458,19 @@ func (c *Cluster) SetOnline(name string, online bool) error {
 	return nil
 }
 
+// FailHA ends a VM whose restarts have failed as often as the HA manager tries them.
+func (c *Cluster) FailHA(vmid int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, v := c.ha.resources[vmid], c.vms[vmid]
+	if r == nil || v == nil {
+		return schema.Failed("no such resource 'vm:%d'", vmid)
+	}
+	r.failed = true
+	c.lose(v)
+	return nil
+}
+
 // lose ends a VM with its node.
 func (c *Cluster) lose(v *vm) {
 	wasRunning := v.started
@@ -469,7 +488,7 @@ func (c *Cluster) recover(name string) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.ha.resources)) {
 		v := c.vms[id]
-		if v == nil || v.node != name || c.ha.resources[id].requested() != "started" {
+		if v == nil || v.node != name || c.ha.resources[id].requested() != "started" || c.ha.resources[id].failed {
 			continue
 		}
 		for _, to := range c.nodes {
