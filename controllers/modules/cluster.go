@@ -25,6 +25,9 @@ import (
 // being deleted, or a version hold that waits.
 const pollInterval = 10 * time.Second
 
+// removalKey identifies the removal of modules of a set from a Cluster.
+type removalKey struct{ cluster, set key }
+
 // ClusterReconciler keeps the modules that one Cluster gets from all sets.
 type ClusterReconciler struct {
 	// Client reads through the cache and writes.
@@ -49,10 +52,11 @@ type ClusterReconciler struct {
 	apiReader    client.Reader
 	rollouts     *rolloutState
 	readyObjects flux.ReadyObjects
-	outages      flux.Outages
-	factsOutages flux.Outages
-	flux         *flux.Writer
-	facts        facts.Reader
+	outages      flux.Outages[key]
+	// removalOutages are the removals that wait for the facts of a Cluster.
+	removalOutages flux.Outages[removalKey]
+	flux           *flux.Writer
+	facts          facts.Reader
 	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
@@ -73,7 +77,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	} else {
 		r.WorkloadClusters.Forget(s.key)
 		r.outages.Forget(s.key)
-		r.factsOutages.Forget(s.key)
+		r.removalOutages.ForgetIf(func(removal removalKey, _ time.Time) bool { return removal.cluster == s.key })
 	}
 	var errs []error
 	var mine []string
@@ -81,6 +85,8 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		d := &rolloutTarget{scope: s, key: set, set: s.sets[set], objects: s.objects[set]}
 		if err := r.reconcileSet(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("keeping modules of %s: %w", set, err))
+		} else if d.factsFailure == nil {
+			r.removalOutages.Forget(removalKey{s.key, set})
 		}
 		mine = append(mine, addonsv1.ClusterCondition(d.setName()))
 	}

@@ -35,10 +35,6 @@ type clusterScope struct {
 	outage time.Duration
 	// draining is set while a Cluster that is being deleted has Machines.
 	draining bool
-	// factsOutage is how long the facts of the Cluster have been unreadable.
-	factsOutage time.Duration
-	// factsFailure is why the facts are unreadable, once a removal does not wait for them any more.
-	factsFailure error
 	// requeueAfter is the delay until the next reconcile. Zero means that an event triggers it.
 	requeueAfter time.Duration
 }
@@ -77,8 +73,10 @@ type rolloutTarget struct {
 	// the reason. firstUnfetched is the first of them.
 	unfetched      map[string]string
 	firstUnfetched string
-	// pending means that not all modules are written at the revision of the Cluster.
-	pending bool
+	// pending are the sources of the modules that are not written at the revision of the Cluster yet.
+	pending []key
+	// factsFailure is why the facts of the Cluster are unreadable, if a removal needs them.
+	factsFailure error
 	// nameConflicts are the modules whose names are used by objects of another owner.
 	nameConflicts map[string]bool
 	// reason and message are the condition if it does not concern modules.

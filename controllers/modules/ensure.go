@@ -41,9 +41,9 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 		r.recordNotReady(d)
 		return err
 	}
-	facts, err := r.readFacts(ctx, s)
+	facts, err := r.facts.Read(ctx, s.cluster)
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it names the object that cannot be read
 	}
 	rendering, wrong := r.render(*content, d, revision, facts)
 	if wrong != nil {
@@ -65,7 +65,8 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *rolloutTarget) error 
 	return r.deliver(ctx, d, rendering, revision, facts)
 }
 
-// deliver writes the modules of a set, once their sources are fetched, and removes those that are outdated.
+// deliver writes the modules of a set, once their sources are fetched, and removes those that are outdated. A
+// module that is off on the Cluster is removed also while the source of another one is missing.
 func (r *ClusterReconciler) deliver(ctx context.Context, d *rolloutTarget, rendering *modules.Rendering, revision string, facts *modules.Facts) error {
 	if err := r.fetch(ctx, d, rendering, revision); err != nil {
 		return err
@@ -81,8 +82,11 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *rolloutTarget, rende
 			return err //nolint:wrapcheck // it names what was written
 		}
 	}
-	if err := r.modules(ctx, d, rendering, revision); err != nil || len(d.unfetched) > 0 {
+	if err := r.modules(ctx, d, rendering, revision); err != nil {
 		return err
+	}
+	if _, newest, _ := flux.Revisions(d.objects); len(d.unfetched) > 0 && newest != revision {
+		return nil
 	}
 	return r.prune(ctx, d, rendering)
 }
@@ -267,7 +271,9 @@ func (r *ClusterReconciler) fetch(ctx context.Context, d *rolloutTarget, renderi
 		if existing, _ := find(d.objects, m); existing != nil && existing.Revision == revision {
 			continue
 		}
-		d.pending = true
+		if m.Source != nil {
+			d.pending = append(d.pending, client.ObjectKeyFromObject(m.Source))
+		}
 		state, err := r.applySource(ctx, d, m.Source)
 		if err != nil {
 			return fmt.Errorf("writing source of module %s: %w", m.Name, err)

@@ -79,6 +79,8 @@ func (d *rolloutTarget) outdated(rendering *modules.Rendering) (removed []*flux.
 		switch {
 		case m == nil:
 			removed = append(removed, p)
+		case len(d.unfetched) > 0:
+			// Nothing is replaced before the sources of all modules are fetched.
 		case m.Object != nil && (p.Kind() != flux.KindOf(m.Object) || p.Object.GetName() != m.Object.GetName()):
 			// The module has another kind or name now: the modules that it depends on must be replaced
 			// too.
@@ -100,7 +102,7 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	var claims []client.Object
 	if !removal.SkipCleanup {
 		var err error
-		if claims, err = r.claims(ctx, d.scope, removal.Timeout); err != nil {
+		if claims, err = r.claims(ctx, d, removal.Timeout); err != nil {
 			return err
 		}
 	}
@@ -110,9 +112,9 @@ func (r *ClusterReconciler) removeObjects(ctx context.Context, d *rolloutTarget,
 	}
 	due := modules.PlanRemoval(plans, remaining, removal)
 	for _, p := range removed {
-		if d.scope.factsFailure != nil && due[p.Module] == modules.RemovalRelease && movesTo(claims, p) {
+		if d.factsFailure != nil && due[p.Module] == modules.RemovalRelease && movesTo(claims, p) {
 			r.Recorder.Eventf(d.scope.cluster, d.set, corev1.EventTypeWarning, addonsv1.FactsUnreadableReason, "Remove",
-				"%s: Module %s is kept in the workload cluster, because another set may have it: %s", d.key.Name, p.Module, reconcile.Sentence(d.scope.factsFailure))
+				"%s: Module %s is kept in the workload cluster, because another set may have it: %s", d.key.Name, p.Module, reconcile.Sentence(d.factsFailure))
 		}
 		if err := r.flux.Remove(ctx, p, due[p.Module]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing module %s: %w", p.Module, err)

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestClusterReport(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.target.set, tc.target.scope = set, &tc.scope
-			if got := tc.target.clusterReport(tc.well); got != tc.want {
+			if got := tc.target.clusterReport(tc.well); !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("clusterReport() = %+v, want %+v", got, tc.want)
 			}
 		})

@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,8 @@ type clusterReport struct {
 	paused bool
 	// waiting means that the first modules are written after those of another set.
 	waiting bool
-	// pending means that modules still have to be written, whose sources exist already.
-	pending bool
+	// pending are the sources of modules that still have to be written.
+	pending []key
 	// unrenderable is a revision that cannot be rendered for the Cluster. It is not set if the desired
 	// revision can.
 	unrenderable string
@@ -51,7 +52,7 @@ type setRollout struct {
 func (l *rolloutState) setReport(set, cluster key, now clusterReport) (changed bool) {
 	l.Update(set, func(e *setRollout) {
 		was, known := e.reports[cluster]
-		changed = !known || was != now
+		changed = !known || !reflect.DeepEqual(was, now)
 		if e.reports == nil {
 			e.reports = map[key]clusterReport{}
 		}

@@ -162,6 +162,7 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	revision := f.content.Revision()
+	f.pending = map[key]bool{}
 	for i := range found {
 		cluster := &found[i]
 		if !cluster.DeletionTimestamp.IsZero() {
@@ -190,7 +191,9 @@ func (r *SetReconciler) collectMembers(ctx context.Context, f *setScope) error {
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = reports.revision, reports.since, reports.ready, reports.reachable
 		m.Paused, m.Waiting, m.Refused = reports.paused, reports.waiting, reports.unrenderable == revision
-		f.pending = f.pending || reports.pending
+		for _, source := range reports.pending {
+			f.pending[source] = true
+		}
 		m.Granted, _ = r.rollouts.isGranted(f.key(), id, revision)
 		f.members = append(f.members, m)
 	}
@@ -230,7 +233,7 @@ func (r *SetReconciler) saveRevision(ctx context.Context, f *setScope) error {
 }
 
 // deleteUnused removes revisions and sources that no Cluster uses. Sources are written before the modules that
-// use them, so they are kept while a Cluster still has to get modules.
+// use them, so those are kept that a Cluster still has to get.
 func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 	used := []string{f.content.Revision()}
 	for i := range f.members {
@@ -248,10 +251,7 @@ func (r *SetReconciler) deleteUnused(ctx context.Context, f *setScope) error {
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
 	}
-	if f.pending {
-		return errors.Join(errs...)
-	}
-	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), false, time.Now())
+	kept, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), f.pending, false, time.Now())
 	if kept {
 		f.requeueWithin(flux.SourceGracePeriod)
 	}
@@ -274,7 +274,7 @@ func (r *SetReconciler) reconcileDelete(ctx context.Context, f *setScope) error 
 	if f.remaining > 0 {
 		return nil
 	}
-	if _, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), true, time.Now()); err != nil {
+	if _, err := flux.DeleteUnusedSources(ctx, r.Client, f.key(), nil, true, time.Now()); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(f.set, addonsv1.Finalizer)

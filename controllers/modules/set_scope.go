@@ -23,8 +23,8 @@ type setScope struct {
 	forbidden []key
 	// withoutReport is the number of members without a report yet.
 	withoutReport int
-	// pending means that Clusters still have to get modules whose sources exist already.
-	pending bool
+	// pending are the sources of modules that Clusters still have to get.
+	pending map[key]bool
 	plan    modules.Rollout
 	// remaining is the number of objects that a deletion waits for.
 	remaining    int

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -50,6 +51,25 @@ var _ = Describe("A chart that does not exist", func() {
 			Expect(testEnv.Client.Get(ctx, r.key("a-base-cni"), release)).To(Succeed())
 			return release.Spec.ReleaseName
 		}).Should(Equal("cni"), "the modules that run are maintained")
+	})
+
+	It("does not keep modules that are turned off", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Sources = append(s.Sources, addonsv1.Source{Name: "charts", Helm: addonsv1.HelmSource{URL: "oci://hub.example/charts"}})
+			s.Modules[1].DependsOn = nil
+			s.Modules[1].When = "!('other' in facts.cluster.labels)"
+			s.Modules = append(s.Modules, addonsv1.Module{
+				Name: "web", When: "'other' in facts.cluster.labels", Source: "charts", Chart: &addonsv1.Chart{Name: "missing", Version: "1.2.3"},
+			})
+		})
+		r.allReady(ctx, "a", "cni", "dns")
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("True ModulesReady"))
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"other": ""} })
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False SourceNotFetched"))
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False SourceNotFetched"))
 	})
 })
 

@@ -100,6 +100,32 @@ var _ = Describe("A module that moves to another set", func() {
 		Eventually(r.status(ctx, "first", addonsv1.ReadyCondition), "30s").Should(ContainSubstring("not found"))
 	})
 
+	It("waits for the facts of the Cluster also if they were unreadable long before", func(ctx SpecContext) {
+		r, first, o := held(ctx, only)
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Spec.Removal.TimeoutSeconds = 3 })
+		cluster := &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = r.namespace, "a"
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "ipam.cluster.x-k8s.io" })
+		Eventually(r.condition(ctx, "a", "first")).Should(HavePrefix("False ModulesNotReady Reading control plane"))
+		Consistently(r.condition(ctx, "a", "first"), "4s").Should(HavePrefix("False ModulesNotReady Reading control plane"))
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(r.condition(ctx, "a", "first")).Should(HavePrefix("False FactsUnreadable"))
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+	})
+
+	It("is released without the facts of the Cluster if its set is gone", func(ctx SpecContext) {
+		r, first, o := held(ctx, only)
+		cluster := &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = r.namespace, "a"
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.APIGroup = "ipam.cluster.x-k8s.io" })
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(r.condition(ctx, "a", "first")).Should(HavePrefix("False FactsUnreadable"))
+		change(ctx, first, func(s *addonsv1.NovaModuleSet) { s.Finalizers = nil })
+		Expect(released(ctx, o)).To(BeTrue())
+		release(ctx, o)
+	})
+
 	It("is removed without the facts of the Cluster if no other set lists it", func(ctx SpecContext) {
 		r, first, o := held(ctx, func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules = s.Modules[1:]

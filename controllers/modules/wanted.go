@@ -16,9 +16,10 @@ import (
 // claims returns the places of the modules that all sets of the Cluster have in their current content. A
 // wave of a rollout, a suspended set and a set that waits for another one may write them later, and so
 // may a set that is invalid or does not support the Kubernetes version of the Cluster. If the facts of the
-// Cluster are unreadable for longer than the timeout, the modules are returned that any set may have.
-func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope, timeout time.Duration) ([]client.Object, error) {
-	s.factsFailure = nil
+// Cluster are unreadable for longer than the timeout after the removal began, the modules are returned that any set may
+// have.
+func (r *ClusterReconciler) claims(ctx context.Context, d *rolloutTarget, timeout time.Duration) ([]client.Object, error) {
+	s := d.scope
 	if s.isDeleted() {
 		return nil, nil
 	}
@@ -37,13 +38,12 @@ func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope, timeout
 		if !set.DeletionTimestamp.IsZero() || permitted(&content, set, r.ManagementFrom) != nil {
 			continue
 		}
-		if facts == nil && s.factsFailure == nil {
-			facts, err = r.readFacts(ctx, s)
-			if err != nil && s.factsOutage < timeout {
+		if facts == nil && d.factsFailure == nil {
+			facts, d.factsFailure = r.facts.Read(ctx, s.cluster)
+			if err := d.factsFailure; err != nil && r.removalOutages.Update(removalKey{s.key, d.key}, true, time.Now()) < timeout {
 				return nil, reconcile.Blocked(addonsv1.FactsUnreadableReason,
 					"The modules are removed when the facts of the Cluster can be read, at the latest after %s: another set may have them. %s", timeout, reconcile.Sentence(err))
 			}
-			s.factsFailure = err
 		}
 		claims, err := modules.Claims(content, modules.Target{Name: s.key.Name, Facts: facts})
 		if err != nil {
@@ -52,13 +52,6 @@ func (r *ClusterReconciler) claims(ctx context.Context, s *clusterScope, timeout
 		out = append(out, claims...)
 	}
 	return out, nil
-}
-
-// readFacts reads the facts of the Cluster.
-func (r *ClusterReconciler) readFacts(ctx context.Context, s *clusterScope) (*modules.Facts, error) {
-	facts, err := r.facts.Read(ctx, s.cluster)
-	s.factsOutage = r.factsOutages.Update(s.key, err != nil, time.Now())
-	return facts, err //nolint:wrapcheck // it names the object that cannot be read
 }
 
 // render renders the content of a set for the Cluster.

@@ -3,8 +3,6 @@ package flux
 import (
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -12,22 +10,22 @@ import (
 // attempt holds one of Flux' few workers until it times out.
 const maxOutage = 30 * time.Minute
 
-// Outages remembers since when workload clusters have been unreachable, or something else about a Cluster
-// has failed. The time starts again when the manager restarts.
-type Outages struct {
-	reconcile.Memory[client.ObjectKey, time.Time]
+// Outages remembers since when workload clusters have been unreachable, or something else has failed. The
+// time starts again when the manager restarts.
+type Outages[K comparable] struct {
+	reconcile.Memory[K, time.Time]
 }
 
-// Update returns how long it has failed for a Cluster.
-func (o *Outages) Update(cluster client.ObjectKey, failed bool, now time.Time) time.Duration {
+// Update returns how long it has failed.
+func (o *Outages[K]) Update(key K, failed bool, now time.Time) time.Duration {
 	if !failed {
-		o.Forget(cluster)
+		o.Forget(key)
 		return 0
 	}
-	since, known := o.Get(cluster)
+	since, known := o.Get(key)
 	if !known {
 		since = now
-		o.Set(cluster, since)
+		o.Set(key, since)
 	}
 	return now.Sub(since)
 }

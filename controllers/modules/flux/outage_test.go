@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	}
 	in, out := object("in"), object("out")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(in, out).Build()
-	w, outages := NewWriter(c), &Outages{}
+	w, outages := NewWriter(c), &Outages[client.ObjectKey]{}
 	cluster := client.ObjectKey{Namespace: "team", Name: "a"}
 	objects := []*Object{{Object: in, Module: "in"}, {Object: out, Module: "out", management: true}}
 	begin := time.Now()

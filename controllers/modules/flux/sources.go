@@ -97,9 +97,10 @@ func objectsOf(ctx context.Context, c client.Reader, list client.ObjectList, set
 	return out, err
 }
 
-// DeleteUnusedSources removes the sources of a set that no object uses. New sources are kept for the
+// DeleteUnusedSources removes the sources of a set that no object uses and that are not pending: modules
+// that are still to be written need those. New sources are kept for the
 // grace period, unless the set is being deleted; kept is set if there are any.
-func DeleteUnusedSources(ctx context.Context, c client.Client, set client.ObjectKey, setDeleting bool, now time.Time) (kept bool, err error) {
+func DeleteUnusedSources(ctx context.Context, c client.Client, set client.ObjectKey, pending map[client.ObjectKey]bool, setDeleting bool, now time.Time) (kept bool, err error) {
 	used, err := usedSources(ctx, c, set)
 	if err != nil {
 		return false, err
@@ -117,7 +118,7 @@ func DeleteUnusedSources(ctx context.Context, c client.Client, set client.Object
 		for _, o := range all {
 			young := now.Sub(o.GetCreationTimestamp().Time) < SourceGracePeriod
 			switch {
-			case used[sourceKey{kind, o.GetNamespace(), o.GetName()}]:
+			case used[sourceKey{kind, o.GetNamespace(), o.GetName()}], pending[client.ObjectKeyFromObject(o)]:
 			case young && !setDeleting:
 				kept = true
 			default:

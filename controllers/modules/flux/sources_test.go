@@ -36,7 +36,7 @@ func TestDeleteUnusedSources(t *testing.T) {
 		return &sourcev1.OCIRepository{ObjectMeta: meta(name, origin, age)}
 	}
 	objects := []client.Object{
-		source("used", "team", time.Hour), source("unused", "team", time.Hour), source("new", "team", time.Second), source("other-set", "platform", time.Hour),
+		source("used", "team", time.Hour), source("pending", "team", time.Hour), source("unused", "team", time.Hour), source("new", "team", time.Second), source("other-set", "platform", time.Hour),
 		&sourcev1.HelmRepository{ObjectMeta: meta("unused-helm", "team", time.Hour)},
 		&helmv2.HelmRelease{ObjectMeta: meta("a-base-web", "team", time.Hour), Spec: helmv2.HelmReleaseSpec{
 			ChartRef: &helmv2.CrossNamespaceSourceReference{Kind: sourcev1.OCIRepositoryKind, Name: "used"},
@@ -60,14 +60,15 @@ func TestDeleteUnusedSources(t *testing.T) {
 	}
 	set := client.ObjectKey{Namespace: "team", Name: "base"}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	kept, err := DeleteUnusedSources(t.Context(), c, set, false, now)
+	pending := map[client.ObjectKey]bool{{Namespace: "team", Name: "pending"}: true}
+	kept, err := DeleteUnusedSources(t.Context(), c, set, pending, false, now)
 	if err != nil || !kept {
 		t.Errorf("DeleteUnusedSources() = %t, %v, want true for the new one", kept, err)
 	}
-	if got, want := left(c), []string{"new", "other-set", "used"}; !slices.Equal(got, want) {
+	if got, want := left(c), []string{"new", "other-set", "pending", "used"}; !slices.Equal(got, want) {
 		t.Errorf("left are %v, want %v", got, want)
 	}
-	if _, err := DeleteUnusedSources(t.Context(), c, set, true, now); err != nil {
+	if _, err := DeleteUnusedSources(t.Context(), c, set, nil, true, now); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := left(c), []string{"other-set", "used"}; !slices.Equal(got, want) {
