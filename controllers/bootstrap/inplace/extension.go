@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -29,8 +30,10 @@ const (
 	callTimeout = 20 * time.Second
 	// answerTimeout is how long a response waits for the workload cluster. A slow
 	// API server of a tenant must not hold the workers of Cluster API: the work
-	// continues, and the next request reads its result.
+	// continues, and a later request that waits as long responds with its result.
 	answerTimeout = 2 * time.Second
+	// resultValidity is how long a result is kept for a later request.
+	resultValidity = time.Minute
 	// slowRetry is the time until Cluster API repeats a request whose workload
 	// cluster did not respond in time.
 	slowRetry = 15 * time.Second
@@ -57,6 +60,9 @@ type Extension struct {
 
 	// updates is the work for machines that are being updated, in workload clusters.
 	updates singleflight.Group
+	// results are the results of work that took longer than a response, by the UID
+	// of the machine.
+	results sync.Map
 }
 
 // SetupWithManager serves the extension with the manager, on each replica.

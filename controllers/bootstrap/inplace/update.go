@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -32,8 +33,7 @@ func (e *Extension) CanUpdateMachine(_ context.Context, _ *runtimehooksv1.CanUpd
 func (e *Extension) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
-	report, err := e.update(ctx, client.ObjectKeyFromObject(&request.Desired.Machine))
-	wait := retry
+	report, wait, err := e.update(ctx, client.ObjectKeyFromObject(&request.Desired.Machine))
 	if blocked, is := errors.AsType[*reconcile.Outcome](err); is {
 		report, err = nodesettings.Report{Text: blocked.Message}, nil
 	}
@@ -52,31 +52,55 @@ func (e *Extension) UpdateMachine(ctx context.Context, request *runtimehooksv1.U
 }
 
 // update stores the desired settings of a machine's node, and returns the node's
-// report about them.
-func (e *Extension) update(ctx context.Context, key client.ObjectKey) (nodesettings.Report, error) {
+// report about them, and the time until the next request.
+func (e *Extension) update(ctx context.Context, key client.ObjectKey) (nodesettings.Report, time.Duration, error) {
 	machine, cluster, config, err := e.objects(ctx, key)
 	if err != nil {
-		return nodesettings.Report{}, err
+		return nodesettings.Report{}, retry, err
 	}
 	settings, err := e.Settings(ctx, cluster, machine, config)
 	if err != nil {
-		return nodesettings.Report{}, err
+		return nodesettings.Report{}, retry, err
 	}
 	// The same work is in progress at most once.
 	work := e.updates.DoChan(string(machine.UID)+"/"+settings.Revision, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTimeout)
 		defer cancel()
-		return e.store(ctx, cluster, machine, settings)
+		report, err := e.store(ctx, cluster, machine, settings)
+		if ctx.Err() == nil {
+			e.keep(machine.UID, &result{revision: settings.Revision, report: report, err: err})
+		}
+		return report, err
 	})
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	select {
 	case done := <-work:
+		e.results.Delete(machine.UID)
 		report, _ := done.Val.(nodesettings.Report)
-		return report, done.Err
+		return report, retry, done.Err
 	case <-timer.C:
-		return nodesettings.Report{}, errSlow
 	}
+	if kept, found := e.results.LoadAndDelete(machine.UID); found {
+		if former, is := kept.(*result); is && former.revision == settings.Revision {
+			return former.report, slowRetry, former.err
+		}
+	}
+	return nodesettings.Report{}, slowRetry, errSlow
+}
+
+// result is the result of the work for one revision of a machine's settings.
+type result struct {
+	revision string
+	report   nodesettings.Report
+	err      error
+}
+
+// keep keeps the result of work for a later request, for some time. A workload
+// cluster that is always slow would else never be read in time.
+func (e *Extension) keep(machine types.UID, r *result) {
+	e.results.Store(machine, r)
+	time.AfterFunc(resultValidity, func() { e.results.CompareAndDelete(machine, r) })
 }
 
 // errSlow means that the workload cluster has not responded in time.

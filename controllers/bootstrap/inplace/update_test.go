@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -89,6 +90,49 @@ func TestSlowAPIServer(t *testing.T) {
 	}
 	if got := update(); got.RetryAfterSeconds != 5 || string(settings.Data[nodeconfig.SettingsKey]) != "packed" {
 		t.Errorf("%+v, settings %q", got, settings.Data)
+	}
+}
+
+// If no work of a workload cluster ends within a response, later responses have its
+// results.
+func TestAlwaysSlowAPIServer(t *testing.T) {
+	answer := make(chan struct{})
+	e, update, workload := updating(t, "blue-1", answer)
+	ended := func() {
+		t.Helper()
+		answer <- struct{}{}
+		// Work that is in progress is joined.
+		<-e.updates.DoChan("1/abc", func() (any, error) { return nil, nil })
+		if _, found := e.results.Load(types.UID("1")); !found {
+			t.Fatal("the work has no result")
+		}
+	}
+	if got := update(); got.Message != unreachable {
+		t.Errorf("%q, retry after %d s", got.Message, got.RetryAfterSeconds)
+	}
+	ended()
+	if got := update(); !strings.HasPrefix(got.Message, "the host agent has not reported yet") || got.RetryAfterSeconds != 15 {
+		t.Errorf("%q, retry after %d s", got.Message, got.RetryAfterSeconds)
+	}
+	node := &corev1.Node{}
+	node.Name = "blue-1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: nodeconfig.ConfiguredCondition, Status: corev1.ConditionTrue, Message: nodeconfig.ReportMessage("abc", "applied")}}
+	if err := workload.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	ended()
+	if got := update(); got.Status != runtimehooksv1.ResponseStatusSuccess || got.Message != "the settings are applied" || got.RetryAfterSeconds != 0 {
+		t.Errorf("%q, retry after %d s", got.Message, got.RetryAfterSeconds)
+	}
+	// A result counts once, and for its own revision.
+	ended()
+	e.Settings = func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+		return nodesettings.Settings{Packed: []byte("other"), Revision: "abd"}, nil
+	}
+	for range 2 {
+		if got := update(); got.Message != unreachable {
+			t.Errorf("%q, retry after %d s", got.Message, got.RetryAfterSeconds)
+		}
 	}
 }
 
