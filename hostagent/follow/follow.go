@@ -91,8 +91,15 @@ func (f *follower) once(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	watching := ctx
+	if delay := f.failed.next.Sub(f.m.Now()); delay > 0 {
+		// A watch sends settings when it begins, so it ends when they are repeated.
+		var cancel context.CancelFunc
+		watching, cancel = context.WithTimeout(ctx, delay)
+		defer cancel()
+	}
 	secret := cluster.SecretKey{Namespace: nodeconfig.SettingsNamespace, Name: nodeconfig.SettingsName(f.record.Node.Name)}
-	return f.client.WatchSecret(ctx, secret, nodeconfig.SettingsKey, func(packed []byte) error { return f.handle(ctx, packed) })
+	return f.client.WatchSecret(watching, secret, nodeconfig.SettingsKey, func(packed []byte) error { return f.handle(ctx, packed) })
 }
 
 // handle applies desired settings.
@@ -112,13 +119,9 @@ func (f *follower) handle(ctx context.Context, packed []byte) error {
 	}
 	f.record.Node.fill(settings)
 	f.m.Logf("Applying revision %s of the settings", id)
-	if err := f.report(ctx, false, nodeconfig.ApplyingReason, id, "the settings are being applied"); err != nil {
-		return err
-	}
 	wanted := revision{ID: id, Settings: settings}
-	if err := f.change(ctx, wanted); err != nil {
-		f.fail(id, err.Error())
-		if reported := f.report(ctx, false, nodeconfig.FailedReason, id, f.failed.text); reported != nil {
+	if err := f.apply(ctx, wanted); err != nil {
+		if reported := f.report(ctx, false, nodeconfig.FailedReason, id, err.Error()); reported != nil {
 			f.m.Logf("%v", reported)
 		}
 		return err
@@ -131,6 +134,28 @@ func (f *follower) handle(ctx context.Context, packed []byte) error {
 	return f.reportApplied(ctx)
 }
 
+// apply applies a revision. Labels are first: a failure to set them has restarted
+// no service, so it does not delay the next attempt.
+func (f *follower) apply(ctx context.Context, wanted revision) error {
+	former := f.record.former()
+	if err := f.record.begin(ctx, f.m, wanted); err != nil {
+		return err
+	}
+	if labels := labelChanges(former, wanted.Settings); len(labels) > 0 {
+		if err := f.client.LabelNode(ctx, f.record.Node.Name, labels); err != nil {
+			return fmt.Errorf("changing labels: %w", err)
+		}
+	}
+	if err := f.report(ctx, false, nodeconfig.ApplyingReason, wanted.ID, "the settings are being applied"); err != nil {
+		return err
+	}
+	if err := f.change(ctx, former, wanted); err != nil {
+		f.fail(wanted.ID, err.Error())
+		return err
+	}
+	return nil
+}
+
 // fail records that a revision failed. The delay grows with each attempt.
 func (f *follower) fail(id, text string) {
 	delay := failedRetry
@@ -140,8 +165,8 @@ func (f *follower) fail(id, text string) {
 	f.failed = failure{id: id, text: text, delay: delay, next: f.m.Now().Add(delay)}
 }
 
-// change applies a revision. A panic is its failure.
-func (f *follower) change(ctx context.Context, to revision) (err error) {
+// change changes the machine to a revision. A panic is its failure.
+func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to revision) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			f.m.Logf("%s", debug.Stack())
@@ -150,17 +175,8 @@ func (f *follower) change(ctx context.Context, to revision) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	former := f.record.former()
-	if err := f.record.begin(ctx, f.m, to); err != nil {
-		return err
-	}
 	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
 		return err
-	}
-	if labels := labelChanges(former, to.Settings); len(labels) > 0 {
-		if err := f.client.LabelNode(ctx, f.record.Node.Name, labels); err != nil {
-			return fmt.Errorf("changing labels: %w", err)
-		}
 	}
 	if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
 		return fmt.Errorf("changing control plane components: %w", err)

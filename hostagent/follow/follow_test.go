@@ -3,6 +3,7 @@ package follow
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,8 @@ type apiServer struct {
 	broken  string
 	labels  map[string]any
 	patches int
+	// watches lasts until the client ends it. unlabeled refuses labels.
+	watches, unlabeled bool
 }
 
 func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +78,12 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 				"kind": "Secret", "apiVersion": "v1", "metadata": map[string]any{"name": "nova-node-blue-1"}, "data": map[string]any{"settings": s.secret},
 			}})
 		}
+		if s.watches {
+			_ = http.NewResponseController(w).Flush()
+			s.lock.Unlock()
+			<-r.Context().Done()
+			s.lock.Lock()
+		}
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})
 	case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/kube-") && strings.HasSuffix(r.URL.Path, "-blue-1"):
@@ -83,6 +92,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			ready = "False"
 		}
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Pod", "apiVersion": "v1", "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}})
+	case s.unlabeled && r.Method == http.MethodPatch && r.URL.Path != status:
+		agenttest.Fail(w, http.StatusServiceUnavailable, "ServiceUnavailable")
 	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/blue-1"):
 		var patch struct {
 			Metadata struct{ Labels map[string]any }
@@ -381,6 +392,51 @@ func TestFailedChangeIsDelayed(t *testing.T) {
 	}
 }
 
+// A watch lasts longer than the delay. It ends when the change is repeated, and the
+// change may take longer.
+func TestFailedChangeIsRepeatedInTime(t *testing.T) {
+	n, server := start(t)
+	revision := server.want(changedSettings())
+	r, err := load(n.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{m: n.Machine, record: r, failed: failure{id: revision, text: "it failed", next: n.Now().Add(time.Second)}}
+	server.watches = true
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := f.once(ctx); err != nil || ctx.Err() != nil || server.condition() != "False StepFailed Revision "+revision+": it failed" {
+		t.Fatalf("%s, err = %v, %v", server.condition(), err, ctx.Err())
+	}
+	server.watches = false
+	if err := n.Sleep(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.once(ctx); err != nil || server.condition() != "True Applied Revision "+revision+": the settings are applied" {
+		t.Errorf("%s, err = %v", server.condition(), err)
+	}
+}
+
+// A failure to label the Node restarts no service, and is repeated soon.
+func TestLabelsAreFirst(t *testing.T) {
+	n, server := start(t)
+	revision := server.want(changedSettings())
+	r, err := load(n.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{m: n.Machine, record: r}
+	server.unlabeled = true
+	if err := f.once(t.Context()); err == nil || n.Get("calls") != "" || !strings.HasPrefix(server.condition(), "False StepFailed Revision "+revision+": changing labels: labeling the Node") {
+		t.Fatalf("%s, calls %q, err = %v", server.condition(), n.Get("calls"), err)
+	}
+	server.unlabeled = false
+	if err := f.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkChanged(t, n, server)
+}
+
 // Settings that the agent cannot read or apply change nothing.
 func TestSettingsAreRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -394,7 +450,7 @@ func TestSettingsAreRejected(t *testing.T) {
 		}, want: "a running machine cannot change its disks, swap"},
 		"OtherNode": {change: func(s *nodeconfig.Settings) { s.Node = "blue-2" }, want: `the settings are for node "blue-2"`},
 		"NoGzip":    {raw: []byte("x"), want: "reading the node's settings"},
-		// Agents of another version would leave out what they do not know, and
+		// Agents of another version would leave out settings that they do not know, and
 		// report the settings as applied.
 		"Version": {raw: zipped(t, `{"version":1,"node":"blue-1"}`), want: "the format of the node's settings has version 1, this host agent reads version 2"},
 	} {
