@@ -45,6 +45,11 @@ func Fixed(was, is *nodeconfig.Machine) []string {
 // part. Settings that only former ones have are removed. Only steps whose settings differ from one of them run, and only files that
 // differ are written. It can be repeated.
 func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machine, c *nodeconfig.Machine) error {
+	if differs(containerdInput, former, c) {
+		if err := keepContainerd(m); err != nil {
+			return fmt.Errorf("keeping containerd's configuration: %w", err)
+		}
+	}
 	if err := removeFiles(ctx, m, former, c); err != nil {
 		return fmt.Errorf("removing files: %w", err)
 	}
@@ -61,10 +66,8 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 		m.Logf("Changing %s", s.name)
 		err := s.apply(ctx, m, &some)
 		if s.name == containerdStep {
-			err = endContainerd(ctx, m, &some, err)
-		}
-		if errors.Is(err, errContainerdConfig) {
-			err = errors.Join(err, restoreContainerd(ctx, m, former[0], c))
+			restarted := some.Proxy || some.TrustCAs || some.Mirrors || some.Snippets
+			err = endContainerd(ctx, m, former[0], c, restarted, err)
 		}
 		if err != nil {
 			return fmt.Errorf("changing %s: %w", s.name, err)
@@ -73,13 +76,20 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 	return nil
 }
 
-// endContainerd restarts containerd for its other files: the step restarts it only
-// for settings.
-func endContainerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine, err error) error {
-	if err != nil || c.Proxy || c.TrustCAs || c.Mirrors || c.Snippets {
-		return err
+// endContainerd ends a change of containerd. It restarts containerd for its other
+// files: the step restarts it only for settings. If containerd cannot use its
+// configuration, it restores the applied one.
+func endContainerd(ctx context.Context, m *machine.Machine, applied, c *nodeconfig.Machine, restarted bool, err error) error {
+	if err == nil && !restarted {
+		err = restartContainerd(ctx, m, c)
 	}
-	return restartContainerd(ctx, m)
+	switch {
+	case err == nil:
+		return m.Remove(keptConfig)
+	case errors.Is(err, errContainerdConfig), errors.Is(err, errNoMirrors):
+		return errors.Join(err, restoreContainerd(ctx, m, applied, c))
+	}
+	return err
 }
 
 // differs reports whether a part of the settings differs from a former one.

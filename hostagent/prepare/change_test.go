@@ -96,6 +96,86 @@ func TestRejectedSnippet(t *testing.T) {
 	}
 }
 
+// A configuration that containerd cannot use is replaced by the one that it runs
+// with, also after an interruption. It has the settings that the agent added.
+func TestRejectedConfig(t *testing.T) {
+	const (
+		config, snippet = "/etc/containerd/config.toml", "/etc/containerd/conf.d/nova-limits.toml"
+		mirrors         = "\n[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = \"/etc/containerd/certs.d\"\n"
+		running         = "imports = [\"/etc/containerd/conf.d/*.toml\"]\nversion = 3\n" + mirrors
+		rejected        = "changing containerd: containerd rejects its configuration"
+		command         = `case "$*" in *default) echo "version = 3"; exit ;; esac; if grep -qs broken "$2" "$T"/etc/containerd/conf.d/*; then exit 1; fi
+grep -qs colons "$T"/etc/containerd/conf.d/* || cat "$2"`
+	)
+	own := func(text string) nodeconfig.File {
+		return nodeconfig.File{Path: config, Mode: "0600", Text: text, Owner: "ops:adm"}
+	}
+	for name, tc := range map[string]struct {
+		// image is the configuration before the applied settings.
+		image       string
+		change      func(was, is *nodeconfig.Machine)
+		interrupted bool
+		want        string
+		err         string
+	}{
+		"Snippet": {"version = 3\n", func(_, is *nodeconfig.Machine) { is.Files[0].Text = "broken" }, false, running, rejected},
+		"OwnConfig": {"", func(was, is *nodeconfig.Machine) {
+			was.Files = append(was.Files, own("version = 3\n"))
+			is.Files = append(is.Files, own("broken"))
+		}, false, running, rejected},
+		"OwnSnippet": {"", func(was, is *nodeconfig.Machine) {
+			was.Files = append(was.Files, own("version = 3\n"))
+			is.Files = append(was.Files[:0:0], was.Files...)
+			is.Files[0].Text = "broken"
+		}, false, running, rejected},
+		"NewConfig":   {"version = 3\n", func(_, is *nodeconfig.Machine) { is.Files = append(is.Files, own("broken")) }, false, running, rejected},
+		"Interrupted": {"version = 3\n", func(_, is *nodeconfig.Machine) { is.Files = append(is.Files, own("broken")) }, true, running, rejected},
+		"NoMirrors":   {"version = 3\n", func(_, is *nodeconfig.Machine) { is.Files[0].Text = "colons" }, false, running, "changing containerd: a snippet removes the mirrors"},
+		"None": {"", func(was, is *nodeconfig.Machine) {
+			was.Mirrors, was.Snippets, is.Files[0].Text = false, false, "broken"
+		}, false, "", rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := agenttest.New(t, commands)
+			n.Command("containerd", command)
+			n.Command("systemctl", `[ "$1" = is-active ] || echo "systemctl $*" >>"$T/calls"`)
+			settings := func() *nodeconfig.Machine {
+				return &nodeconfig.Machine{Mirrors: true, Snippets: true, Files: []nodeconfig.File{{Path: snippet, Mode: "0600", Text: "a = 1\n", Owner: "ops:adm"}}}
+			}
+			was, is := settings(), settings()
+			tc.change(was, is)
+			if tc.image != "" {
+				n.Put(config, tc.image)
+			}
+			if err := prepare.Apply(t.Context(), n.Machine, was); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Get(config); got != tc.want {
+				t.Fatalf("%s before", got)
+			}
+			n.Put("calls", "")
+			former := []*nodeconfig.Machine{was}
+			if tc.interrupted {
+				n.Command("chown", "exit 1")
+				if err := prepare.Change(t.Context(), n.Machine, former, is); err == nil || n.Get(config) != "broken" {
+					t.Fatalf("%q, err = %v", n.Get(config), err)
+				}
+				n.Command("chown", ":")
+				former = append(former, is)
+			}
+			if err := prepare.Change(t.Context(), n.Machine, former, is); err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("err = %v", err)
+			}
+			if n.Get(config) != tc.want || n.There(config) != (tc.want != "") || n.Get(snippet) != was.Files[0].Text || n.There(config+".nova-applied") || strings.Contains(n.Get("calls"), "restart") {
+				t.Errorf("%s:\n%s\nsnippet %q, calls %q", config, n.Get(config), n.Get(snippet), n.Get("calls"))
+			}
+			if err := prepare.Change(t.Context(), n.Machine, []*nodeconfig.Machine{was, is}, was); err != nil || n.There(config+".nova-applied") {
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+}
+
 // Settings that are removed are restored, also if the command fails that makes a
 // service read its configuration. A time service that does not start is no failure.
 func TestRemovedSettings(t *testing.T) {

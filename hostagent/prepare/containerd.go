@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
@@ -16,6 +17,9 @@ import (
 
 const (
 	containerdConfig = "/etc/containerd/config.toml"
+	// keptConfig is the configuration that containerd runs with, while it is changed.
+	// It is empty if there is none. containerd imports only names that end with .toml.
+	keptConfig = containerdConfig + ".nova-applied"
 )
 
 var (
@@ -66,24 +70,70 @@ func containerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) 
 	if !changed {
 		return nil
 	}
-	if c.Mirrors && !hasMirrors(ctx, m) {
-		return fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", nodeconfig.MirrorsDir)
-	}
-	return restartContainerd(ctx, m)
+	return restartContainerd(ctx, m, c)
 }
 
-// errContainerdConfig means that containerd cannot start with its configuration.
-var errContainerdConfig = errors.New("containerd rejects its configuration")
+var (
+	// errContainerdConfig means that containerd cannot start with its configuration.
+	errContainerdConfig = errors.New("containerd rejects its configuration")
+	// errNoMirrors means that containerd would pull images from other registries.
+	errNoMirrors = fmt.Errorf("a snippet removes the mirrors: also set config_path = %q for the registry in the snippet", nodeconfig.MirrorsDir)
+)
 
-// restartContainerd restarts containerd, unless it would not start: without it a
-// node runs no pods any more.
-func restartContainerd(ctx context.Context, m *machine.Machine) error {
+// restartContainerd restarts containerd, unless it would not start, or would not
+// use the mirrors: without it a node runs no pods any more.
+func restartContainerd(ctx context.Context, m *machine.Machine, c *nodeconfig.Machine) error {
 	if m.Exists(containerdConfig) {
 		if _, err := m.Output(ctx, "containerd", "--config", m.At(containerdConfig), "config", "dump"); err != nil {
 			return fmt.Errorf("%w: %w", errContainerdConfig, err)
 		}
 	}
+	if c.Mirrors && !hasMirrors(ctx, m) {
+		return errNoMirrors
+	}
 	return m.Run(ctx, "systemctl", "restart", "containerd")
+}
+
+// keepContainerd keeps the configuration that containerd runs with. One that is
+// kept already is older than an interrupted change.
+func keepContainerd(m *machine.Machine) error {
+	if m.Exists(keptConfig) {
+		return nil
+	}
+	info, err := os.Stat(m.At(containerdConfig))
+	if errors.Is(err, os.ErrNotExist) {
+		return m.Write(keptConfig, "", readable)
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // the caller wraps it
+	}
+	content, err := m.Load(containerdConfig)
+	if err != nil {
+		return err
+	}
+	return m.Write(keptConfig, content, info.Mode())
+}
+
+// restoreConfig replaces containerd's configuration by the one that is kept. The
+// applied files do not have the settings that the agent has added to it.
+func restoreConfig(m *machine.Machine) error {
+	info, err := os.Stat(m.At(keptConfig))
+	if err != nil {
+		return err //nolint:wrapcheck // the caller wraps it
+	}
+	content, err := m.Load(keptConfig)
+	switch {
+	case err != nil:
+		return err
+	case content == "":
+		err = m.Remove(containerdConfig)
+	default:
+		err = write(m, containerdConfig, content, info.Mode())
+	}
+	if err != nil {
+		return err
+	}
+	return m.Remove(keptConfig)
 }
 
 // containerdFiles returns the files of containerd's configuration.
@@ -100,11 +150,16 @@ func containerdFiles(c *nodeconfig.Machine) []nodeconfig.File {
 // restoreContainerd replaces files of settings that containerd rejects by those
 // that are applied, so that it starts after a reset too.
 func restoreContainerd(ctx context.Context, m *machine.Machine, applied, rejected *nodeconfig.Machine) error {
-	is, was := &nodeconfig.Machine{Files: containerdFiles(applied)}, []*nodeconfig.Machine{{Files: containerdFiles(rejected)}}
+	imported := func(c *nodeconfig.Machine) *nodeconfig.Machine {
+		config := func(f nodeconfig.File) bool { return f.Path == containerdConfig }
+		return &nodeconfig.Machine{Files: slices.DeleteFunc(containerdFiles(c), config)}
+	}
+	is, was := imported(applied), []*nodeconfig.Machine{imported(rejected)}
 	for _, step := range []func() error{
 		func() error { return removeFiles(ctx, m, was, is) },
 		func() error { return files(ctx, m, is) },
 		func() error { return owners(ctx, m, is) },
+		func() error { return restoreConfig(m) },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("restoring containerd's configuration: %w", err)
