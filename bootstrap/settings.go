@@ -32,6 +32,9 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	settings := &nodeconfig.Settings{
 		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
 	}
+	if settings.Components != "" {
+		settings.ComponentsVersion = in.Version
+	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {
 		return nil, "", renderErrorf("spec.files", "%v; download large files with a command", err)

@@ -91,6 +91,9 @@ func TestSettingsOfControlPlanes(t *testing.T) {
 			t.Errorf("the settings contain %s", f.Path)
 		}
 	}
+	if is.ComponentsVersion != "v1.36.3" {
+		t.Errorf("version %q", is.ComponentsVersion)
+	}
 	for _, mode := range []Mode{Init, JoinControlPlane} {
 		in := facts(mode, func(in *Input) { in.Follow = true })
 		config, err := nodeConfig(&in)

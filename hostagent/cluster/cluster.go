@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -84,6 +86,25 @@ func (c *Client) HasConfigMap(ctx context.Context, name string) error {
 		return fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
 	return nil
+}
+
+// KubernetesVersion returns the version in kubeadm's stored configuration.
+func (c *Client) KubernetesVersion(ctx context.Context) (string, error) {
+	const name = "kubeadm-config"
+	config, err := c.dynamic.Resource(configMaps).Namespace(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	text, _, err := unstructured.NestedString(config.Object, "data", "ClusterConfiguration")
+	if err != nil {
+		return "", fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	for line := range strings.Lines(text) {
+		if version, is := strings.CutPrefix(line, "kubernetesVersion:"); is {
+			return strings.Trim(version, " \"'\n"), nil
+		}
+	}
+	return "", fmt.Errorf("ConfigMap %s has no version", name) //nolint:staticcheck // a kind
 }
 
 // Ready returns nil if an API server is ready.

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
@@ -19,12 +20,20 @@ func changeComponents(ctx context.Context, m *machine.Machine, client *cluster.C
 		return nil
 	}
 	m.Logf("Changing the control plane components")
-	// The version, etcd and the certificates are those of the first boot.
+	// An upgrade may have begun since the settings were stored.
+	version, err := client.KubernetesVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if version != s.ComponentsVersion {
+		return fmt.Errorf("kubeadm would deploy version %s instead of %s", version, s.ComponentsVersion)
+	}
+	// etcd and the certificates are those of the first boot.
 	args := []string{"kubeadm", "upgrade", "node", "phase", "control-plane", "--etcd-upgrade=false", "--certificate-renewal=false"}
 	if err := keepManifests(ctx, m); err != nil {
 		return err
 	}
-	err := m.Run(ctx, append(args, patchesArgs(m)...)...)
+	err = m.Run(ctx, append(args, patchesArgs(m)...)...)
 	if err == nil {
 		err = waitForComponents(ctx, m, client, s.Node)
 	}

@@ -50,6 +50,8 @@ type apiServer struct {
 	secret     []byte
 	denied     bool
 	conditions []map[string]any
+	// version is that of kubeadm's stored configuration.
+	version string
 	// broken is the component whose pod is not ready.
 	broken  string
 	labels  map[string]any
@@ -86,6 +88,10 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/kube-system/configmaps/kubeadm-config":
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]any{
+			"ClusterConfiguration": "networking:\n  kubernetesVersion: v0\nkubernetesVersion: " + s.version + "\n",
+		}})
 	case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/kube-") && strings.HasSuffix(r.URL.Path, "-blue-1"):
 		ready := "True"
 		if s.broken != "" && strings.Contains(r.URL.Path, s.broken) {
@@ -174,7 +180,7 @@ func changedSettings() *nodeconfig.Settings {
 
 func start(t *testing.T) (*agenttest.Machine, *apiServer) {
 	t.Helper()
-	server := &apiServer{t: t, conditions: []map[string]any{}}
+	server := &apiServer{t: t, version: "v1.36.3", conditions: []map[string]any{}}
 	server.Server = agenttest.NewServer(t, server.serve)
 	n := agenttest.New(t, commands)
 	n.Put("etc/kubernetes/kubelet.conf", server.Kubeconfig())
@@ -542,7 +548,7 @@ func TestComponentsChange(t *testing.T) {
 			}
 			r.Applied.Settings.Components = "1"
 			is := booted()
-			is.Components = "1"
+			is.Components, is.ComponentsVersion = "1", "v1.36.3"
 			tc.change(is)
 			server.want(is)
 			if err := (&follower{m: n.Machine, record: r}).once(t.Context()); err != nil {
@@ -585,7 +591,7 @@ func TestComponentsAreRestored(t *testing.T) {
 			n.Put(manifests+"kube-apiserver.yaml", "second\n")
 			n.Command("kubeadm", `cat "$T/`+manifests+`kube-apiserver.yaml" >"$T/found"; `+tc.kubeadm)
 			is := booted()
-			is.Components = "2"
+			is.Components, is.ComponentsVersion = "2", "v1.36.3"
 			server.want(is)
 			server.broken = tc.broken
 			_ = (&follower{m: n.Machine, record: r}).once(t.Context())
@@ -621,5 +627,21 @@ func TestComponentsAreRestoredWithoutAPIServer(t *testing.T) {
 	}
 	if got := n.Get("etc/kubernetes/manifests/kube-apiserver.yaml"); got != "first\n" {
 		t.Errorf("the manifest is %q", got)
+	}
+}
+
+// kubeadm deploys the version in its stored configuration, also that of an upgrade
+// that began after the settings were stored.
+func TestComponentsKeepTheirVersion(t *testing.T) {
+	n, server := start(t)
+	server.version = "v1.37.0"
+	is := booted()
+	is.Components, is.ComponentsVersion = "2", "v1.36.3"
+	server.want(is)
+	if err := followOnce(t, n); err == nil || !strings.Contains(server.condition(), "kubeadm would deploy version v1.37.0 instead of v1.36.3") {
+		t.Errorf("%s, err = %v", server.condition(), err)
+	}
+	if calls := n.Get("calls"); strings.Contains(calls, "kubeadm") {
+		t.Errorf("calls:\n%s", calls)
 	}
 }

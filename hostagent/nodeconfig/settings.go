@@ -60,6 +60,8 @@ type Settings struct {
 	// Components identifies the settings of the control plane components, which
 	// kubeadm reads from the cluster. It is only set on a control plane node.
 	Components string `json:"components,omitempty"`
+	// ComponentsVersion is the Kubernetes version of the components.
+	ComponentsVersion string `json:"componentsVersion,omitempty"`
 }
 
 // WithoutKeys returns settings of a machine without the files of the cluster's

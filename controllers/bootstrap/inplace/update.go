@@ -128,7 +128,7 @@ func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machi
 	case err != nil:
 		return nodesettings.Report{}, err //nolint:wrapcheck // it names the Node
 	}
-	if waiting, err := waitForConfiguration(ctx, workloadClient, settings.Configuration); err != nil || waiting != "" {
+	if waiting, err := waitForConfiguration(ctx, workloadClient, settings.Configuration, machine.Spec.Version); err != nil || waiting != "" {
 		return nodesettings.Report{Text: waiting}, err
 	}
 	report, known := nodesettings.ReportOf(node, settings.Revision)
@@ -150,7 +150,7 @@ func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machi
 // waitForConfiguration returns why the change of a control plane node has to wait:
 // kubeadm makes its components from the configuration in the workload cluster, which
 // nova-control-plane writes. The node would report other settings as applied.
-func waitForConfiguration(ctx context.Context, workloadClient client.Client, rendered []byte) (string, error) {
+func waitForConfiguration(ctx context.Context, workloadClient client.Client, rendered []byte, version string) (string, error) {
 	if rendered == nil {
 		return "", nil
 	}
@@ -158,12 +158,12 @@ func waitForConfiguration(ctx context.Context, workloadClient client.Client, ren
 	if err := workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadm.ConfigName}, config); err != nil {
 		return "", fmt.Errorf("reading kubeadm's configuration: %w", err)
 	}
-	stored, err := kubeadm.IsStored(config, rendered)
+	stored, err := kubeadm.IsStored(config, rendered, version)
 	if err != nil {
 		return "", err //nolint:wrapcheck // it names the configuration
 	}
 	if !stored {
-		return "waiting for nova-control-plane to store the settings of components in ConfigMap kube-system/" + kubeadm.ConfigName, nil
+		return "waiting for nova-control-plane to store the settings and the version of components in ConfigMap kube-system/" + kubeadm.ConfigName, nil
 	}
 	return "", nil
 }

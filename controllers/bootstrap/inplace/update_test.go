@@ -35,7 +35,7 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 	machine := &clusterv1.Machine{}
 	machine.Namespace, machine.Name, machine.UID = "tenants", "blue-1", "1"
 	machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
-	machine.Spec.ClusterName = "blue"
+	machine.Spec.ClusterName, machine.Spec.Version = "blue", "v1.36.3"
 	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: "blue-1"}
 	machine.Status.NodeRef.Name = node
 	cluster, config := &clusterv1.Cluster{}, &bootstrapv1.NovaConfig{}
@@ -170,7 +170,7 @@ func TestConfigurationIsStored(t *testing.T) {
 	if got := update(); got.Status != runtimehooksv1.ResponseStatusFailure {
 		t.Errorf("without a configuration: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
 	}
-	config := &corev1.ConfigMap{Data: map[string]string{"ClusterConfiguration": strings.Replace(rendered("1h"), "v1.36.3", "v1.35.1", 1)}}
+	config := &corev1.ConfigMap{Data: map[string]string{"ClusterConfiguration": rendered("1h")}}
 	config.Namespace, config.Name = "kube-system", "kubeadm-config"
 	if err := workload.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -185,10 +185,16 @@ func TestConfigurationIsStored(t *testing.T) {
 	if err := workload.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	if got := update(); got.RetryAfterSeconds != 5 || got.Message != "waiting for nova-control-plane to store the settings of components in ConfigMap kube-system/kubeadm-config" {
-		t.Errorf("with a former configuration: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
+	for _, former := range []string{rendered("1h"), strings.Replace(rendered("2h"), "v1.36.3", "v1.37.0", 1)} {
+		config.Data["ClusterConfiguration"] = former
+		if err := workload.Update(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if got := update(); got.RetryAfterSeconds != 5 || got.Message != "waiting for nova-control-plane to store the settings and the version of components in ConfigMap kube-system/kubeadm-config" {
+			t.Errorf("with %s: %s, retry %d: %s", former, got.Status, got.RetryAfterSeconds, got.Message)
+		}
 	}
-	config.Data["ClusterConfiguration"] = strings.Replace(rendered("2h"), "v1.36.3", "v1.35.1", 1)
+	config.Data["ClusterConfiguration"] = rendered("2h")
 	if err := workload.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func waitForUpdate(p *problem, m Machine) *Decision {
 		return wait("Waiting for Cluster API to change machine %s in place", m.Name)
 	case m.UpdateBegun:
 		return wait("Waiting for machine %s to be changed in place: %s", m.Name, m.UpdateProgress)
-	case changeable(p, m) && p.joinRefused() == "" && waitForChange(p, m) == nil:
+	case changeable(p, m) && p.joinRefused() == "" && p.KubeadmVersion == p.Version && waitForChange(p, m) == nil:
 		return onMachine(UpdateMachine, m, "Changing machine %s in place", m.Name)
 	}
 	return onMachine(CancelUpdate, m, "Canceling the change of machine %s in place, which was not begun", m.Name)
@@ -70,6 +70,14 @@ func update(p *problem, old []Machine) (*Decision, bool) {
 	if refused := p.joinRefused(); refused != "" {
 		// The components read their settings where new machines read them.
 		return wait("%s", refused), true
+	}
+	if p.KubeadmVersion == "" {
+		return wait("Waiting for the version in kubeadm's stored configuration"), true
+	}
+	if p.KubeadmVersion != p.Version {
+		// kubeadm deploys components of that version, for instance of an upgrade
+		// that was reverted.
+		return &Decision{Action: SetVersion, Reason: "Setting the version for machine " + victim.Name + " to " + p.Version}, true
 	}
 	if blocked := waitForChange(p, victim); blocked != nil {
 		return blocked, true

@@ -60,6 +60,20 @@ func TestUpdatesInPlace(t *testing.T) {
 			reason: "the components would read former settings", in: inPlace(3, Prefer), change: func(in *Input) { in.JoinBlocked = "it is not stored" },
 			want: Wait, about: "it is not stored",
 		},
+		"RevertedUpgrade": {
+			reason: "kubeadm would deploy the version that is stored", in: inPlace(3, Prefer), change: func(in *Input) { in.KubeadmVersion = "v1.37.0" },
+			want: SetVersion, about: "v1.36.3",
+		},
+		"VersionUnknown": {
+			reason: "kubeadm would deploy the version that is stored", in: inPlace(3, Prefer), change: func(in *Input) { in.KubeadmVersion = "" },
+			want: Wait, about: "the version in kubeadm's stored configuration",
+		},
+		"ContinuedButReverted": {
+			reason: "the version is set first", in: inPlace(3, Prefer), change: func(in *Input) {
+				marked(time.Minute)(in)
+				in.KubeadmVersion = "v1.37.0"
+			}, want: CancelUpdate, on: "b",
+		},
 		"Continued": {
 			reason: "the begin was interrupted", in: inPlace(3, Prefer), change: func(in *Input) { in.Machines[1].Updating = true },
 			want: UpdateMachine, on: "b",
@@ -77,7 +91,7 @@ func TestUpdatesInPlace(t *testing.T) {
 			}, want: CancelUpdate, on: "b",
 		},
 		"ContinuedButNever": {reason: "users want no change in place", in: inPlace(3, Never), change: marked(time.Minute), want: CancelUpdate, on: "b"},
-		"ContinuedButReverted": {
+		"ContinuedButSame": {
 			reason: "nothing is left to change", in: inPlace(3, Prefer), change: func(in *Input) {
 				marked(time.Minute)(in)
 				in.Machines[1].Differs = nil

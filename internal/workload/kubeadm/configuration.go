@@ -93,11 +93,10 @@ func NextConfiguration(stored Document, rendered []byte, version string) (Docume
 	return nextDocument(stored, want, drop)
 }
 
-// IsStored reports whether kubeadm's stored configuration has the rendered settings,
-// apart from the version: components read it when they are changed.
-func IsStored(config *corev1.ConfigMap, rendered []byte) (bool, error) {
+// IsStored reports whether kubeadm's stored configuration has the rendered settings
+// and the version: kubeadm deploys components from it.
+func IsStored(config *corev1.ConfigMap, rendered []byte, version string) (bool, error) {
 	stored := DocumentIn(config, ConfigurationKey)
-	version, _ := ReadStored(stored.Content)
 	next, err := NextConfiguration(stored, rendered, version)
 	return next.Content == stored.Content, err
 }
