@@ -18,7 +18,7 @@ import (
 )
 
 // TestSourcesOfAModuleThatIsNeverWritten: the name of a module is used by another object, so its Cluster waits
-// for ever. The sources of former revisions are deleted nevertheless.
+// indefinitely. The sources of former revisions are deleted nevertheless.
 func TestSourcesOfAModuleThatIsNeverWritten(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()

@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
 )
 
-// haError is the state of a VM that the HA manager has given up, and haGaveUp says how it can be restarted.
+// haError is the state of a VM that the HA manager has given up, and haGaveUp the steps that restart it.
 const (
 	haError  = "error"
 	haGaveUp = "The HA manager of Proxmox VE does not restart the VM: it is in the state error there. Set it to disabled, correct the cause, and set it to started"

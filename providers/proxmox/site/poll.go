@@ -91,7 +91,7 @@ func (s *Session) repeat(ctx context.Context, read func(context.Context) error) 
 type nodeReads map[string][]func(context.Context) error
 
 // readNodes sends the requests of each node on its own: a node that hangs delays neither the list nor
-// what the other nodes answer. The requests of a node in busy, whose earlier ones have not ended,
+// the answers of other nodes. The requests of a node in busy, whose earlier ones have not ended,
 // are left out: they are due again.
 func (s *Session) readNodes(ctx context.Context, group *errgroup.Group, busy map[string]bool, due nodeReads) {
 	s.mu.Lock()
