@@ -66,8 +66,7 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 		m.Logf("Changing %s", s.name)
 		err := s.apply(ctx, m, &some)
 		if s.name == containerdStep {
-			restarted := some.Proxy || some.TrustCAs || some.Mirrors || some.Snippets
-			err = endContainerd(ctx, m, former[0], c, restarted, err)
+			err = endContainerd(ctx, m, former[0], &some, err)
 		}
 		if err != nil {
 			return fmt.Errorf("changing %s: %w", s.name, err)
@@ -79,8 +78,8 @@ func Change(ctx context.Context, m *machine.Machine, former []*nodeconfig.Machin
 // endContainerd ends a change of containerd. It restarts containerd for its other
 // files: the step restarts it only for settings. If containerd cannot use its
 // configuration, it restores the applied one.
-func endContainerd(ctx context.Context, m *machine.Machine, applied, c *nodeconfig.Machine, restarted bool, err error) error {
-	if err == nil && !restarted {
+func endContainerd(ctx context.Context, m *machine.Machine, applied, c *nodeconfig.Machine, err error) error {
+	if restarted := c.Proxy || c.TrustCAs || c.Mirrors || c.Snippets; err == nil && !restarted {
 		err = restartContainerd(ctx, m, c)
 	}
 	switch {
