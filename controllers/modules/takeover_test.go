@@ -114,7 +114,7 @@ var _ = Describe("A module that moves to another set", func() {
 		release(ctx, o)
 	})
 
-	It("is released without the facts of the Cluster if its set is gone", func(ctx SpecContext) {
+	It("is released without the facts of the Cluster if its set does not exist any more", func(ctx SpecContext) {
 		r, first, o := held(ctx, only)
 		cluster := &clusterv1.Cluster{}
 		cluster.Namespace, cluster.Name = r.namespace, "a"
