@@ -144,6 +144,7 @@ var all = []Addon{
 		Images: []host.Image{{Ref: "quay.io/prometheus/prometheus:v3.14.0-distroless", Program: "prometheus"}},
 		Chart:  currentStack,
 	},
+	kedaAddon(),
 	{
 		Module: "metallb",
 		Images: []host.Image{

@@ -37,7 +37,7 @@ const (
 // the module that has the volume of Prometheus.
 func monitoring() []addons.Addon {
 	GinkgoHelper()
-	all, err := addons.Select("local-path", "prometheus-operator", "alertmanager", "prometheus", "descheduler")
+	all, err := addons.Select("local-path", "prometheus-operator", "alertmanager", "prometheus", "descheduler", "keda")
 	Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -54,6 +54,7 @@ func describeMonitoring() {
 	var (
 		s      *addonsv1.NovaModuleSet
 		broken *appsv1.Deployment
+		worker *appsv1.Deployment
 		rule   *unstructured.Unstructured
 		before []string
 	)
@@ -93,6 +94,8 @@ func describeMonitoring() {
 		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
 	})
 
+	It("scale a Deployment from zero by a query of Prometheus", func(ctx context.Context) { worker = scaleUp(ctx, c) })
+
 	It("upgrade each module by a version while the programs of all others answer", func(ctx context.Context) {
 		t := tenant(ctx, Default, c)
 		then := strconv.FormatInt(time.Now().Unix(), 10)
@@ -107,6 +110,8 @@ func describeMonitoring() {
 		Eventually(query(ctx, c, `ALERTS{alertname="Unavailable"}`), deliverTimeout).Should(BeEmpty())
 		Expect(t.Delete(ctx, rule)).To(Succeed())
 	})
+
+	It("scale the Deployment to zero", func(ctx context.Context) { scaleDown(ctx, c, worker) })
 
 	It("keep the metrics when the pod of Prometheus is replaced", func(ctx context.Context) {
 		t, before := tenant(ctx, Default, c), &corev1.Pod{}
@@ -173,11 +178,11 @@ func describeMonitoring() {
 }
 
 // remainingOfMonitoring are the objects that stay when the set is deleted, without the volume of
-// Prometheus: those of namespaces, CustomResourceDefinitions with their API, and the Service of the
-// kubelets with its Endpoints, which the operator creates.
+// Prometheus: those of namespaces, CustomResourceDefinitions with their API, the Service of the
+// kubelets with its Endpoints, which Prometheus' operator creates, and the Secret with KEDA's certificates.
 func remainingOfMonitoring() []string {
 	names := slices.Clone(remaining)
-	for _, ns := range []string{monitoringNS, "nova-descheduler"} {
+	for _, ns := range []string{monitoringNS, "nova-descheduler", "nova-keda"} {
 		names = append(names, "Namespace /"+ns, "ConfigMap "+ns+"/kube-root-ca.crt", "ServiceAccount "+ns+"/default")
 	}
 	for _, kind := range []string{
@@ -186,8 +191,15 @@ func remainingOfMonitoring() []string {
 	} {
 		names = append(names, "CustomResourceDefinition /"+kind+".monitoring.coreos.com")
 	}
+	for _, kind := range []string{
+		"cloudeventsources.eventing", "clustercloudeventsources.eventing", "clustertriggerauthentications", "scaledjobs", "scaledobjects",
+		"triggerauthentications",
+	} {
+		names = append(names, "CustomResourceDefinition /"+kind+".keda.sh")
+	}
 	return append(names, "APIService /v1.monitoring.coreos.com", "APIService /v1alpha1.monitoring.coreos.com",
-		"Service kube-system/kubelet", "Endpoints kube-system/kubelet")
+		"APIService /v1alpha1.keda.sh", "APIService /v1alpha1.eventing.keda.sh",
+		"Service kube-system/kubelet", "Endpoints kube-system/kubelet", "Secret nova-keda/kedaorg-certs")
 }
 
 // unavailable matches the labels of the alert about the Deployment broken.
