@@ -2,6 +2,7 @@ package prepare_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,7 +126,7 @@ grep -qs colons "$T"/etc/containerd/conf.d/* || cat "$2"`
 		}, false, running, rejected},
 		"OwnSnippet": {"", func(was, is *nodeconfig.Machine) {
 			was.Files = append(was.Files, own("version = 3\n"))
-			is.Files = append(was.Files[:0:0], was.Files...)
+			is.Files = slices.Clone(was.Files)
 			is.Files[0].Text = "broken"
 		}, false, running, rejected},
 		"NewConfig":   {"version = 3\n", func(_, is *nodeconfig.Machine) { is.Files = append(is.Files, own("broken")) }, false, running, rejected},

@@ -102,7 +102,7 @@ func TestAlwaysSlowAPIServer(t *testing.T) {
 		t.Helper()
 		answer <- struct{}{}
 		// Work that is in progress is joined.
-		<-e.updates.DoChan("1/abc", func() (any, error) { return nil, nil })
+		<-e.updates.DoChan("1/abc", func() (any, error) { return true, nil })
 		if _, found := e.results.Load(types.UID("1")); !found {
 			t.Fatal("the work has no result")
 		}
