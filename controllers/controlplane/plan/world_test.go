@@ -140,7 +140,7 @@ func newWorld(seed uint64) *world {
 		w.faulty *= 4
 	}
 	w.in = Input{
-		Replicas: []int{1, 3, 5}[r.IntN(3)], Version: "v1.36.3", MaxSurge: r.IntN(2), ExternalEtcd: r.IntN(3) == 0,
+		Replicas: []int{1, 3, 5}[r.IntN(3)], Version: "v1.36.3", KubeadmVersion: "v1.36.3", MaxSurge: r.IntN(2), ExternalEtcd: r.IntN(3) == 0,
 		Limits: Limits{
 			MaxRetry: -1, RetryPeriod: time.Duration(r.IntN(5)) * tick, MinHealthyPeriod: time.Hour,
 			JoinTimeout: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
