@@ -207,7 +207,7 @@ var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func()
 	})
 })
 
-// installDefinitions adds the definitions of Flux, clusterctl and the provider for KubeVirt to the API server. It can be
+// installDefinitions adds the definitions of Flux, clusterctl, Cluster API Operator and the provider for KubeVirt to the API server. It can be
 // called again.
 func installDefinitions(ctx context.Context) {
 	GinkgoHelper()
@@ -223,6 +223,9 @@ func installDefinitions(ctx context.Context) {
 	kubevirt, err := tools.ToolDir(ctx, "capk", "sigs.k8s.io/cluster-api-provider-kubevirt")
 	Expect(err).NotTo(HaveOccurred())
 	definitions = append(definitions, filepath.Join(kubevirt, "config", "crd", "bases"))
+	operator, err := tools.ToolDir(ctx, "operator", "sigs.k8s.io/cluster-api-operator")
+	Expect(err).NotTo(HaveOccurred())
+	definitions = append(definitions, filepath.Join(operator, "config", "crd", "bases"))
 	core, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
 	Expect(err).NotTo(HaveOccurred())
 	definitions = append(definitions, filepath.Join(core, "cmd", "clusterctl", "config", "crd", "bases"))
