@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	reconciler "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -111,7 +111,7 @@ func startSources() {
 	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{Scheme: testEnv.Scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(10 * time.Second)})
 	Expect(err).NotTo(HaveOccurred())
 	for _, kind := range []client.Object{&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}} {
-		Expect(ctrl.NewControllerManagedBy(mgr).For(kind).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		Expect(ctrl.NewControllerManagedBy(mgr).For(kind).Complete(reconciler.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			o, _ := kind.DeepCopyObject().(client.Object)
 			if err := mgr.GetClient().Get(ctx, req.NamespacedName, o); err != nil {
 				return ctrl.Result{}, client.IgnoreNotFound(err)

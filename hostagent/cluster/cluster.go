@@ -104,7 +104,7 @@ func (c *Client) KubernetesVersion(ctx context.Context) (string, error) {
 			return strings.Trim(version, " \"'\n"), nil
 		}
 	}
-	return "", fmt.Errorf("ConfigMap %s has no version", name) //nolint:staticcheck // a kind
+	return "", fmt.Errorf("ConfigMap %s has no version", name)
 }
 
 // Ready returns nil if an API server is ready.
