@@ -161,6 +161,7 @@ without_dns() {
 # with_file copies the source of the Go module of adds, with a file at the path
 # of adds, and writes a go.mod that replaces the module with the copy.
 with_file() {
+	go mod download "${adds[0]}"
 	cp -r --no-preserve=mode "$(go list -mod=readonly -m -f '{{.Dir}}' "${adds[0]}")" "$1"
 	install -D -m 0644 "$here/${adds[2]}" "$1/${adds[1]}"
 	cp go.mod "$1.mod"
