@@ -79,6 +79,8 @@ if [[ -z $images ]]; then
 	images=$work/images.list
 	grep -v "/nova-[a-z-]*:$version\$" "$dir/images.txt" >"$images"
 	sed -nE 's/^ *- ([a-z0-9.-]+\.[a-z]+\/[^ ]+)$/\1/p' modules/catalogue/facts/images/*.yaml modules/catalogue/facts/operators.yaml >>"$images"
+	# The release has its own.
+	sed -i '/^ghcr\.io\/nova-platform\//d' "$images"
 	sort -u -o "$images" "$images"
 	# kubeadm expects CoreDNS without the folder that it has in its registry.
 	coredns=$(sed -nE 's|^registry.k8s.io/coredns/(coredns:.*)|& \1|p' "$images")

@@ -93,7 +93,7 @@ mkdir -p "$dir"/{host-agent,sbom,repository,catalogue,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
-		-ldflags "-s -w -X $module/internal/manager.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
+		-ldflags "-s -w -X $module/internal/manager.version=$version -X main.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags '-s -w' -o "$dir/host-agent/$agent-linux-$arch" "./cmd/$agent"
 	for manager in "${managers[@]}"; do
@@ -121,6 +121,14 @@ for folder in modules/catalogue/*/; do
 	*) cp -R "$folder" "$dir/catalogue/" ;;
 	esac
 done
+# Our own programs among the modules are those of this release.
+while read -r program digest; do
+	sed -zEi "s|\"ghcr\.io\" (\.facts\.images\.registry\)[[:space:]]+)\"/nova-platform/$program:v0\.0\.0\"|\"${registry%%/*}\" \1\"/${registry#*/}/$program:$version@$digest\"|g" "$dir"/catalogue/sets/*.yaml
+done <"$dir/digests"
+if grep -r 'v0\.0\.0' "$dir/catalogue"; then
+	echo "release.sh: the catalogue has programs without a version" >&2
+	exit 1
+fi
 "$release" manifests "${facts[@]}"
 "$here/gitops.sh" "$dir/gitops" "$version"
 cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"

@@ -176,14 +176,6 @@ func containersOf(t *testing.T, file string) []corev1.Container {
 	return workload.Spec.Template.Spec.Containers
 }
 
-// The script of the oVirt driver is the same on nodes, where no other test runs it.
-func TestNodesRunTheSameScript(t *testing.T) {
-	controller, node := containersOf(t, "ovirt/csi-controller/deployment.yaml")[0], containersOf(t, "ovirt/csi-node/daemonset.yaml")[0]
-	if !slices.Equal(controller.Command, node.Command) {
-		t.Errorf("nodes run %q, the controller %q", node.Command, controller.Command)
-	}
-}
-
 // Users of a namespace may write ConfigMaps there, and the pods of these modules have
 // the credentials of a hypervisor: no container runs a file of a ConfigMap.
 func TestNoContainerRunsAFileOfAConfigMap(t *testing.T) {

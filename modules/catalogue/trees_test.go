@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -183,14 +184,17 @@ func TestCoreDNSKeepsItsSettings(t *testing.T) {
 	}
 }
 
-// The driver on nodes formats a disk unless lsblk reports a file system on it,
-// and in a container lsblk reads this from the host's udev database.
-func TestCSINodeOfOVirtReadsFileSystems(t *testing.T) {
+// The driver on nodes uses the programs and mounts of the node, and has nothing with
+// which it could reach the engine or the API server.
+func TestCSINodeOfOVirt(t *testing.T) {
 	for _, m := range render(t, Base, named(t)["zvirt-external-3"]).Modules {
 		if m.Name != "ovirt-csi-node" {
 			continue
 		}
 		for _, o := range delivered(t, m) {
+			if !slices.Contains([]string{"Namespace", "CSIDriver", "DaemonSet"}, o.GetKind()) {
+				t.Errorf("the module has a %s", o.GetKind())
+			}
 			if o.GetKind() != "DaemonSet" {
 				continue
 			}
@@ -199,20 +203,21 @@ func TestCSINodeOfOVirtReadsFileSystems(t *testing.T) {
 				t.Fatal(err)
 			}
 			pod := set.Spec.Template.Spec
-			volumes := map[string]string{}
+			if pod.HostNetwork || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+				t.Error("the driver has the network of the host, or a token")
+			}
 			for _, v := range pod.Volumes {
-				if v.HostPath != nil {
-					volumes[v.Name] = v.HostPath.Path
+				if v.HostPath == nil {
+					t.Errorf("the volume %s is not a path of the node", v.Name)
 				}
 			}
-			mounted := map[string]string{}
-			for _, mount := range pod.Containers[0].VolumeMounts {
-				mounted[mount.MountPath] = volumes[mount.Name]
+			driver := pod.Containers[0]
+			if want := "ghcr.io/nova-platform/nova-ovirt-csi-node:"; !strings.HasPrefix(driver.Image, want) {
+				t.Errorf("the image of the driver is %s, not %s", driver.Image, want)
 			}
-			for _, path := range []string{"/dev", "/run/udev", "/var/lib/kubelet"} {
-				if mounted[path] != path {
-					t.Errorf("the driver has %q at %s, not the host's", mounted[path], path)
-				}
+			propagated := corev1.MountPropagationBidirectional
+			if want := []corev1.VolumeMount{{Name: "root", MountPath: "/host", MountPropagation: &propagated}}; !reflect.DeepEqual(driver.VolumeMounts, want) || !slices.Contains(driver.Args, "--root=/host") {
+				t.Errorf("the driver has the arguments %q and the mounts %+v", driver.Args, driver.VolumeMounts)
 			}
 			return
 		}
