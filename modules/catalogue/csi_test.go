@@ -114,6 +114,32 @@ func TestVSphereCSIConfig(t *testing.T) {
 	}
 }
 
+// With the label the driver and the provisioner both use the tags of vCenter, and without it neither does: the
+// driver refuses nodes without tags.
+func TestVSphereCSITopology(t *testing.T) {
+	for label, want := range map[string]bool{"": false, "false": false, "true": true} {
+		site := sites.Site{Hypervisor: "vsphere"}
+		if label != "" {
+			site.Labels = map[string]string{"addons.cluster.x-k8s.io/vsphere-topology": label}
+		}
+		f := site.Facts()
+		config := settings(t, f, "vsphere-csi-controller").Data["csi-vsphere.conf"]
+		if got := strings.HasSuffix(config, "\n[Labels]\ntopology-categories = \"k8s-region, k8s-zone\"\n"); got != want {
+			t.Errorf("label %q: the configuration is\n%s", label, config)
+		}
+		objects, _ := management(t, f, "vsphere-csi-controller")
+		data, err := yaml.Marshal(objects["Deployment"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range []string{"- --feature-gates=Topology=%t\n", "- --strict-topology=%t\n"} {
+			if !strings.Contains(string(data), fmt.Sprintf(flag, want)) {
+				t.Errorf("label %q: the provisioner does not have "+flag, label, want)
+			}
+		}
+	}
+}
+
 // Each container that talks to the workload cluster uses its kubeconfig and
 // keeps its lease there, and none has a token of the management cluster.
 func TestCSIControllersUseTheWorkloadCluster(t *testing.T) {
