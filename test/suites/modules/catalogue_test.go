@@ -111,6 +111,12 @@ var _ = Describe("The catalogue", Ordered, func() {
 			g.Expect(t.Get(ctx, client.ObjectKeyFromObject(load), load)).To(Succeed())
 			g.Expect(load.Status.ReadyReplicas).To(BeEquivalentTo(2))
 		}, deliverTimeout).Should(Succeed())
+
+		By("ending the load")
+		loaded := load.DeepCopy()
+		load.Spec.Template.Spec.Containers[0].Command = []string{"sleep", "infinity"}
+		Expect(t.Patch(ctx, load, client.MergeFrom(loaded))).To(Succeed())
+		Eventually(scaledStatus(ctx, t, load), deliverTimeout).Should(HaveField("Replicas", BeEquivalentTo(1)))
 		Expect(t.Delete(ctx, scaler)).To(Succeed())
 		Expect(t.Delete(ctx, load)).To(Succeed())
 	})

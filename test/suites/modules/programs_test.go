@@ -88,7 +88,7 @@ func measured(ctx context.Context, c bed.Cluster, kind, namespace string) func()
 }
 
 // busy is a Deployment that uses all of its processor limit, more than twice its request, and the
-// autoscaler that adds a pod because of that.
+// autoscaler that adds a pod because of that. Without the default delay of five minutes it also removes it.
 func busy() (*appsv1.Deployment, *autoscalingv2.HorizontalPodAutoscaler) {
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "busy"}
 	labels := map[string]string{"app": meta.Name}
@@ -112,6 +112,9 @@ func busy() (*appsv1.Deployment, *autoscalingv2.HorizontalPodAutoscaler) {
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: meta.Name},
 		MaxReplicas:    2,
+		Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
+			ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To(int32(0))},
+		},
 		Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(50))},
 		}}},
