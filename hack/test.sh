@@ -52,6 +52,9 @@ prepare() {
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=" ignition terraform terraform-provider-vsphere kwok traefik cyclonedx-gomod"
 			tools+=" cert-manager-controller cert-manager-webhook cert-manager-cainjector cert-manager-startupapicheck metallb-controller metallb-speaker external-dns"
+			tools+=" descheduler prometheus-operator prometheus-config-reloader kube-state-metrics alertmanager prometheus keda keda-adapter keda-admission-webhooks"
+			tools+=" descheduler@v0.35.1 prometheus-operator@v0.93.0 prometheus-config-reloader@v0.93.0 alertmanager@v0.33.1"
+			tools+=$(printf ' %s@v2.20.1' keda keda-adapter keda-admission-webhooks)
 			hack/ensure-packages.sh haproxy chromium zstd named=bind9 || return
 		fi
 	fi

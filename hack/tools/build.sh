@@ -98,9 +98,9 @@ locate() {
 	descheduler | descheduler@*) module=monitoring package=sigs.k8s.io/descheduler/cmd/descheduler ;;
 	# KEDA's own pins of Kubernetes 0.35 would compile its libraries again. Its adapter needs a newer
 	# custom-metrics-apiserver for the shared ones; KEDA does not compile with a newer Prometheus.
-	keda) module=keda package=github.com/kedacore/keda/v2/cmd/operator ;;
-	keda-adapter) module=keda package=github.com/kedacore/keda/v2/cmd/adapter ;;
-	keda-admission-webhooks) module=keda package=github.com/kedacore/keda/v2/cmd/webhooks ;;
+	keda | keda@*) module=keda package=github.com/kedacore/keda/v2/cmd/operator ;;
+	keda-adapter | keda-adapter@*) module=keda package=github.com/kedacore/keda/v2/cmd/adapter ;;
+	keda-admission-webhooks | keda-admission-webhooks@*) module=keda package=github.com/kedacore/keda/v2/cmd/webhooks ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
 	cert-manager-controller | cert-manager-webhook | cert-manager-cainjector | cert-manager-startupapicheck) module=cert-manager package=./$1 ;;
 	metallb-controller | metallb-speaker) module=metallb package=go.universe.tf/metallb/${1#metallb-} ;;

@@ -144,7 +144,7 @@ var all = []Addon{
 		Images: []host.Image{{Ref: "quay.io/prometheus/prometheus:v3.14.0-distroless", Program: "prometheus"}},
 		Chart:  currentStack,
 	},
-	kedaAddon(),
+	kedaAddon("2.20.2", "", "keda"),
 	{
 		Module: "metallb",
 		Images: []host.Image{
@@ -194,6 +194,7 @@ var previous = []Addon{
 		Images: []host.Image{{Ref: "quay.io/prometheus/alertmanager:v0.33.1", Program: "alertmanager@v0.33.1"}},
 		Chart:  previousStack,
 	},
+	kedaAddon("2.20.1", "@v2.20.1", "keda-previous"),
 }
 
 // Select returns the addons of the named modules of the catalogue.

@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	kedaVersion = "2.20.2"
-	kedaModule  = "github.com/kedacore/keda/v2"
+	kedaModule = "github.com/kedacore/keda/v2"
 	// kedaUser is the user of KEDA's images, whose pods may not run as root.
 	kedaUser = "65532"
 )
@@ -30,14 +29,14 @@ var kedaValues = []string{
 `,
 }
 
-// kedaAddon returns KEDA. The chart that the catalogue uses is in no Go module: the manifests are those
-// of KEDA's own module.
-func kedaAddon() Addon {
+// kedaAddon returns KEDA in a version that a folder of hack/tools pins, and whose programs have a suffix.
+// The chart that the catalogue uses is in no Go module: the manifests are those of KEDA's own module.
+func kedaAddon(version, suffix, tools string) Addon {
 	addon := Addon{Module: "keda"}
 	for _, program := range []string{"keda", "keda-adapter", "keda-admission-webhooks"} {
 		image := strings.Replace(program, "-adapter", "-metrics-apiserver", 1)
 		addon.Images = append(addon.Images, host.Image{
-			Ref: "ghcr.io/kedacore/" + image + ":" + kedaVersion, Program: program, Path: "/" + program, User: kedaUser,
+			Ref: "ghcr.io/kedacore/" + image + ":" + version, Program: program + suffix, Path: "/" + program, User: kedaUser,
 		})
 	}
 	manifests := []Manifests{{Module: kedaModule, Path: "config/crd/bases"}}
@@ -46,6 +45,6 @@ func kedaAddon() Addon {
 			Module: kedaModule, Path: "config/" + folder, Namespace: "keda", Replace: kedaValues, Without: []string{"kustomization.yaml"},
 		})
 	}
-	addon.Chart = Chart{Name: "keda", Version: kedaVersion, AppVersion: kedaVersion, Tools: "keda", Composed: &Composition{Manifests: manifests}}
+	addon.Chart = Chart{Name: "keda", Version: version, AppVersion: version, Tools: tools, Composed: &Composition{Manifests: manifests}}
 	return addon
 }

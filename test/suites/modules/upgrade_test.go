@@ -44,6 +44,7 @@ func probedPrograms() []probed {
 		{"prometheus-operator", monitoringNS, named("kube-state-metrics"), 8080, "http", "/metrics", "kube_node_info{"},
 		{"alertmanager", monitoringNS, named("alertmanager"), 9093, "http", "/api/v2/status", `"version":`},
 		{"prometheus", monitoringNS, named("prometheus"), 9090, "http", "/api/v1/query?query=" + url.QueryEscape(operatorUp), `"job":"prometheus-operator"`},
+		{"keda", "nova-keda", map[string]string{"app": "keda-operator"}, 8081, "http", "/healthz", "ok"},
 	}
 }
 
