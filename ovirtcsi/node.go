@@ -18,7 +18,11 @@ import (
 	"k8s.io/utils/exec"
 )
 
-const defaultFileSystem = "ext4"
+const (
+	defaultFileSystem = "ext4"
+	// readOnlyMount is the flag ST_RDONLY of statfs(2).
+	readOnlyMount = 1
+)
 
 // fileSystems are those that can be made, checked and grown.
 var fileSystems = []string{"ext3", defaultFileSystem, "xfs"}
@@ -132,6 +136,9 @@ func (n *node) stage(d disk, folder string, how *csi.VolumeCapability_MountVolum
 			return internal("mounting "+d.device, err)
 		}
 	}
+	if slices.Contains(how.GetMountFlags(), "ro") {
+		return nil
+	}
 	// The controller does not ask for it if the disk grew while no VM had it.
 	resizer := mount.NewResizeFs(n.mounter.Exec)
 	grow, err := resizer.NeedResize(d.device, folder)
@@ -158,6 +165,9 @@ func (n *node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolu
 	if err := required("volume_id", request.GetVolumeId(), "target_path", target, "staging_target_path", request.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
+	if capability.GetBlock() != nil && request.GetReadonly() {
+		return nil, status.Error(codes.InvalidArgument, "a raw block volume cannot be read-only: a read-only mount does not protect a device")
+	}
 	release, err := n.acquire(request.GetVolumeId(), capability)
 	if err != nil {
 		return nil, err
@@ -182,20 +192,42 @@ func (n *node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolu
 	if err != nil {
 		return nil, internal("making the path of the pod", err)
 	}
-	mounted, err := n.mounted(d, target)
-	if err != nil {
+	if err := n.bind(d, source, target, request.GetReadonly()); err != nil {
 		return nil, err
 	}
-	if !mounted {
-		options := []string{"bind"}
-		if request.GetReadonly() {
-			options = append(options, "ro")
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// bind mounts a path of a disk at the path of a pod, if that is not done yet.
+func (n *node) bind(d disk, source, target string, readOnly bool) error {
+	mounted, err := n.mounted(d, target)
+	if err != nil {
+		return err
+	}
+	options := []string{"bind"}
+	if readOnly {
+		options = append(options, "ro")
+	}
+	if mounted && readOnly {
+		// mount makes it read-only in a second step. A program that was killed before
+		// that step has left a mount that the pod could write.
+		var fs syscall.Statfs_t
+		if err := syscall.Statfs(target, &fs); err != nil {
+			return internal("reading the options of the mount", err)
 		}
-		if err := n.mounter.Mount(source, target, "", options); err != nil {
-			return nil, internal("mounting "+source, err)
+		if fs.Flags&readOnlyMount == 0 {
+			if err := n.mounter.Unmount(target); err != nil {
+				return internal("removing a mount that is not read-only", err)
+			}
+			mounted = false
 		}
 	}
-	return &csi.NodePublishVolumeResponse{}, nil
+	if !mounted {
+		if err := n.mounter.Mount(source, target, "", options); err != nil {
+			return internal("mounting "+source, err)
+		}
+	}
+	return nil
 }
 
 // makeFile makes an empty file, on which a block device can be mounted.

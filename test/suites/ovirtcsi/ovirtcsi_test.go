@@ -273,6 +273,34 @@ var _ = Describe("The oVirt CSI driver", func() {
 		Expect(target).NotTo(BeAnExistingFile())
 	})
 
+	It("mounts a volume read-only for a pod if it ended between the two steps of that mount", func(ctx SpecContext) {
+		Expect(stage(ctx)).To(Succeed())
+		Expect(os.MkdirAll(target, 0o700)).To(Succeed())
+		_, err := run(ctx, "mount", "--bind", staging, target)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(publish(ctx, filesystem, true)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(target, "data"), nil, 0o600)).To(MatchError(ContainSubstring("read-only file system")))
+		Expect(unpublish(ctx)).To(Succeed())
+		Expect(target).NotTo(BeADirectory())
+	})
+
+	It("mounts a volume of a class with the mount option ro, and does not grow it", func(ctx SpecContext) {
+		filesystem.GetMount().FsType = "xfs"
+		Expect(hypervisor.grow(ctx, disk, xfsMinimum)).To(Succeed())
+		_, err := run(ctx, "mkfs.xfs", "-q", device)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(hypervisor.grow(ctx, disk, 400*mib)).To(Succeed())
+		filesystem.GetMount().MountFlags = []string{"ro"}
+		Expect(stage(ctx)).To(Succeed())
+		Expect(publish(ctx, filesystem, false)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(target, "data"), nil, 0o600)).To(MatchError(ContainSubstring("read-only file system")))
+	})
+
+	It("refuses a read-only block device, which a pod could write", func(ctx SpecContext) {
+		Expect(status.Code(publish(ctx, blockwise, true))).To(Equal(codes.InvalidArgument))
+		Expect(target).NotTo(BeAnExistingFile())
+	})
+
 	It("refuses a path where another disk is mounted", func(ctx SpecContext) {
 		Expect(os.MkdirAll(staging, 0o700)).To(Succeed())
 		_, err := run(ctx, "mount", "-t", "tmpfs", "none", staging)
