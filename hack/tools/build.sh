@@ -114,6 +114,7 @@ locate() {
 	cyclonedx-gomod) module=release package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ;;
 	nova-release) module=release package=./novarelease ;;
 	cosign) module=cosign package=./cosign ;;
+	csi-sanity) module=csi package=github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity ;;
 	registry) module=registry package=./registry ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	# It only tests rules here; the discovery of targets in clouds would take
