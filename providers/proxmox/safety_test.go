@@ -328,6 +328,24 @@ func TestPlannedVMAfterALostResponse(t *testing.T) {
 	m.Expect(m.connect(m).session.Site().Planned).To(BeEmpty())
 }
 
+// Nodes report the status of their VMs for the list at an interval. A node that answers a
+// request for its VMs determines it then.
+func TestPowerOffThatTheListDoesNotShow(t *testing.T) {
+	m := newManager(t)
+	m.up()
+	vm := m.until(hypervisor.Running)
+	m.Expect(m.server.SetTiming(cluster.TimeStatus, time.Hour)).To(Succeed())
+	m.Consistently(func() hypervisor.State { return m.step(m).State }, "200ms", interval).Should(Equal(hypervisor.Running))
+	m.PowerOffVM(vm.ID)
+	m.Eventually(func(g Gomega) {
+		observed, err := m.connect(g).Observe(t.Context(), m.machine)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(observed.State).To(Equal(hypervisor.Stopped))
+	}).Should(Succeed())
+	list, _ := m.must(http.MethodGet, "/cluster/resources", map[string]any{"type": "vm"}).([]map[string]any)
+	m.Expect(list).To(ContainElement(And(HaveKeyWithValue("vmid", BeEquivalentTo(m.candidates()[0])), HaveKeyWithValue("status", "running"))))
+}
+
 // The requests for one machine are limited. The lists serve all machines.
 func TestRequestsForAMachine(t *testing.T) {
 	m := newManager(t)
@@ -342,7 +360,7 @@ func TestRequestsForAMachine(t *testing.T) {
 		for name, n := range m.server.Requests() {
 			agent := strings.Contains(name, "/agent/") && first
 			shared := strings.HasPrefix(name, "GET /cluster/") || strings.HasPrefix(name, "GET /version") || strings.Contains(name, "/access/") ||
-				strings.Contains(name, "/certificates/") || name == "GET /nodes/{node}/storage/{storage}/content" || name == "GET /nodes/{node}/network"
+				strings.Contains(name, "/certificates/") || name == "GET /nodes/{node}/storage/{storage}/content" || name == "GET /nodes/{node}/network" || name == "GET /nodes/{node}/qemu"
 			for range n {
 				if !shared && !agent {
 					own = append(own, name)

@@ -4,7 +4,7 @@
 // One list of all guests, nodes and storages serves all machines. Proxmox VE pushes
 // nothing, so the list is polled, more often while a VM changes. Requests start tasks;
 // one list of tasks shows their results. The status of guests in the list is some
-// seconds old, so a result of a task is preferred until the list confirms it. The driver
-// requests the addresses from the guest agent of a VM until it reports some, and seldom
+// seconds old. The driver requests it from each node too, and prefers that status, and a
+// result of a task, until the list confirms it. It requests the addresses from the guest agent of a VM until it reports some, and seldom
 // after that.
 package site

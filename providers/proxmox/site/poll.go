@@ -58,12 +58,15 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 			}
 		}
 	})
-	both.Go(func() error { return s.repeat(ctx, s.readImages) })
-	for _, due := range []func() nodeReads{s.dueReads, s.dueQueries} {
+	both.Go(func() error { return repeat(ctx, s.timeouts.Busy, s.readImages) })
+	for _, reads := range []struct {
+		due      func() nodeReads
+		interval time.Duration
+	}{{s.dueReads, s.timeouts.Busy}, {s.dueQueries, s.timeouts.Busy}, {s.dueStatuses, s.timeouts.Idle}} {
 		busy := map[string]bool{}
 		both.Go(func() error {
-			return s.repeat(ctx, func(ctx context.Context) error {
-				s.readNodes(ctx, both, busy, due())
+			return repeat(ctx, reads.interval, func(ctx context.Context) error {
+				s.readNodes(ctx, both, busy, reads.due())
 				return nil
 			})
 		})
@@ -71,9 +74,9 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	return both.Wait()
 }
 
-// repeat calls read at the short interval until it fails.
-func (s *Session) repeat(ctx context.Context, read func(context.Context) error) error {
-	ticker := time.NewTicker(s.timeouts.Busy)
+// repeat calls read at an interval until it fails.
+func repeat(ctx context.Context, interval time.Duration, read func(context.Context) error) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		if err := read(ctx); err != nil {
@@ -378,6 +381,69 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 		m.planned = plan.Planned{}
 		s.CreationQueue.Done(m.Key)
 	}
+}
+
+// dueStatuses returns one request for the status of the VMs of each node that has VMs of
+// machines. A node determines it when it answers. The list has the status that the node
+// reported last, which may be ten seconds older.
+func (s *Session) dueStatuses() nodeReads {
+	due := nodeReads{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.done
+	for _, m := range s.machines.All() {
+		if g := s.guests[m.VMID]; g != nil && due[g.Node] == nil {
+			due[g.Node] = append(due[g.Node], func(ctx context.Context) error { return s.readStatuses(ctx, g.Node, list) })
+		}
+	}
+	return due
+}
+
+// readStatuses reads the status of the VMs of a node. If that fails, the list shows it later.
+// list is the last list that ended before the request.
+func (s *Session) readStatuses(ctx context.Context, node string, list uint64) error {
+	var found pve.Resources
+	err := s.atNode(ctx, pve.Request{Method: http.MethodGet, Path: []string{"nodes", node, "qemu"}, Into: &found})
+	if pve.IsDown(err) {
+		return err
+	}
+	s.storeStatuses(node, list, found)
+	return nil
+}
+
+// storeStatuses records the status of the VMs of a node. A response that may be older than
+// a request for a VM is ignored for it.
+func (s *Session) storeStatuses(node string, list uint64, found pve.Resources) {
+	status := map[int]string{}
+	for _, r := range found {
+		status[r.VMID] = r.Status
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.machines.All() {
+		g := s.guests[m.VMID]
+		if g == nil || g.Node != node || m.Busy || !s.machines.Shows(list, m) {
+			continue
+		}
+		if s.setStatus(m, g, status[m.VMID]) {
+			s.wake(m.Key)
+		}
+	}
+}
+
+// setStatus records the status of a VM that its node reported in a response, and returns
+// whether it is new. The caller holds the lock.
+func (s *Session) setStatus(m *Machine, listed *pve.Resource, status string) bool {
+	known := cmp.Or(m.status, listed.Status)
+	switch status {
+	case listed.Status:
+		m.status = ""
+	case "running", "stopped":
+		m.status, m.until = status, time.Now().Add(s.timeouts.Stale)
+	default: // the VM was deleted or migrated
+		return false
+	}
+	return status != known
 }
 
 // dueMarks adds the reads of the descriptions of VMs that Find marked as unread. The

@@ -99,3 +99,59 @@ func TestOldConfigurationsAreDropped(t *testing.T) {
 	g.Expect(s.networks).To(And(HaveLen(1), HaveKey("b")))
 	g.Expect(s.marks).To(BeEmpty())
 }
+
+// A status from a node is preferred to that of the list until the list has it too.
+func TestStatusFromANode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kept, listed, reported string
+		status                 string
+		isNew                  bool
+	}{
+		"as in the list":           {"", "running", "running", "", false},
+		"power-off":                {"", "running", "stopped", "stopped", true},
+		"power-off that is known":  {"stopped", "running", "stopped", "stopped", false},
+		"start after a power-off":  {"stopped", "running", "running", "", true},
+		"start of a new VM":        {"running", "unknown", "running", "running", false},
+		"the node came back":       {"", "unknown", "running", "running", true},
+		"VM that the node has not": {"", "running", "", "", false},
+		"unknown word":             {"stopped", "running", "flying", "stopped", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s, m := &Session{timeouts: DefaultTimeouts}, &Machine{status: tt.kept}
+			g.Expect(s.setStatus(m, &pve.Resource{Status: tt.listed}, tt.reported)).To(Equal(tt.isNew))
+			g.Expect(m.status).To(Equal(tt.status))
+		})
+	}
+}
+
+// One request to each node with VMs of machines serves all of them. Its response is ignored
+// for a VM for which a request was sent after the last list.
+func TestStatusesOfNodes(t *testing.T) {
+	g := NewWithT(t)
+	s := &Session{timeouts: DefaultTimeouts, machines: polled.New[uuid.UUID, Machine](0), guests: map[int]*pve.Resource{}}
+	var woken int
+	s.wake = func(...hypervisor.Key) { woken++ }
+	add := func(vmid int, node string) *Machine {
+		s.guests[vmid] = &pve.Resource{Type: "qemu", VMID: vmid, Node: node, Status: "running"}
+		m := s.machines.Get(uuid.New())
+		m.VMID = vmid
+		return m
+	}
+	s.done = s.machines.StartList()
+	off, migrated, busy, written := add(100, "a"), add(101, "b"), add(102, "a"), add(103, "a")
+	s.guests[104] = &pve.Resource{Type: "qemu", VMID: 104, Node: "c", Status: "running"}
+	g.Expect(s.dueStatuses()).To(And(HaveLen(2), HaveKeyWithValue("a", HaveLen(1)), HaveKeyWithValue("b", HaveLen(1))))
+	busy.Busy = true
+	s.machines.Written(written)
+	stopped := pve.Resources{{VMID: 100, Status: "stopped"}, {VMID: 101, Status: "stopped"}, {VMID: 102, Status: "stopped"}, {VMID: 103, Status: "stopped"}}
+	s.storeStatuses("a", s.done, stopped)
+	g.Expect(woken).To(Equal(1))
+	g.Expect(off.status).To(Equal("stopped"))
+	for _, m := range []*Machine{migrated, busy, written} {
+		g.Expect(m.status).To(BeEmpty())
+	}
+	s.done = s.machines.StartList()
+	s.storeStatuses("a", s.done, stopped)
+	g.Expect(written.status).To(Equal("stopped"))
+}

@@ -95,7 +95,8 @@ type Machine struct {
 	unlisted int
 	// outdated is set from the end of a clone or a configuration until the list shows it.
 	outdated bool
-	// status is preferred to the list until then.
+	// status is preferred to the status in the list, which may be older, until the list
+	// shows it or until then.
 	status string
 	until  time.Time
 	// nextQuery is the time of the next request to the guest agent, and tries the number of requests

@@ -63,8 +63,9 @@ func zvirtBench() *polledBench {
 func proxmoxBench() *polledBench {
 	return &polledBench{
 		hypervisor: bed.Proxmox,
-		// The networks of a node are read once in some minutes for all its machines.
-		shared: []string{"GET /cluster/resources", "GET /cluster/tasks", "GET /nodes/{node}/network"},
+		// The status of the VMs of a node is read once for all its machines, and its networks
+		// once in some minutes.
+		shared: []string{"GET /cluster/resources", "GET /cluster/tasks", "GET /nodes/{node}/qemu", "GET /nodes/{node}/network"},
 		// As on real nodes. The default of tests is shorter.
 		delays: map[string]time.Duration{cluster.TimeStatus: 10 * time.Second},
 		joined: []string{"PUT /nodes/{node}/qemu/{vmid}/config", "DELETE /nodes/{node}/storage/{storage}/content/{volume}"},
