@@ -78,7 +78,13 @@ func (s *Settings) HARules(site *Site, b *Bounds, mark *Mark, vm *pve.Resource, 
 			"type": {"node-affinity"}, "strict": {"1"}, "nodes": {strings.Join(nodes, ",")}, "resources": {HAResourceID(vm.VMID)},
 		}})
 	}
-	if members := site.haMembers(vm, group); len(members) > 1 {
+	members := site.haMembers(vm, group)
+	if len(members) > len(site.Nodes) {
+		// The HA manager would reject the rule after the VM was added.
+		return nil, hypervisor.Failure(infrav1.InsufficientResourcesReason,
+			"the HA manager cannot keep %d VMs on different nodes: the Proxmox VE cluster has %d", len(members), len(site.Nodes))
+	}
+	if len(members) > 1 {
 		rules = append(rules, HARule{"nova-" + group, url.Values{
 			"type": {"resource-affinity"}, "affinity": {"negative"}, "resources": {strings.Join(members, ",")},
 		}})

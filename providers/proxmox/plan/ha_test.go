@@ -37,6 +37,10 @@ func TestHARules(t *testing.T) {
 	g.Expect(rules[0].Name).To(Equal("nova-g"))
 	g.Expect(rules[0].Form.Encode()).To(Equal("affinity=negative&resources=vm%3A100%2Cvm%3A101&type=resource-affinity"))
 
+	full := &Site{Nodes: site.Nodes[:1], Guests: site.Guests}
+	_, err = free.HARules(full, none, mark, vm, "g", "9.1.2")
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InsufficientResourcesReason), "the HA manager rejects a rule for two VMs on one node")
+
 	limited := &Settings{NovaProxmoxPlacement: proxmoxv1.NovaProxmoxPlacement{Nodes: []string{"b", "a", "lost"}}}
 	rules, err = limited.HARules(site, none, mark, vm, "", "9.1.2")
 	g.Expect(err).NotTo(HaveOccurred())
