@@ -447,10 +447,17 @@ func (s *Session) setStatus(m *Machine, listed *pve.Resource, status string) boo
 }
 
 // dueMarks adds the reads of the descriptions of VMs that Find marked as unread. The
-// caller holds the lock.
+// caller holds the lock. The list may show the end of a clone before its task does, whose
+// result includes the mark.
 func (s *Session) dueMarks(due nodeReads) {
+	cloning := map[int]bool{}
+	for _, m := range s.machines.All() {
+		if m.Busy && m.Verb == Clone && m.upid != unknownTask {
+			cloning[m.VMID] = true
+		}
+	}
 	for vmid, mark := range s.marks {
-		if g := s.guests[vmid]; g != nil && mark.ID == unread && g.Lock == "" {
+		if g := s.guests[vmid]; g != nil && mark.ID == unread && g.Lock == "" && !cloning[vmid] {
 			due[g.Node] = append(due[g.Node], func(ctx context.Context) error { return s.readMark(ctx, g) })
 		}
 	}

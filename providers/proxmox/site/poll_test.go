@@ -155,3 +155,28 @@ func TestStatusesOfNodes(t *testing.T) {
 	s.storeStatuses("a", s.done, stopped)
 	g.Expect(written.status).To(Equal("stopped"))
 }
+
+// The list shows a complete clone before the list of tasks does. The mark of the machine is known
+// once the task has ended, so the configuration is not read for it.
+func TestDescriptionOfACloneWhoseTaskRuns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		machine Machine
+		reads   int
+	}{
+		"clone runs":             {Machine{VMID: 100, Verb: Clone, Busy: true, upid: "UPID:a"}, 0},
+		"clone of another ID":    {Machine{VMID: 101, Verb: Clone, Busy: true, upid: "UPID:a"}, 1},
+		"clone without response": {Machine{VMID: 100, Verb: Clone, Busy: true, upid: unknownTask}, 1},
+		"clone failed":           {Machine{VMID: 100, Verb: Clone}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Session{
+				machines: polled.New[uuid.UUID, Machine](0), marks: map[int]plan.Mark{100: {ID: unread}},
+				guests: map[int]*pve.Resource{100: {Type: "qemu", VMID: 100, Node: "a"}},
+			}
+			*s.machines.Get(uuid.New()) = tt.machine
+			due := nodeReads{}
+			s.dueMarks(due)
+			NewWithT(t).Expect(due["a"]).To(HaveLen(tt.reads))
+		})
+	}
+}
