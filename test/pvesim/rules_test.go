@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -285,12 +286,19 @@ func TestHARules(t *testing.T) {
 	c.eventually("the VM is recovered", func() bool {
 		return c.do(get, "/nodes/pve3/qemu/100/config").Status == 200 && c.state(100) == "started"
 	})
-	c.ok("DELETE", "/cluster/ha/resources/vm:100")
-	if state := c.state(100); state != "started" {
-		t.Errorf("the list has the state %q, and shows the removal late", state)
+	for id, delay := range map[float64]time.Duration{100: time.Hour, 101: time.Millisecond} {
+		state := c.state(id)
+		if err := c.server.SetTiming(cluster.TimeHA, delay); err != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("/cluster/ha/resources/vm:%.0f", id)
+		c.ok("DELETE", path)
+		if found := c.state(id); delay == time.Hour && found != state {
+			t.Errorf("the list has the state %q instead of %q, and shows the removal late", found, state)
+		}
+		c.refused(500, "not HA managed", "DELETE", path)
 	}
-	c.refused(500, "not HA managed", "DELETE", "/cluster/ha/resources/vm:100")
-	c.eventually("the HA manager notices", func() bool { return c.state(100) == "" })
+	c.eventually("the HA manager notices", func() bool { return c.state(101) == "" })
 	rules, _ := c.ok(get, "/cluster/ha/rules", "resource=vm:100").([]any)
 	if len(rules) > 0 {
 		t.Errorf("got %v", rules)
