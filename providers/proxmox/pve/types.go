@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,6 +86,11 @@ func (r *Resource) Same(other *Resource) bool {
 	return a == b
 }
 
+// AgentRequest returns the request of a command to the guest agent of a VM.
+func (r *Resource) AgentRequest(command string, into any) Request {
+	return Request{Method: http.MethodGet, Path: []string{"nodes", r.Node, "qemu", strconv.Itoa(r.VMID), "agent", command}, Guest: true, Into: into}
+}
+
 // Task is a task that was started with a request.
 type Task struct {
 	UPID string `json:"upid"`
@@ -92,6 +99,9 @@ type Task struct {
 	Status     string `json:"status"`
 	ExitStatus string `json:"exitstatus"`
 }
+
+// IsWarning reports whether a result is that of a task that succeeded with warnings.
+func IsWarning(result string) bool { return len(result) > 8 && result[:8] == "WARNINGS" }
 
 // GuestInterfaces is the response of the guest agent about its interfaces.
 type GuestInterfaces struct {
@@ -127,6 +137,11 @@ func (g *GuestInterfaces) Limit() {
 		kept = append(kept, i)
 	}
 	g.Result = kept
+}
+
+// HasAddress reports whether a guest reports an address other than that of its loopback.
+func (g *GuestInterfaces) HasAddress() bool {
+	return slices.ContainsFunc(g.Result, func(i GuestInterface) bool { return i.Name != "lo" && len(i.Addresses) > 0 })
 }
 
 func cut(text string) string { return strings.Clone(text[:min(len(text), maxText)]) }

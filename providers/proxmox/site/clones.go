@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/reads"
 )
 
 // maxClones is the number of running clones of one node that are read.
@@ -71,7 +72,7 @@ func (s *Session) ConfirmUnseen(id uuid.UUID) (bool, error) {
 
 // dueClones adds the reads of clones that have not ended, if a machine waits for them.
 // The caller holds the lock.
-func (s *Session) dueClones(due nodeReads) {
+func (s *Session) dueClones(due reads.ByNode) {
 	wanted := false
 	for _, m := range s.machines.All() {
 		wanted = wanted || !m.unseenSince.IsZero() && !s.clones.ended.After(m.unseenSince)

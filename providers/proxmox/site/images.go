@@ -14,6 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/reads"
 )
 
 // Image is an image with bootstrap data: a node that has its storage, and the storage.
@@ -86,15 +87,15 @@ func (s *Session) AwaitImages(id uuid.UUID) {
 // may have left some. Later images are those that the session uploads. A storage that does
 // not respond delays nothing else: it is read again later.
 func (s *Session) readImages(ctx context.Context) error {
-	var reads errgroup.Group
-	reads.SetLimit(parallelReads / 2)
+	var group errgroup.Group
+	group.SetLimit(reads.Parallel / 2)
 	for key, r := range s.unreadStorages() {
-		reads.Go(func() error {
+		group.Go(func() error {
 			s.readStorage(ctx, key, r)
 			return nil
 		})
 	}
-	_ = reads.Wait() // none fails
+	_ = group.Wait() // none fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.imagesRead = s.imagesRead || ctx.Err() == nil

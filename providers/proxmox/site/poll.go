@@ -16,11 +16,10 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/reads"
 )
 
 const (
-	// parallelReads limits concurrent requests that one node answers.
-	parallelReads = 8
 	// maxUnlisted is the number of lists of tasks after which a task that is not among
 	// them is read on its own: nodes list only their last tasks.
 	maxUnlisted = 3
@@ -58,15 +57,15 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 			}
 		}
 	})
-	both.Go(func() error { return repeat(ctx, s.timeouts.Busy, s.readImages) })
-	for _, reads := range []struct {
-		due      func() nodeReads
+	both.Go(func() error { return reads.Repeat(ctx, s.timeouts.Busy, s.readImages) })
+	for _, one := range []struct {
+		due      func() reads.ByNode
 		interval time.Duration
 	}{{s.dueReads, s.timeouts.Busy}, {s.dueQueries, s.timeouts.Busy}, {s.dueStatuses, s.timeouts.Idle}} {
-		busy := map[string]bool{}
+		sender := reads.NewSender(both)
 		both.Go(func() error {
-			return repeat(ctx, reads.interval, func(ctx context.Context) error {
-				s.readNodes(ctx, both, busy, reads.due())
+			return reads.Repeat(ctx, one.interval, func(ctx context.Context) error {
+				sender.Send(ctx, one.due())
 				return nil
 			})
 		})
@@ -74,55 +73,10 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	return both.Wait()
 }
 
-// repeat calls read at an interval until it fails.
-func repeat(ctx context.Context, interval time.Duration, read func(context.Context) error) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		if err := read(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the end of the session
-		}
-	}
-}
-
-// nodeReads are the requests that single nodes answer, by node.
-type nodeReads map[string][]func(context.Context) error
-
-// readNodes sends the requests of each node on its own: a node that hangs delays neither the list nor
-// the answers of other nodes. The requests of a node in busy, whose earlier ones have not ended,
-// are left out: they are due again.
-func (s *Session) readNodes(ctx context.Context, group *errgroup.Group, busy map[string]bool, due nodeReads) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for node, list := range due {
-		if busy[node] {
-			continue
-		}
-		busy[node] = true
-		group.Go(func() error {
-			reads, ctx := errgroup.WithContext(ctx)
-			reads.SetLimit(parallelReads)
-			for _, read := range list {
-				reads.Go(func() error { return read(ctx) })
-			}
-			err := reads.Wait()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(busy, node)
-			return err
-		})
-	}
-}
-
 // dueReads returns the requests that are sent at most once for each list: results of tasks that
 // the list of tasks no longer has, descriptions of VMs, and clones.
-func (s *Session) dueReads() nodeReads {
-	due := nodeReads{}
+func (s *Session) dueReads() reads.ByNode {
+	due := reads.ByNode{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nodesRead < s.done {
@@ -228,7 +182,7 @@ func (s *Session) readTasks(ctx context.Context) error {
 
 // dueTasks adds the reads of tasks that the list of tasks no longer has. The caller holds
 // the lock.
-func (s *Session) dueTasks(due nodeReads) {
+func (s *Session) dueTasks(due reads.ByNode) {
 	for _, m := range s.machines.All() {
 		if upid, node := m.upid, m.node; upid != "" && upid != unknownTask && m.unlisted > maxUnlisted {
 			due[node] = append(due[node], func(ctx context.Context) error { return s.readTask(ctx, m, upid, node) })
@@ -356,19 +310,13 @@ func (s *Session) seen(id uuid.UUID, m *Machine, old, now *pve.Resource) {
 	if m.status != "" && (now.Status == m.status || time.Now().After(m.until)) {
 		m.status = ""
 	}
-	if hasMark(now, id) {
+	if mark, ok := plan.ReadMark(now.TagList()); ok && mark.ID == id {
 		m.Seen()
 		m.checking, m.planned = false, plan.Planned{}
 	}
 	if old != nil && now.Uptime < old.Uptime && m.queried {
 		m.nextQuery, m.tries, m.quietFrom = time.Now().Add(s.timeouts.Agent), 0, time.Now().Add(s.timeouts.Restarted)
 	}
-}
-
-// hasMark reports whether a VM has the mark of the machine with an ID.
-func hasMark(vm *pve.Resource, id uuid.UUID) bool {
-	mark, ok := plan.ReadMark(vm.TagList())
-	return ok && mark.ID == id
 }
 
 // endUnknown ends a request whose task is not known, because the list shows its result. The
@@ -383,11 +331,10 @@ func (s *Session) endUnknown(m *Machine, now *pve.Resource) {
 	}
 }
 
-// dueStatuses returns one request for the status of the VMs of each node that has VMs of
-// machines. A node determines it when it answers. The list has the status that the node
-// reported last, which may be ten seconds older.
-func (s *Session) dueStatuses() nodeReads {
-	due := nodeReads{}
+// dueStatuses returns one request for the status of the VMs of each node that has machines. The
+// node determines it when it answers. That in the list may be ten seconds older.
+func (s *Session) dueStatuses() reads.ByNode {
+	due := reads.ByNode{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.done
@@ -422,10 +369,7 @@ func (s *Session) storeStatuses(node string, list uint64, found pve.Resources) {
 	defer s.mu.Unlock()
 	for _, m := range s.machines.All() {
 		g := s.guests[m.VMID]
-		if g == nil || g.Node != node || m.Busy || !s.machines.Shows(list, m) {
-			continue
-		}
-		if s.setStatus(m, g, status[m.VMID]) {
+		if g != nil && g.Node == node && !m.Busy && s.machines.Shows(list, m) && s.setStatus(m, g, status[m.VMID]) {
 			s.wake(m.Key)
 		}
 	}
@@ -449,7 +393,7 @@ func (s *Session) setStatus(m *Machine, listed *pve.Resource, status string) boo
 // dueMarks adds the reads of the descriptions of VMs that Find marked as unread. The
 // caller holds the lock. The list may show the end of a clone before its task does, whose
 // result includes the mark.
-func (s *Session) dueMarks(due nodeReads) {
+func (s *Session) dueMarks(due reads.ByNode) {
 	cloning := map[int]bool{}
 	for _, m := range s.machines.All() {
 		if m.Busy && m.Verb == Clone && m.upid != unknownTask {
@@ -489,8 +433,8 @@ func (s *Session) readMark(ctx context.Context, g *pve.Resource) error {
 var unread = uuid.Max
 
 // dueQueries returns the requests for addresses and reports of guest agents.
-func (s *Session) dueQueries() nodeReads {
-	due := nodeReads{}
+func (s *Session) dueQueries() reads.ByNode {
+	due := reads.ByNode{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.machines.All() {
@@ -508,10 +452,10 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	again := len(m.Network) > 0
 	s.mu.Unlock()
 	found, os := pve.GuestInterfaces{}, pve.GuestOS{}
-	err := s.atNode(ctx, agentRequest(g, "network-get-interfaces", &found))
+	err := s.atNode(ctx, g.AgentRequest("network-get-interfaces", &found))
 	var osErr error
 	if err == nil && again {
-		osErr = s.atNode(ctx, agentRequest(g, "get-osinfo", &os))
+		osErr = s.atNode(ctx, g.AgentRequest("get-osinfo", &os))
 	}
 	if down := cmp.Or(err, osErr); pve.IsDown(down) {
 		return down
@@ -524,7 +468,7 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 		report = m.Report // the addresses are valid without the report
 	}
 	now := time.Now()
-	if err != nil || !hasAddress(found.Result) {
+	if err != nil || !found.HasAddress() {
 		m.nextQuery, m.tries = now.Add(min(s.timeouts.Agent<<min(m.tries, 10), s.timeouts.AgentMax)), m.tries+1
 		return nil
 	}
@@ -545,16 +489,6 @@ func (s *Session) query(ctx context.Context, m *Machine, g *pve.Resource) error 
 	return nil
 }
 
-// agentRequest returns the request of a command to the guest agent of a VM.
-func agentRequest(g *pve.Resource, command string, into any) pve.Request {
-	return pve.Request{Method: http.MethodGet, Path: vmPath(g.Node, g.VMID, "agent", command), Guest: true, Into: into}
-}
-
-// hasAddress reports whether a guest reports an address other than that of its loopback.
-func hasAddress(found []pve.GuestInterface) bool {
-	return slices.ContainsFunc(found, func(i pve.GuestInterface) bool { return i.Name != "lo" && len(i.Addresses) > 0 })
-}
-
 var errNotListed = errors.New("the VM is not in the list")
 
 // AgentResponds returns an error unless the guest agent of a VM responds.
@@ -565,5 +499,5 @@ func (s *Session) AgentResponds(ctx context.Context, vmid int) error {
 	if g == nil {
 		return errNotListed
 	}
-	return s.Do(ctx, agentRequest(g, "network-get-interfaces", nil))
+	return s.Do(ctx, g.AgentRequest("network-get-interfaces", nil))
 }

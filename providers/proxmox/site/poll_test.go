@@ -1,19 +1,17 @@
 package site
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/polled"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/reads"
 )
 
 // The clones of a node without recent figures may still run.
@@ -21,41 +19,13 @@ func TestNodesWithClones(t *testing.T) {
 	g := NewWithT(t)
 	s := &Session{machines: polled.New[uuid.UUID, Machine](0)}
 	s.nodes = pve.Resources{{Node: "a", Status: "online"}, {Node: "b", Status: "unknown"}, {Node: "c", Status: "offline"}}
-	due := nodeReads{}
+	due := reads.ByNode{}
 	s.dueClones(due)
 	g.Expect(due).To(BeEmpty(), "no machine waits")
 	s.machines.Get(uuid.New()).unseenSince = time.Now()
 	s.dueClones(due)
 	g.Expect(due).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
 	g.Expect(s.clones.running).To(And(HaveKey("a"), HaveKey("b")))
-}
-
-// Many requests that a node does not answer do not delay those of another node.
-func TestReadsOfANodeThatHangs(t *testing.T) {
-	g := NewWithT(t)
-	ctx, stop := context.WithCancel(t.Context())
-	group, ctx := errgroup.WithContext(ctx)
-	s, busy := &Session{}, map[string]bool{}
-	var hanging, answered atomic.Int32
-	due := nodeReads{}
-	for range 3 * parallelReads {
-		due["a"] = append(due["a"], func(ctx context.Context) error {
-			hanging.Add(1)
-			<-ctx.Done()
-			return nil
-		})
-	}
-	due["b"] = append(due["b"], func(context.Context) error {
-		answered.Add(1)
-		return nil
-	})
-	g.Eventually(func() int32 {
-		s.readNodes(ctx, group, busy, due)
-		return answered.Load()
-	}).Should(BeNumerically(">", 3))
-	g.Eventually(hanging.Load).Should(BeEquivalentTo(parallelReads))
-	stop()
-	g.Expect(group.Wait()).To(Succeed())
 }
 
 // The agent of a node that runs gets no request, until the VM was started again.
@@ -174,7 +144,7 @@ func TestDescriptionOfACloneWhoseTaskRuns(t *testing.T) {
 				guests: map[int]*pve.Resource{100: {Type: "qemu", VMID: 100, Node: "a"}},
 			}
 			*s.machines.Get(uuid.New()) = tt.machine
-			due := nodeReads{}
+			due := reads.ByNode{}
 			s.dueMarks(due)
 			NewWithT(t).Expect(due["a"]).To(HaveLen(tt.reads))
 		})

@@ -371,7 +371,7 @@ func (s *Session) finish(m *Machine, result string) {
 		delete(s.marks, m.VMID)
 	}
 	// A task that ended with warnings succeeded.
-	if result == "OK" || result == "" || isWarning(result) {
+	if result == "OK" || result == "" || pve.IsWarning(result) {
 		s.succeeded(m)
 	} else {
 		s.failed(m, result)
@@ -417,8 +417,6 @@ func (s *Session) succeeded(m *Machine) {
 	}
 }
 
-func isWarning(result string) bool { return len(result) > 8 && result[:8] == "WARNINGS" }
-
 // KeptConfig returns the configuration of a VM that nothing else changes, such as a
 // template. It is read once for all machines, and again after some time.
 func (s *Session) KeptConfig(ctx context.Context, node string, vmid int) (plan.Config, error) {
@@ -450,7 +448,7 @@ func (s *Session) Config(ctx context.Context, node string, vmid int) (plan.Confi
 // readConfig reads the configuration of a VM with a function that sends the request.
 func (s *Session) readConfig(ctx context.Context, node string, vmid int, send func(context.Context, pve.Request) error) (plan.Config, error) {
 	var raw map[string]any
-	if err := send(ctx, pve.Request{Method: http.MethodGet, Path: vmPath(node, vmid, "config"), Into: &raw}); err != nil {
+	if err := send(ctx, pve.Request{Method: http.MethodGet, Path: VMPath(node, vmid, "config"), Into: &raw}); err != nil {
 		return nil, err
 	}
 	c := plan.Config{}
@@ -491,10 +489,7 @@ func (s *Session) Networks(ctx context.Context, node string, wanted []string) ([
 	return names, nil
 }
 
-// vmPath returns the path of a VM.
-func vmPath(node string, vmid int, rest ...string) []string {
+// VMPath returns the path of a VM.
+func VMPath(node string, vmid int, rest ...string) []string {
 	return append([]string{"nodes", node, "qemu", strconv.Itoa(vmid)}, rest...)
 }
-
-// VMPath returns the path of a VM.
-func VMPath(node string, vmid int, rest ...string) []string { return vmPath(node, vmid, rest...) }
