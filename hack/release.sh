@@ -24,9 +24,10 @@
 #
 # Other files in DIR, such as bundles and node images, are left alone.
 #
-# The build is reproducible. ARCH lists architectures (amd64 arm64), REGISTRY is
-# the registry of the managers' images, URL the address of the repository, and
-# KEY a file with the private key that signs images and SHA256SUMS.
+# The build is reproducible. It fails if the work tree changes during the build,
+# because the provenance names one commit. ARCH lists architectures (amd64 arm64),
+# REGISTRY is the registry of the managers' images, URL the address of the
+# repository, and KEY a file with the private key that signs images and SHA256SUMS.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -51,6 +52,18 @@ done
 GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN
 module=$(go list -m)
+# The folder of the release may be in the work tree, without being ignored there.
+own=()
+[[ $dir != "$PWD"/* ]] || own=(":(exclude)${dir#"$PWD"/}")
+
+# state prints the commit, and the checksum of each file of the work tree. It prints
+# errors too: a file that was deleted, or a link to nothing.
+state() {
+	printf '%s  HEAD\n' "$(git -c safe.directory='*' rev-parse HEAD)"
+	git -c safe.directory='*' ls-files -z --cached --others --exclude-standard -- . "${own[@]}" |
+		xargs -0 sha256sum 2>&1 || true
+}
+began=$(state)
 # The time of the commit is the time of the build.
 revision=$(git -c safe.directory='*' rev-parse HEAD)
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
@@ -74,11 +87,12 @@ operator() {
 	done
 }
 
-# sbom NAME FILE writes the SBOM of a program. It contains no user, time or machine
-# of the build, so that it is reproducible; the part "tools" would have checksums of
-# cyclonedx-gomod's own executable.
+# sbom NAME FILE ARCH writes the SBOM of a program. cyclonedx-gomod reads the
+# architecture in the names of modules from its environment. The SBOM contains no
+# user, time or machine of the build, so that it is reproducible; the part "tools"
+# would have checksums of cyclonedx-gomod's own executable.
 sbom() {
-	"$cyclonedx" bin -json -noserial -version "$version" -output - "$2" 2>/dev/null |
+	GOOS=linux GOARCH=$3 "$cyclonedx" bin -json -noserial -version "$version" -output - "$2" 2>/dev/null |
 		sed -e '/^    "timestamp": /d' -e '/^    "tools": \[$/,/^    \],\{0,1\}$/d' >"$dir/sbom/$1.cdx.json"
 }
 
@@ -97,9 +111,9 @@ for arch in "${archs[@]}"; do
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags '-s -w' -o "$dir/host-agent/$agent-linux-$arch" "./cmd/$agent"
 	for manager in "${managers[@]}"; do
-		sbom "$manager-$arch" "$dir/bin/$arch/$manager"
+		sbom "$manager-$arch" "$dir/bin/$arch/$manager" "$arch"
 	done
-	sbom "$agent-$arch" "$dir/host-agent/$agent-linux-$arch"
+	sbom "$agent-$arch" "$dir/host-agent/$agent-linux-$arch" "$arch"
 done
 facts=(-dir "$dir" -version "$version" -registry "$registry" -revision "$revision" -epoch "$epoch" ${key:+-key "$key"})
 "$release" images "${facts[@]}"
@@ -135,6 +149,13 @@ cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"
 cp CHANGELOG.md "$dir/"
 REGISTRY=$registry "$here/images.sh" "$version" "${managers[@]}" >"$dir/images.txt"
 printf '%s\n' "$registry" >"$dir/registry"
+changed=$({ diff <(printf '%s\n' "$began") <(state) || true; } |
+	sed -nE 's/^[<>] (sha256sum: (.*): [^:]*|[^ ]+  (.*))$/\2\3/p' | sort -u)
+if [[ -n $changed ]]; then
+	printf 'release.sh: the work tree changed during the build: %s\n' "$(paste -sd, <<<"$changed")" >&2
+	echo "release.sh: build a clone that nothing else changes, or run it again" >&2
+	exit 1
+fi
 (
 	cd "$dir"
 	for entry in repository "${entries[@]}"; do
