@@ -102,12 +102,12 @@ locate() {
 	keda-adapter | keda-adapter@*) module=keda package=github.com/kedacore/keda/v2/cmd/adapter ;;
 	keda-admission-webhooks | keda-admission-webhooks@*) module=keda package=github.com/kedacore/keda/v2/cmd/webhooks ;;
 	metrics-server) module=addons package=sigs.k8s.io/metrics-server/cmd/metrics-server ;;
-	cert-manager-controller | cert-manager-webhook | cert-manager-cainjector | cert-manager-startupapicheck) module=cert-manager package=./$1 ;;
+	cert-manager-controller* | cert-manager-webhook* | cert-manager-cainjector* | cert-manager-startupapicheck*) module=cert-manager package=./${1%@*} ;;
 	metallb-controller | metallb-speaker) module=metallb package=go.universe.tf/metallb/${1#metallb-} ;;
 	# The replaced package links the clients of 25 DNS services.
 	external-dns) module=external-dns package=sigs.k8s.io/external-dns
 		adds=(sigs.k8s.io/external-dns provider/factory/provider.go external-dns/factory/factory.go) ;;
-	traefik) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
+	traefik | traefik@*) module=traefik package=github.com/traefik/traefik/v3/cmd/traefik ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
 	crd-ref-docs) module=reference package=github.com/elastic/crd-ref-docs ;;
@@ -135,7 +135,7 @@ locate() {
 
 # folder prints where the tools of a module are cached.
 folder() {
-	printf '%s/%s-%s\n' "$cache" "$1" "$(cd "$here/$1" && find . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)"
+	printf '%s/%s-%s\n' "$cache" "$1" "$(cd "$here/$1" && find -L . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)"
 }
 
 # path prints where a tool is cached.
@@ -190,7 +190,7 @@ build() {
 	fi
 	rm -rf "$new"*
 	mkdir -p "$new"
-	if [[ $module == traefik ]]; then
+	if [[ $module == traefik* ]]; then
 		(cd "$here/$module" && without_dns "$new.source")
 		# The go.sum in the repository has only what "go mod tidy" leaves there.
 		arguments=(-mod=mod "-modfile=$new.source/go.mod")

@@ -86,19 +86,7 @@ var all = []Addon{
 			Tools: "addons", Module: "sigs.k8s.io/metrics-server", Path: "charts/metrics-server",
 		},
 	},
-	{
-		Module: "cert-manager",
-		Images: []host.Image{
-			{Ref: "quay.io/jetstack/cert-manager-controller:v1.21.1", Program: "cert-manager-controller", User: certManagerUser},
-			{Ref: "quay.io/jetstack/cert-manager-webhook:v1.21.1", Program: "cert-manager-webhook", User: certManagerUser},
-			{Ref: "quay.io/jetstack/cert-manager-cainjector:v1.21.1", Program: "cert-manager-cainjector", User: certManagerUser},
-			{Ref: "quay.io/jetstack/cert-manager-startupapicheck:v1.21.1", Program: "cert-manager-startupapicheck", User: certManagerUser},
-		},
-		Chart: Chart{
-			Name: "cert-manager", Version: "v1.21.1", AppVersion: "v1.21.1",
-			Tools: "cert-manager", Module: "github.com/cert-manager/cert-manager", Path: "deploy/charts/cert-manager",
-		},
-	},
+	certManager("v1.21.1", "", "cert-manager"),
 	{Module: "issuer"},
 	{
 		Module: "gateway-api",
@@ -168,9 +156,15 @@ var all = []Addon{
 	},
 }
 
-// previous are modules in an earlier version, for tests of upgrades. The version of Prometheus' chart has
-// no other meaning.
+// previous are modules in an earlier version, for tests of upgrades. The versions of the charts of Prometheus and
+// Traefik have no other meaning.
 var previous = []Addon{
+	certManager("v1.21.0", "@v1.21.0", "cert-manager-previous"),
+	{
+		Module: "ingress-internal",
+		Images: []host.Image{{Ref: "docker.io/library/traefik:v3.7.10", Program: "traefik@v3.7.10"}},
+		Chart:  Chart{Name: "traefik", Version: "41.2.0", AppVersion: "v3.7.10"},
+	},
 	{
 		Module: "descheduler",
 		Images: []host.Image{{
@@ -195,6 +189,20 @@ var previous = []Addon{
 		Chart:  previousStack,
 	},
 	kedaAddon("2.20.1", "@v2.20.1", "keda-previous"),
+}
+
+// certManager returns cert-manager in a version that a folder of hack/tools pins, and whose programs have a suffix.
+func certManager(version, suffix, tools string) Addon {
+	addon := Addon{Module: "cert-manager", Chart: Chart{
+		Name: "cert-manager", Version: version, AppVersion: version,
+		Tools: tools, Module: "github.com/cert-manager/cert-manager", Path: "deploy/charts/cert-manager",
+	}}
+	for _, name := range []string{"controller", "webhook", "cainjector", "startupapicheck"} {
+		addon.Images = append(addon.Images, host.Image{
+			Ref: "quay.io/jetstack/cert-manager-" + name + ":" + version, Program: "cert-manager-" + name + suffix, User: certManagerUser,
+		})
+	}
+	return addon
 }
 
 // Select returns the addons of the named modules of the catalogue.

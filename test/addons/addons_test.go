@@ -44,7 +44,7 @@ func TestUnknownModuleIsNamed(t *testing.T) {
 // An upgrade is tested from the previous version, which has the same chart.
 func TestPreviousVersionsDiffer(t *testing.T) {
 	g := NewWithT(t)
-	current, err := Select("local-path", "descheduler", "prometheus-operator", "alertmanager", "keda")
+	current, err := Select("local-path", "descheduler", "prometheus-operator", "alertmanager", "keda", "cert-manager", "ingress-internal")
 	g.Expect(err).NotTo(HaveOccurred())
 	before := Previous(current)
 	g.Expect(before).To(HaveLen(len(current)))

@@ -116,7 +116,7 @@ var _ = Describe("A workload", Ordered, func() {
 		Expect(b.Client.Create(ctx, names.values(c.Namespace))).To(Succeed())
 		create(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: dnsNS}}, names.login())
 		Expect(b.PublishCatalogue(ctx, "ingress")).To(Succeed())
-		s, err = b.CatalogueSet(ctx, c.Namespace, "ingress", ingress()...)
+		s, err = b.CatalogueSet(ctx, c.Namespace, "ingress", addons.Previous(ingress())...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Client.Create(ctx, s)).To(Succeed())
 		Eventually(condition(ctx, c, s.Name), bootTimeout).Should(Equal("True ModulesReady"))
@@ -211,6 +211,14 @@ var _ = Describe("A workload", Ordered, func() {
 			Eventually(names.addresses(ctx, name), deliverTimeout).Should(BeEmpty())
 		}
 		Expect(names.addresses(ctx, manualHost)()).To(ConsistOf(manualIP))
+	})
+
+	It("is served while cert-manager is upgraded by a version, and again after Traefik is", func(ctx context.Context) {
+		create(ctx, c, gateway(nil), route())
+		Eventually(get(ctx, "http://"+webHost+"/health", node, nil), deliverTimeout).Should(Equal("OK"))
+		upgrade(ctx, c, s, ingress(), ingressPrograms())
+		Eventually(get(ctx, "http://"+webHost+"/health", node, nil), reportTimeout).Should(Equal("OK"))
+		remove(ctx, c, route(), gateway(nil))
 	})
 
 	It("leaves only the objects that the modules keep when the set is deleted", func(ctx context.Context) {

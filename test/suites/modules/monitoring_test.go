@@ -101,7 +101,7 @@ func describeMonitoring() {
 		then := strconv.FormatInt(time.Now().Unix(), 10)
 		samples, err := query(ctx, c, operatorUp, then)()
 		Expect(err).NotTo(HaveOccurred())
-		upgrade(ctx, c, s)
+		upgrade(ctx, c, s, monitoring(), monitoringPrograms())
 		Eventually(query(ctx, c, operatorUp, then), reportTimeout).Should(Equal(samples), "metrics from before the upgrade")
 		Eventually(alerts(ctx, c), deliverTimeout).Should(ContainElement(unavailable(c)))
 

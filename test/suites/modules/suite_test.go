@@ -50,7 +50,7 @@ func TestModules(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	images := addons.Images(selected())
 	if everything {
-		images = addons.Images(slices.Concat(selected(), ingress(), monitoring(), addons.Previous(monitoring())))
+		images = addons.Images(slices.Concat(selected(), ingress(), addons.Previous(ingress()), monitoring(), addons.Previous(monitoring())))
 	}
 	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true, Images: images})
 	for _, add := range []func() error{

@@ -36,15 +36,26 @@ type probed struct {
 	text string
 }
 
-// probedPrograms returns a program of each module that is upgraded.
-func probedPrograms() []probed {
-	named := func(name string) map[string]string { return map[string]string{"app.kubernetes.io/name": name} }
+// named returns the label that the charts of most programs set.
+func named(name string) map[string]string { return map[string]string{"app.kubernetes.io/name": name} }
+
+// monitoringPrograms returns a program of each module of monitoring.
+func monitoringPrograms() []probed {
 	return []probed{
 		{"descheduler", "nova-descheduler", named("descheduler"), 10258, "https", "/healthz", "ok"},
 		{"prometheus-operator", monitoringNS, named("kube-state-metrics"), 8080, "http", "/metrics", "kube_node_info{"},
 		{"alertmanager", monitoringNS, named("alertmanager"), 9093, "http", "/api/v2/status", `"version":`},
 		{"prometheus", monitoringNS, named("prometheus"), 9090, "http", "/api/v1/query?query=" + url.QueryEscape(operatorUp), `"job":"prometheus-operator"`},
 		{"keda", "nova-keda", map[string]string{"app": "keda-operator"}, 8081, "http", "/healthz", "ok"},
+	}
+}
+
+// ingressPrograms returns a program of each module of ingress that has a port for the state of its program.
+func ingressPrograms() []probed {
+	return []probed{
+		{"cert-manager", "nova-cert-management", named("webhook"), 6080, "http", "/livez", ""},
+		{"ingress-internal", ingressNS, map[string]string{"app.kubernetes.io/instance": "ingress-internal"}, 8080, "http", "/ping", "OK"},
+		{"external-dns", dnsNS, named("external-dns"), 7979, "http", "/healthz", "OK"},
 	}
 }
 
@@ -55,31 +66,33 @@ var replacedWith = map[string][]string{"prometheus-operator": {"prometheus", "al
 // upgrade upgrades one module of the set after the other, as releases of the catalogue do. The programs
 // of all other modules answer each request meanwhile. How long the upgraded program itself does not
 // answer, with its one replica, is part of the report.
-func upgrade(ctx context.Context, c bed.Cluster, s *addonsv1.NovaModuleSet) {
+func upgrade(ctx context.Context, c bed.Cluster, s *addonsv1.NovaModuleSet, all []addons.Addon, programs []probed) {
 	GinkgoHelper()
 	t := tenant(ctx, Default, c)
-	next, err := b.CatalogueSet(ctx, c.Namespace, "monitoring", monitoring()...)
+	next, err := b.CatalogueSet(ctx, c.Namespace, s.Spec.Release.Tag, all...)
 	Expect(err).NotTo(HaveOccurred())
 	checks, probes := map[string]prober.Check{}, map[string]*prober.Prober{}
-	for _, program := range probedPrograms() {
+	for _, program := range programs {
 		checks[program.module] = expose(ctx, c, program)
 		// A response may take seconds on a slow machine.
 		probes[program.module] = prober.Start(context.WithoutCancel(ctx), 500*time.Millisecond, 20*time.Second, checks[program.module])
 		DeferCleanup(func() { probes[program.module].Stop() })
 	}
-	for i, before := range addons.Previous(monitoring()) {
-		after := monitoring()[i]
+	for i, before := range addons.Previous(all) {
+		after := all[i]
 		if before.Chart.Version == after.Chart.Version {
 			continue
 		}
 		By("upgrading " + before.Module)
 		Expect(probes).To(HaveKey(before.Module))
+		running, err := readyImages(ctx, t)()
+		Expect(err).NotTo(HaveOccurred())
 		from := time.Now()
 		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) {
-			named := func(m addonsv1.Module) bool { return m.Name == before.Module }
-			spec.Modules[slices.IndexFunc(spec.Modules, named)] = next.Spec.Modules[slices.IndexFunc(next.Spec.Modules, named)]
+			is := func(m addonsv1.Module) bool { return m.Name == before.Module }
+			spec.Modules[slices.IndexFunc(spec.Modules, is)] = next.Spec.Modules[slices.IndexFunc(next.Spec.Modules, is)]
 		})
-		was, is := versions(before, after)
+		was, is := versions(before, after, running)
 		Eventually(readyImages(ctx, t), deliverTimeout).Should(And(ContainElements(is), Not(ContainElement(BeElementOf(was)))))
 		Eventually(condition(ctx, c, s.Name), deliverTimeout).Should(Equal("True ModulesReady"))
 		for _, check := range checks {
@@ -96,10 +109,14 @@ func upgrade(ctx context.Context, c bed.Cluster, s *addonsv1.NovaModuleSet) {
 	}
 }
 
-// versions returns the images of a module that an upgrade replaces, and those that replace them.
-func versions(before, after addons.Addon) (was, is []string) {
+// versions returns the running images of a module that an upgrade replaces, and those that replace them. Jobs of
+// charts end and run no more.
+func versions(before, after addons.Addon, running []string) (was, is []string) {
 	GinkgoHelper()
 	for _, image := range before.Images {
+		if !slices.Contains(running, image.Ref) {
+			continue
+		}
 		repository, _, _ := strings.Cut(image.Ref, ":")
 		for _, next := range after.Images {
 			if strings.HasPrefix(next.Ref, repository+":") {
