@@ -55,11 +55,15 @@ func (r *actor) awaitEndpoint(s *scope.Scope, d plan.Decision) {
 	})
 }
 
-// warnNotMoved reports that a machine is deleted although no other one has taken
-// the endpoint's address.
+// warnNotMoved reports that the API server of a machine stops although no other
+// machine has taken the endpoint's address.
 func (r *actor) warnNotMoved(s *scope.Scope, d plan.Decision) {
-	if d.EndpointNotMoved {
-		r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(plan.MoveEndpoint),
-			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", d.Machine, timelimits.LongGrace.Minutes()))
+	if !d.EndpointNotMoved {
+		return
 	}
+	err := fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", d.Machine, timelimits.LongGrace.Minutes())
+	if d.Action == plan.UpdateMachine {
+		err = fmt.Errorf("machine %s is changed in place although no other machine has taken the endpoint's address from it: the endpoint does not respond while its API server restarts", d.Machine)
+	}
+	r.Warn(s, controlplanev1.EndpointNotMovedEventReason, string(plan.MoveEndpoint), err)
 }

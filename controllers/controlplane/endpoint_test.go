@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,7 +20,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
@@ -221,6 +226,44 @@ func decideEndpoint(t *testing.T, r *Reconciler, s *scope.Scope) plan.Decision {
 			}
 		}
 		return s.Decision
+	}
+}
+
+// An in-place change and a deletion report that the endpoint may not respond.
+func TestEndpointNotMovedIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		action plan.Action
+		moved  bool
+		want   string
+	}{
+		"Changed": {reason: "its API server restarts", action: plan.UpdateMachine, want: "m0 is changed in place although"},
+		"Deleted": {reason: "its API server stops", action: plan.ReleaseHook, want: "m0 is deleted although"},
+		"Moved":   {reason: "another one has the address", action: plan.UpdateMachine, moved: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(1)
+			r := New(scope.Config{WorkloadClusters: &fakeClusters{}, Recorder: recorder})
+			s := three()
+			s.Infra = map[string]*metav1.PartialObjectMetadata{"m0": {}}
+			s.Configs = map[string]*bootstrapv1.NovaConfig{"m0": {}}
+			r.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return errors.New("not allowed")
+				},
+			})
+			if err := r.carryOut(t.Context(), s, plan.Decision{Action: tc.action, Machine: "m0", EndpointNotMoved: !tc.moved}); err == nil {
+				t.Fatal("the patch succeeds")
+			}
+			got := ""
+			select {
+			case got = <-recorder.Events:
+			default:
+			}
+			if (got != "") != (tc.want != "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: got %q", tc.reason, got)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	if err != nil {
 		return err
 	}
+	r.warnNotMoved(s, d)
 	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
 		if _, err := time.Parse(time.RFC3339, annotations[clusterv1.UpdateInProgressAnnotation]); err != nil {
 			annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()

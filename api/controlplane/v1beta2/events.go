@@ -29,7 +29,7 @@ const (
 	AddonsUpgradeFailedEventReason = "AddonsUpgradeFailed"
 
 	// EndpointNotMovedEventReason: no other machine took the address of the endpoint from a
-	// machine that is being deleted.
+	// machine that is being deleted or changed in place.
 	//
 	// Action: check kube-vip on the other machines; see docs/controlplane.md#endpoint.
 	EndpointNotMovedEventReason = "EndpointNotMoved"

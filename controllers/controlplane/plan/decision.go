@@ -87,8 +87,8 @@ type Decision struct {
 	RequeueAfter time.Duration
 
 	// MovesEndpoint is true while Machine waits for another one to take the
-	// endpoint's address. EndpointNotMoved is true if no other one took it in
-	// time, and the action is carried out nevertheless.
+	// endpoint's address. EndpointNotMoved is true if no other one took it, and the
+	// action is carried out nevertheless.
 	MovesEndpoint, EndpointNotMoved bool
 	// QuorumLost is true if fewer than a majority of etcd's voters respond.
 	QuorumLost bool

@@ -60,10 +60,11 @@ func endpointFirst(p *problem, d *Decision) *Decision {
 	to, why := nextHolder(p, m)
 	begun := m.EndpointMove.Since
 	switch {
-	case why == "", d.Action == UpdateMachine && to == "" && p.Endpoint.Holder == m.On.Name:
-		// A machine that is changed in place keeps its kube-vip.
+	case why == "":
 		return d
-	case !begun.IsZero() && p.Now.Sub(begun) >= p.Limits.EndpointMoveTimeout:
+	case d.Action == UpdateMachine && to == "" && p.Endpoint.Holder == m.On.Name,
+		// A machine that is changed in place keeps its kube-vip.
+		!begun.IsZero() && p.Now.Sub(begun) >= p.Limits.EndpointMoveTimeout:
 		d.EndpointNotMoved = true
 		return d
 	}

@@ -177,7 +177,7 @@ func TestUpdatesInPlace(t *testing.T) {
 					}
 				}
 				in.Endpoint = &Endpoint{Holder: "a", Confirmed: true, KubeVIP: true}
-			}, want: UpdateMachine, on: "a",
+			}, want: UpdateMachine, on: "a", also: func(d Decision) bool { return d.EndpointNotMoved },
 		},
 	})
 }
