@@ -346,6 +346,30 @@ func TestPowerOffThatTheListDoesNotShow(t *testing.T) {
 	m.Expect(list).To(ContainElement(And(HaveKeyWithValue("vmid", BeEquivalentTo(m.candidates()[0])), HaveKeyWithValue("status", "running"))))
 }
 
+// The list of tasks has the last 25 of the cluster. A task that it no longer has is read at
+// its node.
+func TestTaskThatTheListHasNoMore(t *testing.T) {
+	m := newManager(t)
+	m.Expect(m.server.SetTiming(cluster.TimeFull, 2*time.Second)).To(Succeed())
+	m.Eventually(func(g Gomega) {
+		m.step(g)
+		g.Expect(m.server.Requests()).To(HaveKey("POST /nodes/{node}/qemu/{vmid}/clone"))
+	}).Should(Succeed())
+	for id := range 30 {
+		m.must(http.MethodPost, "/nodes/pve1/qemu", map[string]any{"vmid": 300 + id, "memory": "128"})
+	}
+	m.Eventually(func() hypervisor.State {
+		d := m.connect(m)
+		vm, err := d.Observe(t.Context(), m.machine)
+		m.Expect(err).NotTo(HaveOccurred())
+		if vm.State == hypervisor.Absent {
+			m.Expect(d.Create(t.Context(), m.machine, createOptions)).To(Succeed())
+		}
+		return vm.State
+	}).Should(Equal(hypervisor.Stopped))
+	m.Expect(m.server.Requests()).To(HaveKey("GET /nodes/{node}/tasks/{upid}/status"))
+}
+
 // The requests for one machine are limited. The lists serve all machines.
 func TestRequestsForAMachine(t *testing.T) {
 	m := newManager(t)
