@@ -311,11 +311,20 @@ func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeS
 	if err := required("volume_id", request.GetVolumeId(), "volume_path", request.GetVolumePath()); err != nil {
 		return nil, err
 	}
+	d, err := n.disk(request.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	// Without the mount it would be the usage of the node's own disk.
+	mounted, err := n.mounted(d, request.GetVolumePath())
+	if err != nil {
+		return nil, err
+	}
+	if !mounted {
+		return nil, status.Error(codes.NotFound, "the volume is not mounted at volume_path")
+	}
 	usage, err := usage(request.GetVolumePath())
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, status.Error(codes.NotFound, "there is nothing at volume_path")
-	case err != nil:
+	if err != nil {
 		return nil, internal("reading the usage of the volume", err)
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: usage}, nil

@@ -305,6 +305,13 @@ var _ = Describe("The oVirt CSI driver", func() {
 		Expect(target).NotTo(BeAnExistingFile())
 	})
 
+	It("reports no usage for a path where the volume is not mounted", func(ctx SpecContext) {
+		Expect(stage(ctx)).To(Succeed())
+		Expect(os.MkdirAll(target, 0o700)).To(Succeed())
+		_, err := driver.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: disk, VolumePath: target})
+		Expect(status.Code(err)).To(Equal(codes.NotFound))
+	})
+
 	It("refuses a path where another disk is mounted", func(ctx SpecContext) {
 		Expect(os.MkdirAll(staging, 0o700)).To(Succeed())
 		_, err := run(ctx, "mount", "-t", "tmpfs", "none", staging)
