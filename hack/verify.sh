@@ -81,7 +81,7 @@ pinned() {
 # wording checks the texts of folders that were rewritten in plain English.
 # providers/vsphere and the scripts of test/host have not been rewritten yet.
 wording() {
-	go run ./hack/prose api bootstrap cmd config controllers docs e2e hack/{*.sh,conditions,structure,testcount,tools} hostagent internal modules providers templates test/{[!h]*,hostile} ./*.md
+	go run ./hack/prose api bootstrap cmd config controllers docs e2e hack/{*.sh,conditions,structure,testcount,tools} hostagent internal modules ovirtcsi providers templates test/{[!h]*,hostile} ./*.md
 }
 
 # structure checks the imports of the managers, and the figures of the packages.
