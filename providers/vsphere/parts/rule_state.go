@@ -12,6 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 // ruleState has the machines of groups, and the changes under way. The lock of
@@ -31,9 +32,9 @@ type groupedMachine struct {
 	vmGroup      string
 	deleting     bool
 	// left means that the rule was changed for the deletion of the VM, and
-	// unconfirmed counts the attempts at that without a response.
-	left        bool
-	unconfirmed int
+	// failed counts the attempts at that.
+	left   bool
+	failed int
 }
 
 func (m *groupedMachine) requires() bool {
@@ -352,21 +353,24 @@ func (s *ruleState) planGroups(o *cache.Objects, at types.ManagedObjectReference
 	}
 }
 
-// maxUnconfirmed is the number of attempts to change a rule before the deletion
-// of a VM that may get no response: a VM does not stay because of a rule.
-const maxUnconfirmed = 3
+// maxFailed is the number of attempts to change a rule before the deletion of a VM: a VM
+// does not stay because of a rule.
+const maxFailed = 3
 
-// leaveAgain makes the rules of machines change again before their VMs are
-// deleted.
-func (s *ruleState) leaveAgain(ids []uuid.UUID) {
+// leaveAgain makes the rules of machines change again before their VMs are deleted.
+// Attempts without a connection do not count: no VM can be deleted then either.
+func (s *ruleState) leaveAgain(ids []uuid.UUID, err error) {
+	e := vcenter.AsError(err)
+	counts := e == nil || !e.Transient && e.Reason != infrav1.EndpointUnreachableReason
 	for _, id := range ids {
 		m := s.machines[id]
 		if m == nil || !m.left {
 			continue
 		}
-		if m.unconfirmed++; m.unconfirmed < maxUnconfirmed {
-			m.left = false
+		if counts {
+			m.failed++
 		}
+		m.left = m.failed >= maxFailed
 	}
 }
 

@@ -121,16 +121,13 @@ func (w *RuleWorker) change(at types.ManagedObjectReference, ids []uuid.UUID) {
 	w.endChange(at, task)
 }
 
-// fail ends the actions of machines with an error. Without a response it is not
-// known whether the rule was changed, so it is changed again before a VM is
-// deleted.
+// fail ends the actions of machines with an error. It is not known whether the rule
+// was changed, so it is changed again before a VM is deleted.
 func (w *RuleWorker) fail(err error, ids []uuid.UUID) {
-	if vcenter.IsAmbiguous(err) || hypervisor.IsTransient(err) {
-		w.inv.Locked(func(*cache.Objects) []uuid.UUID {
-			w.State.leaveAgain(ids)
-			return nil
-		})
-	}
+	w.inv.Locked(func(*cache.Objects) []uuid.UUID {
+		w.State.leaveAgain(ids, err)
+		return nil
+	})
 	w.inv.Finish(vcenter.AsError(vcenter.Classify(w.session.Server(), err)), ids...)
 }
 

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/cache"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/inventory"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/spec"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere/vcenter"
 )
 
 func testVMRef(n string) types.ManagedObjectReference {
@@ -180,6 +182,39 @@ func TestRuleToLeave(t *testing.T) {
 			g.Expect(leave).To(Equal(tt.want))
 			_, again := c.State.toLeave(c.objects, c.ids["a"])
 			g.Expect(again).To(BeFalse(), "it is tried once: a VM does not stay because of a rule")
+		})
+	}
+}
+
+// A change of a rule that failed is repeated before the VM is deleted. That ends after some
+// attempts, except while no VM can be deleted either.
+func TestRuleIsLeftAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		attempts int
+	}{
+		"no response":      {io.EOF, 2},
+		"canceled":         {vcenter.FaultError(&types.RequestCanceled{}, ""), 2},
+		"no permission":    {vcenter.FaultError(&types.NoPermission{}, ""), 2},
+		"no session":       {&hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Transient: true, Err: io.EOF}, 9},
+		"failed to log in": {vcenter.Classify("vcenter.example", io.EOF), 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newGroupTest("a", "b")
+			c.setRule("a", "b")
+			c.setMachine("b", infrav1.AntiAffinityPreferred, false)
+			c.setMachine("a", infrav1.AntiAffinityPreferred, true)
+			_, leave := c.State.toLeave(c.objects, c.ids["a"])
+			g.Expect(leave).To(BeTrue())
+			again := 0
+			for ; leave && again < 9; again++ {
+				c.State.leaveAgain([]uuid.UUID{c.ids["a"], c.ids["b"]}, tc.err)
+				if _, leave = c.State.toLeave(c.objects, c.ids["a"]); !leave {
+					break
+				}
+			}
+			g.Expect(again).To(Equal(tc.attempts))
 		})
 	}
 }
