@@ -96,15 +96,14 @@ func (n *node) NodeStageVolume(_ context.Context, request *csi.NodeStageVolumeRe
 	if err := required("volume_id", request.GetVolumeId(), "staging_target_path", request.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
-	release, err := n.acquire(request.GetVolumeId(), request.GetVolumeCapability())
+	if err := isSet(request.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	d, release, err := n.open(request.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	d, err := n.disk(request.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
 	if request.GetVolumeCapability().GetBlock() == nil {
 		if err := n.stage(d, request.GetStagingTargetPath(), request.GetVolumeCapability().GetMount()); err != nil {
 			return nil, err
@@ -168,15 +167,14 @@ func (n *node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolu
 	if capability.GetBlock() != nil && request.GetReadonly() {
 		return nil, status.Error(codes.InvalidArgument, "a raw block volume cannot be read-only: a read-only mount does not protect a device")
 	}
-	release, err := n.acquire(request.GetVolumeId(), capability)
+	if err := isSet(capability); err != nil {
+		return nil, err
+	}
+	d, release, err := n.open(request.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	d, err := n.disk(request.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
 	source := d.device
 	if capability.GetBlock() == nil {
 		source = request.GetStagingTargetPath()
@@ -272,25 +270,17 @@ func (n *node) NodeExpandVolume(_ context.Context, request *csi.NodeExpandVolume
 	if err := required("volume_id", request.GetVolumeId(), "volume_path", request.GetVolumePath()); err != nil {
 		return nil, err
 	}
-	release, err := n.lock(request.GetVolumeId())
+	d, release, err := n.open(request.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	d, err := n.disk(request.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
 	if err := d.rescan(); err != nil {
 		return nil, internal("reading the size of "+d.device, err)
 	}
 	if request.GetVolumeCapability().GetBlock() == nil {
-		mounted, err := n.mounted(d, request.GetVolumePath())
-		if err != nil {
+		if err := n.mustBeMounted(d, request.GetVolumePath()); err != nil {
 			return nil, err
-		}
-		if !mounted {
-			return nil, status.Error(codes.NotFound, "the volume is not mounted at volume_path")
 		}
 		if _, err := mount.NewResizeFs(n.mounter.Exec).Resize(d.device, request.GetVolumePath()); err != nil {
 			return nil, internal("growing the file system", err)
@@ -316,12 +306,8 @@ func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeS
 		return nil, err
 	}
 	// Without the mount it would be the usage of the node's own disk.
-	mounted, err := n.mounted(d, request.GetVolumePath())
-	if err != nil {
+	if err := n.mustBeMounted(d, request.GetVolumePath()); err != nil {
 		return nil, err
-	}
-	if !mounted {
-		return nil, status.Error(codes.NotFound, "the volume is not mounted at volume_path")
 	}
 	usage, err := usage(request.GetVolumePath())
 	if err != nil {
@@ -384,6 +370,15 @@ func (n *node) mounted(d disk, path string) (bool, error) {
 	return true, nil
 }
 
+// mustBeMounted returns an error unless a disk is mounted at the path of a volume.
+func (n *node) mustBeMounted(d disk, path string) error {
+	mounted, err := n.mounted(d, path)
+	if err == nil && !mounted {
+		err = status.Error(codes.NotFound, "the volume is not mounted at volume_path")
+	}
+	return err
+}
+
 // sameDevice reports whether a path is on the file system of a block device, or is
 // that device.
 func sameDevice(device, path string) (bool, error) {
@@ -394,12 +389,24 @@ func sameDevice(device, path string) (bool, error) {
 	return p.Dev == d.Rdev || p.Mode&syscall.S_IFMT == syscall.S_IFBLK && p.Rdev == d.Rdev, nil
 }
 
-// acquire locks a volume for a call with a capability.
-func (n *node) acquire(volume string, capability *csi.VolumeCapability) (release func(), err error) {
+// isSet returns an error unless a call has a capability.
+func isSet(capability *csi.VolumeCapability) error {
 	if capability.GetBlock() == nil && capability.GetMount() == nil {
-		return nil, status.Error(codes.InvalidArgument, "volume_capability is not set")
+		return status.Error(codes.InvalidArgument, "volume_capability is not set")
 	}
-	return n.lock(volume)
+	return nil
+}
+
+// open locks a volume and returns its disk.
+func (n *node) open(volume string) (d disk, release func(), err error) {
+	if release, err = n.lock(volume); err != nil {
+		return disk{}, nil, err
+	}
+	if d, err = n.disk(volume); err != nil {
+		release()
+		return disk{}, nil, err
+	}
+	return d, release, nil
 }
 
 // lock ends the second of two calls for a volume: the kubelet repeats it.
