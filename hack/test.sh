@@ -44,7 +44,7 @@ prepare() {
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git mkfs.xfs=xfsprogs sfdisk=fdisk || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm containerd containerd-shim-runc-v2 ctr capi-core capd coredns kube-vip govc"
-		tools+=" registry cosign local-path-provisioner metrics-server"
+		tools+=" registry cosign csi-sanity local-path-provisioner metrics-server"
 		# Clusters are upgraded from the previous minor version, and to the next
 		# one.
 		if [[ ${NOVA_SUITES:-} == full ]]; then
@@ -52,7 +52,7 @@ prepare() {
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=" ignition terraform terraform-provider-vsphere kwok traefik"
 			tools+=" cert-manager-controller cert-manager-webhook cert-manager-cainjector cert-manager-startupapicheck metallb-controller metallb-speaker external-dns"
-			tools+=" descheduler prometheus-operator prometheus-config-reloader kube-state-metrics alertmanager prometheus keda keda-adapter keda-admission-webhooks"
+			tools+=" descheduler prometheus-operator prometheus-config-reloader alertmanager prometheus keda keda-adapter keda-admission-webhooks"
 			tools+=" descheduler@v0.35.1 prometheus-operator@v0.93.0 prometheus-config-reloader@v0.93.0 alertmanager@v0.33.1"
 			tools+=" traefik@v3.7.10$(printf ' cert-manager-%s@v1.21.0' controller webhook cainjector startupapicheck)"
 			tools+=$(printf ' %s@v2.20.1' keda keda-adapter keda-admission-webhooks)
