@@ -290,7 +290,7 @@ func TestMoveEndpointIsBounded(t *testing.T) {
 		t.Errorf("the machine is deleted in the end: %s", s.Decision.Reason)
 	}
 	// The steps before the action do not forget how long it waits.
-	if err := r.sync(t.Context(), &scope.Scope{Machines: collections.FromMachines(s.Machines["m0"])}); err != nil {
+	if err := r.sync(t.Context(), &scope.Scope{ControlPlane: s.ControlPlane, Machines: collections.FromMachines(s.Machines["m0"])}); err != nil {
 		t.Fatal(err)
 	}
 	if waiting() {

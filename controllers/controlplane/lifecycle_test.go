@@ -14,7 +14,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -445,15 +444,47 @@ var _ = Describe("The life of a control plane", func() {
 			Expect(m.Spec.Version).To(Equal("v1.36.3"))
 		}
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
-			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("are replaced when they are deleted"))))
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("to be replaced when it is deleted"))))
 		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
+	})
+
+	It("shows a rollout before it begins", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Replicas, c.Spec.Version, c.Spec.Rollout.Paused = ptr.To(int32(1)), "v1.35.4", ptr.To(true)
+		})
+		workloadCluster := &fakeClusters{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
+		first := r.expectMachines(ctx, 1)[0]
+		first.Status.NodeRef.Name = first.Name
+		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
+		workloadCluster.Cluster = facts.Cluster{
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
+			Nodes: []facts.Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
+			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
+		}
+		r.reconcileUntilIdle(ctx, reconciler)
+
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		r.reconcileTimes(ctx, reconciler, 4)
+		Expect(conditions.GetMessage(&r.expectMachines(ctx, 1)[0], clusterv1.MachineUpToDateCondition)).To(Equal("To be replaced: version is v1.35.4 instead of v1.36.3"))
+		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
+			HaveField("Reason", controlplanev1.RollingOutPausedReason),
+			HaveField("Message", ContainSubstring("(to be replaced: version is v1.35.4 instead of v1.36.3)"))))
+		Expect(workloadCluster.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
+
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.Paused = nil })
+		r.reconcileTimes(ctx, reconciler, 2)
+		Expect(workloadCluster.upgrades).To(ContainElement(HaveField("Version", "v1.36.3")))
+		workloadCluster.KubeadmVersion = "v1.36.3"
+		r.reconcileTimes(ctx, reconciler, 2)
+		r.expectMachines(ctx, 2)
 	})
 
 	It("ignores that a machine is deleted during a reconcile", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		s := &scope.Scope{Machines: collections.New()}
 		gone := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "gone"}}
-		Expect(direct(testEnv.Config, &fakeClusters{}).reportUpToDate(ctx, s, gone)).To(Succeed())
+		Expect(direct(testEnv.Config, &fakeClusters{}).reportUpToDate(ctx, nil, gone)).To(Succeed())
 	})
 
 	It("writes nothing at rest", func(ctx SpecContext) {

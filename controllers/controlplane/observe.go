@@ -79,7 +79,7 @@ func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 	s.Infra = map[string]*metav1.PartialObjectMetadata{}
 	s.Configs = map[string]*bootstrapv1.NovaConfig{}
 	s.EndpointMoves = map[string]plan.EndpointMove{}
-	s.Differs, s.Outdated, s.Altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
+	s.Differs, s.Altered = map[string][]string{}, map[string][]string{}
 	s.NeedReplacement = map[string][]string{}
 	s.At, s.Lifetime = r.CurrentTime(), certificateLifetime(s)
 	s.TransferFailed = r.leaderTransfers.members(s.ControlPlane.UID)
@@ -142,9 +142,6 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	}
 	if altered := uptodate.Alterations(machine, infra, config); len(altered) > 0 && !scope.Updating(machine) {
 		s.Altered[machine.Name] = altered
-	}
-	if why := plan.Outdated(input.Of(s, s.At), input.Machine(s, machine)); len(why) > 0 {
-		s.Outdated[machine.Name] = why
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
@@ -37,7 +39,7 @@ type maker struct {
 }
 
 // pickDomain returns the failure domain of the next machine: the one with
-// fewest machines. Outdated machines do not count.
+// fewest machines. Machines that a rollout replaces do not count.
 func pickDomain(ctx context.Context, s *scope.Scope) string {
 	var usable []clusterv1.FailureDomain
 	for _, domain := range s.Cluster.Status.FailureDomains {
@@ -45,9 +47,13 @@ func pickDomain(ctx context.Context, s *scope.Scope) string {
 			usable = append(usable, domain)
 		}
 	}
-	current := s.Machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool {
-		return len(s.Outdated[m.Name]) == 0
-	})
+	replaced := sets.New[string]()
+	for _, change := range input.Changes(s) {
+		if change.Replaced {
+			replaced.Insert(change.Machine)
+		}
+	}
+	current := s.Machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool { return !replaced.Has(m.Name) })
 	return failuredomains.PickFewest(ctx, usable, s.Machines, current)
 }
 

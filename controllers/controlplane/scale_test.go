@@ -23,14 +23,14 @@ func TestPickDomain(t *testing.T) {
 		reason   string
 		domains  []clusterv1.FailureDomain
 		machines collections.Machines
-		outdated map[string][]string
+		differs  map[string][]string
 		want     string
 	}{
 		"None":        {reason: "nothing to choose from", machines: scopetest.Machines("")},
 		"FewestFirst": {reason: "the emptiest is filled first", domains: abc, machines: scopetest.Machines("a", "a", "b"), want: "c"},
 		"OutdatedDoNotCount": {
 			reason:  "machines to be replaced do not keep a failure domain from new ones",
-			domains: abc, machines: scopetest.Machines("a", "b", "c"), outdated: map[string][]string{"m1": {"version"}}, want: "b",
+			domains: abc, machines: scopetest.Machines("a", "b", "c"), differs: map[string][]string{"m1": {"version"}}, want: "b",
 		},
 		"ForControlPlanesOnly": {
 			reason:   "failure domains that are not for control planes stay empty",
@@ -40,8 +40,9 @@ func TestPickDomain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope.Scope{
-				Cluster:  &clusterv1.Cluster{Status: clusterv1.ClusterStatus{FailureDomains: tc.domains}},
-				Machines: tc.machines, Outdated: tc.outdated,
+				Cluster:      &clusterv1.Cluster{Status: clusterv1.ClusterStatus{FailureDomains: tc.domains}},
+				ControlPlane: &controlplanev1.NovaControlPlane{},
+				Machines:     tc.machines, Differs: tc.differs,
 			}
 			if got := pickDomain(t.Context(), s); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)

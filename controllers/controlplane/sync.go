@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 )
@@ -19,19 +21,20 @@ import (
 // their UpToDate conditions. A machine that rejects them blocks no other step:
 // it may have to be replaced.
 func (r *maker) sync(ctx context.Context, s *scope.Scope) error {
+	changes := input.Changes(s)
 	for _, machine := range s.Sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
 			r.forget(s, machine)
 			continue
 		}
-		if err := r.syncMachine(ctx, s, machine); err != nil {
+		if err := r.syncMachine(ctx, s, changes, machine); err != nil {
 			s.Failures = append(s.Failures, fmt.Errorf("applying settings to machine %s: %w", machine.Name, err))
 		}
 	}
 	return nil
 }
 
-func (r *maker) syncMachine(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
+func (r *maker) syncMachine(ctx context.Context, s *scope.Scope, changes []plan.Change, machine *clusterv1.Machine) error {
 	if err := r.apply(ctx, fieldManager, desiredMachine(s, machine), machine); err != nil {
 		return err
 	}
@@ -47,11 +50,11 @@ func (r *maker) syncMachine(ctx context.Context, s *scope.Scope, machine *cluste
 			return err
 		}
 	}
-	return r.reportUpToDate(ctx, s, machine)
+	return r.reportUpToDate(ctx, changes, machine)
 }
 
 // reportUpToDate sets the machine's UpToDate condition.
-func (r *maker) reportUpToDate(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
+func (r *maker) reportUpToDate(ctx context.Context, changes []plan.Change, machine *clusterv1.Machine) error {
 	p, err := patch.NewHelper(machine, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing patch: %w", err)
@@ -59,15 +62,9 @@ func (r *maker) reportUpToDate(ctx context.Context, s *scope.Scope, machine *clu
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineUpToDateReason,
 	}
-	if scope.Updating(machine) {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason, "It is being changed in place"
-	}
-	if diff := s.Outdated[machine.Name]; len(diff) > 0 {
+	if at := slices.IndexFunc(changes, func(c plan.Change) bool { return c.Machine == machine.Name }); at >= 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason
-		condition.Message = "To be replaced: " + strings.Join(diff, ", ")
-		if plan.InPlace(s.ControlPlane.Spec.Rollout.GetInPlace()) != plan.Never && len(s.NeedReplacement[machine.Name]) == 0 && len(diff) == len(s.Differs[machine.Name]) {
-			condition.Message = "To be changed in place: " + strings.Join(diff, ", ")
-		}
+		condition.Message = strings.ToUpper(changes[at].Text[:1]) + changes[at].Text[1:]
 	}
 	conditions.Set(machine, condition)
 	err = p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}})

@@ -271,6 +271,12 @@ const (
 	// Action: see docs/etcd.md#before-an-upgrade.
 	RollingOutWaitingForSnapshotReason = "WaitingForSnapshot"
 
+	// RollingOutPausedReason: machines are not up to date, and spec.rollout.paused is
+	// true. The message gives the changes in their order.
+	//
+	// Action: remove spec.rollout.paused to begin, or revert the spec.
+	RollingOutPausedReason = "Paused"
+
 	// NotRollingOutReason: all machines match the spec. If the message says that
 	// certificatesExpiryDays is ignored, machines are not replaced before their
 	// certificates expire.

@@ -27,6 +27,15 @@ const (
 // NovaControlPlaneRolloutSpec configures when and how machines are replaced.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutSpec struct {
+	// paused stops changes and replacements of machines that are not up to date. The
+	// condition RollingOut of the NovaControlPlane and UpToDate of each Machine show what
+	// a rollout would do with each machine, and in which order. It stops rollouts for
+	// after and before too. A change in place that Cluster API has begun goes on. Machines
+	// are created and deleted for replicas and remediation nevertheless; new ones have the
+	// new settings. Defaults to false.
+	// +optional
+	Paused *bool `json:"paused,omitempty"`
+
 	// before replaces machines ahead of an event. If not set, no machine is replaced for
 	// one.
 	// +optional
@@ -99,6 +108,9 @@ type NovaControlPlaneRollingUpdate struct {
 func (s *NovaControlPlaneRolloutStrategy) GetType() RolloutStrategyType {
 	return cmp.Or(s.Type, RollingUpdateStrategy)
 }
+
+// IsPaused reports whether rollouts are paused.
+func (s *NovaControlPlaneRolloutSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
 // GetAfter returns the time before which machines must have been created to be
 // replaced. Zero means never.

@@ -33,6 +33,7 @@ func Of(s *scope.Scope, now time.Time) plan.Input {
 		Strategy:            plan.Strategy(spec.Rollout.Strategy.GetType()),
 		MaxSurge:            int(spec.Rollout.Strategy.RollingUpdate.GetMaxSurge()),
 		InPlace:             plan.InPlace(spec.Rollout.GetInPlace()),
+		RolloutPaused:       spec.Rollout.IsPaused(),
 		RolloutAfter:        spec.Rollout.GetAfter(),
 		ExpiryWindow:        spec.Rollout.Before.GetWindow(),
 		CertificateLifetime: s.Lifetime,
@@ -56,6 +57,9 @@ func Of(s *scope.Scope, now time.Time) plan.Input {
 	in.Etcd, in.EtcdProblem = inputEtcd(s, now)
 	return in
 }
+
+// Changes returns the changes of a rollout.
+func Changes(s *scope.Scope) []plan.Change { return plan.Rollout(Of(s, s.At)) }
 
 // topologyRefusal returns why no machine of the current version is created: the
 // topology of the Cluster is about to change the version, and the machine would

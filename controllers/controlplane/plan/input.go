@@ -55,6 +55,9 @@ type Input struct {
 	MaxSurge int
 	// InPlace is Never, Prefer or Only. If not set, it is Never.
 	InPlace InPlace
+	// RolloutPaused is true while no machine is changed or replaced because it is
+	// outdated.
+	RolloutPaused bool
 	// RolloutAfter replaces machines that were created before it, once it has
 	// passed. Zero means never.
 	RolloutAfter time.Time

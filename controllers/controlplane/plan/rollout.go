@@ -1,9 +1,6 @@
 package plan
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // maxKubeletSkew is the maximum number of minor versions between an API server
 // and an older kubelet.
@@ -11,20 +8,15 @@ const maxKubeletSkew = 3
 
 // rollout changes or replaces machines that differ from the spec, one at a time.
 func rollout(p *problem) *Decision {
-	var old []Machine
-	for _, m := range p.active {
-		if len(p.outdated(m)) > 0 {
-			old = append(old, m)
-		}
+	old := comeFirst(p, outdatedMachines(p))
+	if p.RolloutPaused && len(old) > 0 {
+		return wait("spec.rollout.paused is true")
 	}
 	if d, inPlace := update(p, old); inPlace {
 		return d
 	}
 	if len(old) == 0 || p.Strategy == OnDelete {
 		return waitForActive(p)
-	}
-	if slices.ContainsFunc(old, func(m Machine) bool { return replaced(p.Input, m) }) {
-		old = slices.DeleteFunc(old, func(m Machine) bool { return !replaced(p.Input, m) })
 	}
 	victim := p.victim(old)
 	why := strings.Join(p.outdated(victim), ", ")

@@ -25,7 +25,7 @@ func waitForUpdate(p *problem, m Machine) *Decision {
 		return wait("Waiting for Cluster API to change machine %s in place", m.Name)
 	case m.UpdateBegun:
 		return wait("Waiting for machine %s to be changed in place: %s", m.Name, m.UpdateProgress)
-	case changeable(p, m) && p.joinRefused() == "" && p.KubeadmVersion == p.Version && waitForChange(p, m) == nil:
+	case !p.RolloutPaused && changeable(p, m) && p.joinRefused() == "" && p.KubeadmVersion == p.Version && waitForChange(p, m) == nil:
 		return onMachine(UpdateMachine, m, "Changing machine %s in place", m.Name)
 	}
 	return onMachine(CancelUpdate, m, "Canceling the change of machine %s in place, which was not begun", m.Name)
@@ -34,10 +34,23 @@ func waitForUpdate(p *problem, m Machine) *Decision {
 // changeable reports whether a machine differs from the spec, and can be changed in
 // place.
 func changeable(p *problem, m Machine) bool {
-	if p.InPlace != Only && (p.InPlace != Prefer || p.Replicas == 1) || p.Strategy == OnDelete {
-		return false
+	return p.Strategy != OnDelete && len(m.Differs) > 0 && notInPlace(p, m) == ""
+}
+
+// notInPlace returns why a machine cannot be changed in place, for users; empty if it
+// can.
+func notInPlace(p *problem, m Machine) string {
+	switch {
+	case p.InPlace != Only && p.InPlace != Prefer:
+		return "spec.rollout.inPlace is Never"
+	case p.InPlace == Prefer && p.Replicas == 1:
+		return "it is the only machine"
+	case !inUse(p, m):
+		return "it is not a node and a member of etcd yet"
+	case !onlyDiffers(p.Input, m), len(m.NeedReplacement) > 0:
+		return "its fields need another machine"
 	}
-	return inUse(p, m) && len(m.Differs) > 0 && onlyDiffers(p.Input, m) && len(m.NeedReplacement) == 0
+	return ""
 }
 
 // waitForChange returns why the change of a machine has to wait.
@@ -49,13 +62,10 @@ func waitForChange(p *problem, m Machine) *Decision {
 	return p.waitForStable(m)
 }
 
-// update changes the first outdated machine in place. It returns false if a
+// update changes the first of the outdated machines in place. It returns false if a
 // machine has to be replaced, or none is changed.
 func update(p *problem, old []Machine) (*Decision, bool) {
-	if p.InPlace == Only {
-		if slices.ContainsFunc(old, func(m Machine) bool { return replaced(p.Input, m) }) {
-			return nil, false
-		}
+	if p.InPlace == Only && !slices.ContainsFunc(old, func(m Machine) bool { return replaced(p.Input, m) }) {
 		if d := refuse(p, old); d != nil {
 			return d, true
 		}

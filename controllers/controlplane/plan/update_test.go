@@ -46,6 +46,28 @@ func TestUpdatesInPlace(t *testing.T) {
 			want: CreateMachine,
 		},
 		"OnDelete": {reason: "users decide when", in: inPlace(3, Prefer), change: func(in *Input) { in.Strategy = OnDelete }, want: Nothing},
+		"Paused":   {reason: "users look at the changes first", in: inPlace(3, Prefer), change: func(in *Input) { in.RolloutPaused = true }, want: Wait, about: "spec.rollout.paused"},
+		"PausedReplacement": {
+			reason: "users look at the changes first", in: inPlace(3, Never), change: func(in *Input) { in.RolloutPaused = true },
+			want: Wait, about: "spec.rollout.paused",
+		},
+		"PausedBeforeBegin": {
+			reason: "Cluster API has not begun it", in: inPlace(3, Prefer), change: func(in *Input) {
+				marked(time.Minute)(in)
+				in.RolloutPaused = true
+			}, want: CancelUpdate, on: "b",
+		},
+		"PausedAfterBegin": {
+			reason: "Cluster API changes the machine", in: inPlace(3, Prefer), change: func(in *Input) {
+				begun(time.Minute)(in)
+				in.RolloutPaused = true
+			}, want: Wait, about: "machine b to be changed in place",
+		},
+		"PausedFailure": {
+			reason: "a failed machine is no rollout", in: inPlace(3, Prefer), change: func(in *Input) {
+				in.RolloutPaused, in.Machines[1].Remediate = true, "no heartbeat"
+			}, want: Remediate, on: "b",
+		},
 		"Sole":     {reason: "its API server would be missing", in: inPlace(1, Prefer), want: CreateMachine},
 		"SoleOnly": {reason: "users accept that its API server restarts", in: inPlace(1, Only), want: UpdateMachine, on: "a"},
 		"Quorum": {

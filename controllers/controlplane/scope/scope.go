@@ -49,9 +49,8 @@ type Scope struct {
 	// metadata of infra is read.
 	Infra   map[string]*metav1.PartialObjectMetadata
 	Configs map[string]*bootstrapv1.NovaConfig
-	// Differs are, by machine, the settings in which it differs from the spec,
-	// and Outdated the reasons for its replacement, which include expiry.
-	Differs, Outdated map[string][]string
+	// Differs are, by machine, the settings in which it differs from the spec.
+	Differs map[string][]string
 	// NeedReplacement are, by machine, the settings in which it differs from the
 	// spec and that a running machine cannot change.
 	NeedReplacement map[string][]string

@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -45,12 +44,8 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 	}
 	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRollingOutReason}
 	var names []string
-	for _, machine := range s.Sorted() {
-		if diff := s.Outdated[machine.Name]; len(diff) > 0 {
-			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
-		} else if scope.Updating(machine) && machine.DeletionTimestamp.IsZero() {
-			names = append(names, machine.Name+" (it is being changed in place)")
-		}
+	for _, change := range input.Changes(s) {
+		names = append(names, named(change.Machine, change.Text))
 	}
 	switch {
 	case !s.ControlPlane.DeletionTimestamp.IsZero():
@@ -63,11 +58,16 @@ func rollingOutCondition(s *scope.Scope) metav1.Condition {
 	if s.UpgradeWaits != "" && s.Decision.Hold == "" && !s.Requirements.RestoresUnknown {
 		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
 	}
-	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), plan.Shorten(names))
-	if s.ControlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
-		c.Message = "Machines that are not up to date are replaced when they are deleted: " + plan.Shorten(names)
+	outdated := fmt.Sprintf("%d of %d machines are not up to date: %s", len(names), len(s.Machines), plan.Shorten(names))
+	switch {
+	case s.ControlPlane.Spec.Rollout.IsPaused():
+		c.Reason, c.Message = controlplanev1.RollingOutPausedReason, "Paused by spec.rollout.paused. "+outdated
+		return c
+	case s.ControlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy:
+		c.Message = outdated
 		return c
 	}
+	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.Machines), plan.Shorten(names))
 	if why := Waits(s); why != "" {
 		c.Message += ". " + why
 	}

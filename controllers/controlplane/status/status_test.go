@@ -232,8 +232,24 @@ func TestReport(t *testing.T) {
 		},
 		"Outdated": {
 			reason: "machines that are not up to date are named",
-			change: func(s *scope.Scope) { s.Outdated = map[string][]string{"m0": {"version is v1 instead of v2"}} },
-			want:   []expect{{"RollingOut", "True", "m0 (version is v1 instead of v2)"}},
+			change: func(s *scope.Scope) { s.Differs = map[string][]string{"m0": {"version is v1 instead of v2"}} },
+			want:   []expect{{"RollingOut", "True", "Rolling out 1 of 1 machines that are not up to date: m0 (to be replaced: version is v1 instead of v2)"}},
+		},
+		"PausedRollout": {
+			reason: "the message shows what the rollout would do",
+			change: func(s *scope.Scope) {
+				s.Differs = map[string][]string{"m0": {"version is v1 instead of v2"}}
+				s.ControlPlane.Spec.Rollout.Paused = ptr.To(true)
+			},
+			want: []expect{{"RollingOut", "True", "Paused by spec.rollout.paused. 1 of 1 machines are not up to date: m0 (to be replaced: version is v1 instead of v2)"}},
+		},
+		"ReplacedWhenDeleted": {
+			reason: "no machine is replaced before",
+			change: func(s *scope.Scope) {
+				s.Differs = map[string][]string{"m0": {"version is v1 instead of v2"}}
+				s.ControlPlane.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
+			},
+			want: []expect{{"RollingOut", "True", "1 of 1 machines are not up to date: m0 (to be replaced when it is deleted: version is v1 instead of v2)"}},
 		},
 		"EndlessRollout": {
 			reason: "a window that each new machine would be in is reported",
