@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"fmt"
@@ -263,7 +264,7 @@ func readFile(tree fs.FS, path string, entry fs.DirEntry) (treeFile, error) {
 	data, err := fs.ReadFile(tree, path)
 	// An embedded file has no mode.
 	mode := fs.FileMode(0o644)
-	if strings.HasPrefix(path, "usr/bin/") {
+	if bytes.HasPrefix(data, []byte("#!")) {
 		mode = 0o755
 	}
 	return treeFile{path: path, data: string(data), mode: mode}, err
