@@ -53,7 +53,7 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 		all, err := compile(ctx, c, append([]string{KubernetesVersion}, others...))
 		compiled <- result{all, err}
 	}()
-	debian, err := buildRoot(ctx, c)
+	debian, err := buildRoot(ctx, c, System)
 	ready := <-compiled
 	if err := errors.Join(err, ready.err); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
@@ -80,6 +80,25 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	return assets, nil
+}
+
+// PrepareSystem lets all hosts of the assets boot from the root file system of another system of node
+// images, one of Debian's family.
+func PrepareSystem(ctx context.Context, log io.Writer, assets *Assets, system string) error {
+	c, err := openCache(ctx, log)
+	if err != nil {
+		return err
+	}
+	debian, err := buildRoot(ctx, c, system)
+	if err != nil {
+		return fmt.Errorf("preparing hosts with %s: %w", system, err)
+	}
+	machine, err := buildMachine(ctx, c, debian)
+	if err != nil {
+		return fmt.Errorf("preparing hosts with %s: %w", system, err)
+	}
+	assets.Debian, assets.Machine = debian, machine
+	return nil
 }
 
 // openCache returns the cache, once all is there that hosts are made with.

@@ -14,22 +14,53 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// hostSystem is the system of node images whose root file system hosts boot from. Later releases
-// of Debian have a systemd that waits for 30 seconds at each start on a computer with control groups
-// of version 1.
-const hostSystem = "debian-12"
-
-// suite is the release of that system.
-const suite = "bookworm"
+// System is the system of node images whose root file system hosts boot from, unless they were
+// prepared with PrepareSystem.
+const System = "debian-12"
 
 // recipeDir contains the recipe of node images, which the hosts share.
 func recipeDir() string { return filepath.Join(tools.Root(), "hack", "image") }
 
-// rootKey names the parts of the recipe that the root file system depends on.
-func rootKey() ([]string, error) {
+// recipeSystem is a row of systems.tsv.
+type recipeSystem struct {
+	name, release, mirror string
+}
+
+// recipeSystems are the systems that node images can have.
+func recipeSystems() ([]recipeSystem, error) {
+	data, err := os.ReadFile(filepath.Join(recipeDir(), "systems.tsv"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the recipe of node images: %w", err)
+	}
+	var systems []recipeSystem
+	for row := range strings.Lines(string(data)) {
+		if fields := strings.Split(row, "\t"); !strings.HasPrefix(row, "#") && len(fields) > 3 {
+			systems = append(systems, recipeSystem{name: fields[0], release: fields[2], mirror: fields[3]})
+		}
+	}
+	return systems, nil
+}
+
+// findSystem returns a system, and the releases that its package archive has: its own first.
+func findSystem(systems []recipeSystem, name string) (recipeSystem, []string, error) {
+	at := slices.IndexFunc(systems, func(s recipeSystem) bool { return s.name == name })
+	if at < 0 {
+		return recipeSystem{}, nil, fmt.Errorf("the recipe of node images has no system %q", name)
+	}
+	releases := []string{systems[at].release}
+	for i, other := range systems {
+		if i != at && other.mirror == systems[at].mirror {
+			releases = append(releases, other.release)
+		}
+	}
+	return systems[at], releases, nil
+}
+
+// rootKey names the parts of the recipe that the root file system of a system depends on.
+func rootKey(system string) ([]string, error) {
 	var key []string
 	for _, part := range []struct{ name, lines string }{
-		{"root.sh", ""}, {"packages.sh", ""}, {"systems.tsv", hostSystem + "\t"}, {"packages.tsv", "root\t"},
+		{"root.sh", ""}, {"packages.sh", ""}, {"systems.tsv", system + "\t"}, {"packages.tsv", "root\t"},
 		{"../tools/containerd/go.mod", ""},
 	} {
 		data, err := os.ReadFile(filepath.Join(recipeDir(), part.name))
@@ -45,14 +76,23 @@ func rootKey() ([]string, error) {
 	return key, nil
 }
 
-// buildRoot returns the root file system of hosts, as node images have it: Debian with containerd.
-func buildRoot(ctx context.Context, c cache) (string, error) {
-	key, err := rootKey()
+// buildRoot returns the root file system of hosts, as node images have it: a system of Debian's
+// family with containerd.
+func buildRoot(ctx context.Context, c cache, name string) (string, error) {
+	systems, err := recipeSystems()
+	if err != nil {
+		return "", err
+	}
+	system, releases, err := findSystem(systems, name)
+	if err != nil {
+		return "", err
+	}
+	key, err := rootKey(name)
 	if err != nil {
 		return "", err
 	}
 	return c.get(ctx, "debian", key, func(ctx context.Context, dir string) error {
-		if err := buildDebian(ctx, dir); err != nil {
+		if err := buildDebian(ctx, dir, system.name, releases); err != nil {
 			return err
 		}
 		programs, err := tools.Paths(ctx, c.log, runtimePrograms...)
@@ -68,10 +108,10 @@ func buildRoot(ctx context.Context, c cache) (string, error) {
 	})
 }
 
-// buildDebian fills dir with a Debian root file system from the mirror that
-// this machine's own apt uses.
-func buildDebian(ctx context.Context, dir string) error {
-	mirror, err := aptMirror("/etc/apt", suite)
+// buildDebian fills dir with the root file system of a system, from the mirror that this machine's
+// own apt uses.
+func buildDebian(ctx context.Context, dir, system string, releases []string) error {
+	mirror, err := aptMirror("/etc/apt", releases...)
 	if err != nil {
 		return err
 	}
@@ -80,7 +120,7 @@ func buildDebian(ctx context.Context, dir string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", filepath.Join(recipeDir(), "root.sh"))
-	cmd.Env = append(os.Environ(), "ROOT="+dir, "SYSTEM="+hostSystem, "MIRROR="+mirror, "APT_SETTINGS="+settings)
+	cmd.Env = append(os.Environ(), "ROOT="+dir, "SYSTEM="+system, "MIRROR="+mirror, "APT_SETTINGS="+settings)
 	return runQuietly(cmd)
 }
 
@@ -93,8 +133,9 @@ func aptSettings(ctx context.Context) (string, error) {
 	return string(settings), nil
 }
 
-// aptMirror finds the address that apt under etc gets the suite from.
-func aptMirror(etc, suite string) (string, error) {
+// aptMirror finds the address of a package archive that apt under etc uses, by the releases that the
+// archive has. This machine may run another one than hosts.
+func aptMirror(etc string, releases ...string) (string, error) {
 	files := []string{filepath.Join(etc, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
 		found, err := filepath.Glob(filepath.Join(etc, "sources.list.d", pattern))
@@ -103,23 +144,25 @@ func aptMirror(etc, suite string) (string, error) {
 		}
 		files = append(files, found...)
 	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading the sources of apt: %w", err)
-		}
-		parse := parseList
-		if strings.HasSuffix(file, ".sources") {
-			parse = parseSources
-		}
-		if mirror := parse(string(data), suite); mirror != "" {
-			return mirror, nil
+	for _, release := range releases {
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if os.IsNotExist(err) {
+				continue
+			}
+			if err != nil {
+				return "", fmt.Errorf("reading the sources of apt: %w", err)
+			}
+			parse := parseList
+			if strings.HasSuffix(file, ".sources") {
+				parse = parseSources
+			}
+			if mirror := parse(string(data), release); mirror != "" {
+				return mirror, nil
+			}
 		}
 	}
-	return "", fmt.Errorf("no mirror of Debian %s in %s: name one in its sources.list", suite, etc)
+	return "", fmt.Errorf("no mirror of %s in %s: name one in its sources.list", strings.Join(releases, " or "), etc)
 }
 
 // parseList reads the one-line format: deb [options] address suite components.

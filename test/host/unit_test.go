@@ -23,6 +23,8 @@ func TestAptMirror(t *testing.T) {
 		{"comment", "sources.list", "# deb http://old.example/debian bookworm main\n", ""},
 		{"source packages", "sources.list", "deb-src http://mirror.example/debian bookworm main\n", ""},
 		{"other suites", "sources.list", "deb http://a.example/debian bookworm-updates main\ndeb http://b.example/debian trixie main\n", ""},
+		{"another release of the archive", "sources.list", "deb http://a.example/debian sid main\n", "http://a.example/debian"},
+		{"both releases", "sources.list", "deb http://a.example/debian sid main\ndeb http://b.example/debian bookworm main\n", "http://b.example/debian"},
 		{"other components", "sources.list", "deb http://a.example/debian bookworm contrib\n", ""},
 		{
 			"stanzas", "sources.list.d/debian.sources",
@@ -37,11 +39,29 @@ func TestAptMirror(t *testing.T) {
 			if err := writeFile(filepath.Join(etc, test.file), []byte(test.data), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			got, err := aptMirror(etc, "bookworm")
+			got, err := aptMirror(etc, "bookworm", "sid")
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
 		})
+	}
+}
+
+func TestFindSystem(t *testing.T) {
+	systems, err := recipeSystems()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"debian-12":    {"bookworm", "trixie"},
+		"debian-13":    {"trixie", "bookworm"},
+		"ubuntu-24.04": {"noble"},
+		"debian":       nil,
+	} {
+		system, got, err := findSystem(systems, name)
+		if !slices.Equal(got, want) || (err == nil) != (want != nil) || (err == nil && system.name != name) {
+			t.Errorf("%s: got %q with releases %q, %v, want %q", name, system.name, got, err, want)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // makeImage makes a node image of the root file system, the programs and the container images of the
 // hosts. Released programs cannot be downloaded where tests run.
-func makeImage(ctx context.Context, dir string) {
+func makeImage(ctx context.Context, layers host.Assets, system, dir string) {
 	GinkgoHelper()
 	names := []string{"containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kubeadm", "kubectl"}
 	paths, err := tools.Paths(ctx, GinkgoWriter, names...)
@@ -28,7 +28,7 @@ func makeImage(ctx context.Context, dir string) {
 		Expect(os.Symlink(paths[name], filepath.Join(programs, name))).To(Succeed())
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "node-image.sh"), dir, system, host.KubernetesVersion)
-	cmd.Env = append(os.Environ(), "ROOT="+assets.Debian, "PROGRAMS="+programs, "IMAGES="+assets.Containerd)
+	cmd.Env = append(os.Environ(), "ROOT="+layers.Debian, "PROGRAMS="+programs, "IMAGES="+layers.Containerd)
 	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
 }
@@ -49,13 +49,19 @@ const (
 	rootAt = 129 << 20
 )
 
-var _ = everything && Describe("A node image", Ordered, func() {
+var _ = everything && Describe("A node image of debian-12", Ordered, func() { describeImage("debian-12") }) &&
+	Describe("A node image of debian-13", Ordered, func() { describeImage("debian-13") })
+
+func describeImage(system string) {
+	var layers host.Assets
 	var dir, disk, root string
 	name := system + "-kube-" + host.KubernetesVersion
 
 	BeforeAll(func(ctx context.Context) {
+		layers = assets
+		Expect(host.PrepareSystem(ctx, GinkgoWriter, &layers, system)).To(Succeed())
 		dir = GinkgoT().TempDir()
-		makeImage(ctx, dir)
+		makeImage(ctx, layers, system, dir)
 		disk, root = filepath.Join(dir, "disk.raw"), filepath.Join(dir, "root")
 		run(ctx, "qemu-img", "convert", "-O", "raw", filepath.Join(dir, name+".qcow2"), disk)
 		Expect(os.Mkdir(root, 0o700)).To(Succeed())
@@ -108,11 +114,17 @@ var _ = everything && Describe("A node image", Ordered, func() {
 		Expect(filepath.Glob(filepath.Join(root, "var/log/*.log"))).To(BeEmpty())
 	})
 
-	It("boots a host, which becomes a node", func(ctx context.Context) {
-		// The root file system of the host is the one on the disk. Only the replacements for the
-		// hardware of a VM lie over it.
-		h := powerOn(ctx, host.Assets{Debian: root, Machine: assets.Machine, Containerd: filepath.Join(root, "var/lib/containerd")})
-		Expect(read(h, "sed", "-n", "s/^VERSION_ID=//p", "/etc/os-release")(ctx)).To(Equal(`"12"`))
+	It("has a root file system that boots a host, which becomes a node", func(ctx context.Context) {
+		h := powerOn(ctx, layers)
+		Expect(read(h, "sh", "-c", ". /etc/os-release && echo $ID-$VERSION_ID")(ctx)).To(Equal(system))
 		becomesNode(ctx, h)
 	})
-})
+
+	It("boots a host from its disk, which becomes a node", func(ctx context.Context) {
+		// The root file system of the host is the one on the disk. Only the replacements for the
+		// hardware of a VM lie over it.
+		h := powerOn(ctx, host.Assets{Debian: root, Machine: layers.Machine, Containerd: filepath.Join(root, "var/lib/containerd")})
+		Expect(read(h, "sh", "-c", ". /etc/os-release && echo $ID-$VERSION_ID")(ctx)).To(Equal(system))
+		becomesNode(ctx, h)
+	})
+}

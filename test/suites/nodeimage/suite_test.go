@@ -13,15 +13,13 @@ import (
 )
 
 const (
-	bedName = "nodeimage"
-	// system is the one that hosts have.
-	system      = "debian-12"
+	bedName     = "nodeimage"
 	bootTimeout = 5 * time.Minute
 )
 
 var (
 	assets host.Assets
-	// everything makes an image too; otherwise only the root file system of the hosts is inspected.
+	// everything makes images too; otherwise only the root file system of the hosts is inspected.
 	everything = os.Getenv("NOVA_SUITES") == "full"
 )
 
