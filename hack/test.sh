@@ -5,9 +5,10 @@
 #
 # unit are the tests that need at most an API server, hosts the tests that
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
-# these two need root. If no argument is set, all of them run. Two packages of
-# unit or hosts run in parallel: hosts are idle most of the time, and each test
-# environment has its own network. NOVA_AT_ONCE sets another number. CHECKS is a
+# these two need root. If no argument is set, all of them run. Three packages of
+# unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
+# the time, and each test environment has its own network. NOVA_AT_ONCE sets
+# another number. CHECKS is a
 # file with the results of verify.sh, which are counted too. REPORT is a folder
 # for reports: JUnit of each part, and a table of all packages.
 set -uo pipefail
@@ -18,7 +19,7 @@ cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts e2e
 host_packages='/test/(bed|host|hostile|registry|suites)(/|$)'
 hosts_timeout=40m
-at_once=${NOVA_AT_ONCE:-2}
+at_once=${NOVA_AT_ONCE:-3}
 hosts_at_once=$at_once
 if [[ ${NOVA_SUITES:-} == full ]]; then
 	# Benchmarks measure times: nothing else may run.
@@ -79,7 +80,7 @@ tests() {
 # longest_first puts the packages first that take longest, so that none of them
 # runs alone at the end.
 longest_first() {
-	local longest='/test/(hostile|suites/(tenant|modules|gitops|controlplane))$'
+	local longest='/(controllers/(controlplane|machine)|providers/vsphere|test/(hostile|manifests|suites/(tenant|modules|gitops|controlplane)))$'
 	grep -E "$longest" <<<"$1"
 	grep -vE "$longest" <<<"$1"
 }
@@ -93,7 +94,7 @@ else
 	for part in "$@"; do
 		case $part in
 		# shellcheck disable=SC2046 # a list of words
-		unit) tests unit "$at_once" 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
+		unit) tests unit "$at_once" 15m $(longest_first "$(grep -vE "$host_packages" <<<"$packages")") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
 		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(longest_first "$(grep -E "$host_packages" <<<"$packages")") || failed=1 ;;
 		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;
