@@ -29,6 +29,10 @@ const (
 	endTimeout = time.Minute
 )
 
+// CloudInitStatus is a command for Exec that prints the status of cloud-init. Newer versions of
+// cloud-init end it with 2 if there were warnings, and deprecated settings are warnings.
+var CloudInitStatus = []string{"sh", "-c", "cloud-init status || test $? -eq 2"}
+
 // Host is a running host. All methods may be called at the same time.
 type Host struct {
 	spec          Spec

@@ -57,7 +57,7 @@ func read(ctx context.Context, h *host.Host, args ...string) func() (string, err
 // booted waits until cloud-init is through.
 func booted(ctx context.Context, h *host.Host) {
 	GinkgoHelper()
-	Eventually(read(ctx, h, "cloud-init", "status")).WithContext(ctx).WithTimeout(bootTimeout).
+	Eventually(read(ctx, h, host.CloudInitStatus...)).WithContext(ctx).WithTimeout(bootTimeout).
 		Should(Equal("status: done"), "console: %s", h.ConsoleLog())
 }
 

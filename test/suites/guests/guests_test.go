@@ -8,6 +8,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
@@ -20,7 +21,7 @@ var _ = Describe("The host of a VM", Ordered, func() {
 
 	It("boots from the VM's user data and reports its address", func(ctx context.Context) {
 		Eventually(address).WithTimeout(bootTimeout).Should(Succeed())
-		Eventually(inside(ctx, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
+		Eventually(inside(ctx, host.CloudInitStatus...)).WithTimeout(bootTimeout).Should(Equal("status: done"))
 		Expect(inside(ctx, "cat", "/etc/greeting")()).To(Equal("hello"))
 		Expect(inside(ctx, "hostname", "-I")()).To(ContainSubstring(vm().IPAddress))
 	})

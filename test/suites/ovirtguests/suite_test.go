@@ -140,7 +140,7 @@ func inside(ctx context.Context, name string, args ...string) func() (string, er
 // booted waits until cloud-init is through.
 func booted(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(inside(ctx, name, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
+	Eventually(inside(ctx, name, host.CloudInitStatus...)).WithTimeout(bootTimeout).Should(Equal("status: done"))
 }
 
 // address fails until the engine reports the VM's address.

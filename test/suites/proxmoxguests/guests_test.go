@@ -146,7 +146,7 @@ var _ = Describe("The host of a VM", Ordered, func() {
 
 	It("boots from the image and reports as a guest agent", func(ctx context.Context) {
 		Eventually(agent(ctx, "network-get-interfaces")).WithTimeout(bootTimeout).Should(ContainSubstring("10.77."))
-		Eventually(inside(ctx, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
+		Eventually(inside(ctx, host.CloudInitStatus...)).WithTimeout(bootTimeout).Should(Equal("status: done"))
 		Expect(inside(ctx, "cat", "/etc/greeting")()).To(Equal("hello"))
 		Expect(inside(ctx, "hostname")()).To(Equal("guest-1"))
 		Expect(inside(ctx, "cat", "/run/cloud-init/result.json")()).To(ContainSubstring("DataSourceNoCloud"))

@@ -190,7 +190,7 @@ var _ = describeInFull("A guest of an engine", Ordered, ContinueOnFailure, func(
 		h := func() *host.Host { return guests.Host(engineVM(server, name).ID) }
 		whenFailed(func() { tellOf(ctx, h()) })
 		createOnEngine(ctx, connector, m)
-		Eventually(commandIn(ctx, h, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
+		Eventually(commandIn(ctx, h, host.CloudInitStatus...)).WithTimeout(bootTimeout).Should(Equal("status: done"))
 		has := func(text string, args ...string) {
 			GinkgoHelper()
 			Eventually(commandIn(ctx, h, args...)).WithTimeout(time.Minute).Should(ContainSubstring(text))

@@ -87,7 +87,7 @@ var _ = describeInFull("A guest", Ordered, ContinueOnFailure, func() {
 		m := machine(name, renderer, last)
 		whenFailed(func() { tellOf(ctx, guests.Host(vm(name).BIOSUUID)) })
 		create(ctx, connector, m)
-		Eventually(inside(ctx, name, "cloud-init", "status")).WithTimeout(bootTimeout).Should(Equal("status: done"))
+		Eventually(inside(ctx, name, host.CloudInitStatus...)).WithTimeout(bootTimeout).Should(Equal("status: done"))
 		has := func(what string, args ...string) {
 			GinkgoHelper()
 			Eventually(inside(ctx, name, args...)).WithTimeout(time.Minute).Should(ContainSubstring(what))
