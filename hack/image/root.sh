@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the root file system of a node image: a system of systems.tsv with its "root" packages. The
-# hosts of the tests boot from the one of debian-12.
+# hosts of the tests boot from one of these.
 #
 #   ROOT=FOLDER SYSTEM=debian-13 unshare --mount --propagation private hack/image/root.sh
 #

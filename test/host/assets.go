@@ -53,7 +53,7 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 		all, err := compile(ctx, c, append([]string{KubernetesVersion}, others...))
 		compiled <- result{all, err}
 	}()
-	debian, err := buildRoot(ctx, c, System)
+	debian, err := buildRoot(ctx, c, System())
 	ready := <-compiled
 	if err := errors.Join(err, ready.err); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,9 +15,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// System is the system of node images whose root file system hosts boot from, unless they were
-// prepared with PrepareSystem.
-const System = "debian-12"
+// System is the system of node images whose root file system hosts boot from: a name in systems.tsv
+// of Debian's family.
+func System() string { return cmp.Or(os.Getenv("NOVA_SYSTEM"), "debian-13") }
 
 // recipeDir contains the recipe of node images, which the hosts share.
 func recipeDir() string { return filepath.Join(tools.Root(), "hack", "image") }

@@ -75,7 +75,7 @@ func PrepareRenderers(ctx context.Context, log io.Writer, renderers ...string) (
 		return Assets{}, err
 	}
 	assets := Assets{Renderers: map[string]string{}}
-	if assets.Debian, err = buildRoot(ctx, c, System); err != nil {
+	if assets.Debian, err = buildRoot(ctx, c, System()); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	if assets.Node, err = buildNode(ctx, c, assets.Debian, distribution{}); err != nil {

@@ -13,13 +13,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
 //go:embed render.py
 var renderScript string
 
 // wanted are lines of a renderer's files that configure the network as the machine
-// specifies, by the golden files of the vSphere driver and by the drives of an engine.
+// specifies, by the golden files of the vSphere driver and by the drives of an engine. They are
+// those of cloud-init 25.1.4 and netplan 1.1.2 of Debian 13.
 var wanted = map[string]map[string][]string{
 	"network-dhcp": {
 		"eni":             {"auto eth0", "iface eth0 inet dhcp"},
@@ -29,10 +32,12 @@ var wanted = map[string]map[string][]string{
 		"sysconfig":       {"HWADDR=66:bb:fd:8f:40:01", "BOOTPROTO=dhcp", "ONBOOT=yes"},
 	},
 	"network-resolvers": {
-		"eni":       {"dns-nameservers 192.0.2.2"},
-		"netplan":   {"DNS=192.0.2.2"},
-		"networkd":  {"DNS=192.0.2.2"},
-		"sysconfig": {"nameserver 192.0.2.2"},
+		// The name server is lost: this is no line of ifupdown.
+		"eni":             {"dns {'nameservers': ['192.0.2.2'], 'search': []}"},
+		"network-manager": {"dns=192.0.2.2;"},
+		"netplan":         {"DNS=192.0.2.2"},
+		"networkd":        {"DNS=192.0.2.2"},
+		"sysconfig":       {"nameserver 192.0.2.2"},
 	},
 	"network-two": {
 		"eni":             {"auto eth0", "auto eth1", "iface eth1 inet dhcp"},
@@ -55,7 +60,7 @@ var wanted = map[string]map[string][]string{
 		},
 		"network-manager": {
 			"address1=192.0.2.10/24", "gateway=192.0.2.1", "address1=2001:db8::10/64", "gateway=2001:db8::1", "dns=192.0.2.2;", "dns=2001:db8::2;",
-			"route1=198.51.100.0/24,192.0.2.3",
+			"route1=198.51.100.0/24,192.0.2.3", "route1=2001:db8:1::/48,2001:db8::3",
 		},
 		"netplan": {
 			"Name=lan", "Address=192.0.2.10/24", "Gateway=192.0.2.1", "Address=2001:db8::10/64", "Gateway=2001:db8::1", "DNS=192.0.2.2", "DNS=2001:db8::2",
@@ -87,12 +92,16 @@ var wanted = map[string]map[string][]string{
 	"network-overrides": {
 		"eni":       {"metric 50"},
 		"networkd":  {"RouteMetric=50", "UseDNS=False", "Hostname=other", "UseRoutes=True"},
-		"sysconfig": {"METRIC=50"},
+		"sysconfig": {"IPV4_ROUTE_METRIC=50"},
 		// The whole interface is lost.
 		"netplan": {"ERROR: eth0: networkd requires that use-domains has the same value in both dhcp4_overrides and dhcp6_overrides"},
 	},
 	"network-metric": {
-		"netplan": {"Destination=198.51.100.0/24", "Gateway=192.0.2.3", "Metric=7"},
+		"eni":             {"post-up route add -net 198.51.100.0/24 gw 192.0.2.3 metric 7 || true"},
+		"network-manager": {"route1=198.51.100.0/24,192.0.2.3,7"},
+		"netplan":         {"Destination=198.51.100.0/24", "Gateway=192.0.2.3", "Metric=7"},
+		"networkd":        {"Destination=198.51.100.0/24", "Gateway=192.0.2.3", "Metric=7"},
+		"sysconfig":       {"ADDRESS0=198.51.100.0", "GATEWAY0=192.0.2.3", "METRIC0=7"},
 	},
 	"engine-dhcp": {
 		"eni":             {"auto enp1s0", "iface enp1s0 inet dhcp"},
@@ -115,11 +124,11 @@ var wanted = map[string]map[string][]string{
 		},
 		"network-manager": {
 			"address1=10.78.0.60/24", "gateway=10.78.0.1", "address1=fd78::60/64", "gateway=fd78::1", "dns=10.78.0.53;10.78.0.53;",
-			"dns=fd78::53;fd78::53;", "dns-search=corp.example;example;",
+			"dns=fd78::53;fd78::53;", "dns-search=corp.example;example;corp.example;example;",
 		},
 		"netplan": {
 			"Address=10.78.0.60/24", "Gateway=10.78.0.1", "Address=fd78::60/64", "Gateway=fd78::1", "DNS=10.78.0.53", "DNS=fd78::53",
-			"Domains=corp.example example corp.example example",
+			"Domains=corp.example example",
 		},
 		"networkd": {
 			"Address=10.78.0.60/24", "Gateway=10.78.0.1", "Address=fd78::60/64", "Gateway=fd78::1", "DNS=10.78.0.53 fd78::53", "Domains=corp.example example",
@@ -138,6 +147,37 @@ var wanted = map[string]map[string][]string{
 	},
 }
 
+// formerly are the lines instead of them of cloud-init 22.4.2 and netplan 0.106 of Debian 12.
+var formerly = map[string]map[string][]string{
+	"network-resolvers": {
+		"eni":             {"dns-nameservers 192.0.2.2"},
+		"network-manager": {"method=auto"},
+	},
+	"network-static": {
+		// The route is in the section of the other IP family.
+		"network-manager": {"address1=192.0.2.10/24", "address1=2001:db8::10/64", "route1=198.51.100.0/24,192.0.2.3", "route2=2001:db8:1::/48,2001:db8::3"},
+	},
+	"network-overrides": {"sysconfig": {"METRIC=50"}},
+	"network-metric": {
+		"eni":             {"post-up route add -net 198.51.100.0/24 gw 192.0.2.3 || true"},
+		"network-manager": {"route1=198.51.100.0/24,192.0.2.3"},
+		"networkd":        {"Destination=198.51.100.0/24", "Gateway=192.0.2.3"},
+		"sysconfig":       {"ADDRESS0=198.51.100.0", "GATEWAY0=192.0.2.3"},
+	},
+	"engine-static": {
+		"network-manager": {"address1=10.78.0.60/24", "address1=fd78::60/64", "dns=10.78.0.53;10.78.0.53;", "dns=fd78::53;fd78::53;", "dns-search=corp.example;example;"},
+		"netplan":         {"Address=10.78.0.60/24", "Address=fd78::60/64", "DNS=10.78.0.53", "DNS=fd78::53", "Domains=corp.example example corp.example example"},
+	},
+}
+
+// wantedLines are the lines of a configuration by a renderer.
+func wantedLines(name, renderer string) []string {
+	if lines, found := formerly[name][renderer]; found && host.System() == "debian-12" {
+		return lines
+	}
+	return wanted[name][renderer]
+}
+
 var _ = Describe("The files of a guest", func() {
 	It("contain all requested settings", func(ctx context.Context) {
 		configs := engineConfigs(ctx)
@@ -151,7 +191,7 @@ var _ = Describe("The files of a guest", func() {
 				for i := range lines {
 					lines[i] = strings.TrimSpace(lines[i])
 				}
-				for _, line := range wanted[name][renderer] {
+				for _, line := range wantedLines(name, renderer) {
 					Expect(lines).To(ContainElement(line), "%s by %s:\n%s", name, renderer, text)
 				}
 				// The configuration that cloud-init renders for a route to ::/0.
