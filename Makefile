@@ -121,6 +121,7 @@ vulncheck: ## Look for known vulnerabilities in the managers: GOVULNDB=URL of a 
 .PHONY: e2e
 e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _artifacts/report (root, Linux)
 	@NOVA_SUITES=full REPORT=_artifacts/report hack/test.sh e2e hosts
+	@hack/test.sh older
 
 .PHONY: hostile
 hostile: ## Run the attacks of each untrusted party (root, Linux)

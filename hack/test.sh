@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests, and ends with a line that counts them.
 #
-#   hack/test.sh [unit] [hosts] [e2e]
+#   hack/test.sh [unit] [hosts] [e2e] [older]
 #
 # unit are the tests that need at most an API server, hosts the tests that
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
-# these two need root. If no argument is set, all of them run. Three packages of
+# these need root. If no argument is set, these three run. older are the suites
+# that depend on cloud-init, on hosts with the one of Debian 12. Three packages of
 # unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
 # the time, and each test environment has its own network. NOVA_AT_ONCE sets
 # another number. CHECKS is a
@@ -38,7 +39,7 @@ prepare() {
 	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames promquery kube-state-metrics nova-release cyclonedx-gomod"
 	# The tests run the commands of the guides, which create certificates.
 	hack/ensure-packages.sh openssl || return
-	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
+	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* || " $* " == *" older "* ]]; then
 		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
 			return 1
@@ -98,6 +99,7 @@ else
 		# shellcheck disable=SC2046 # a list of words
 		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(longest_first "$(grep -E "$host_packages" <<<"$packages")") || failed=1 ;;
 		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;
+		older) NOVA_SYSTEM=debian-12 tests older 1 "$hosts_timeout" ./test/suites/{bootstrap,renderers,schema,ovirtguests,proxmoxguests} || failed=1 ;;
 		*)
 			echo "test.sh: unknown part \"$part\"" >&2
 			exit 2
