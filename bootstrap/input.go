@@ -68,6 +68,9 @@ type Input struct {
 	// ExternalEtcd lists the endpoints of external etcd. If not set, each
 	// control plane machine runs a member.
 	ExternalEtcd []string
+	// RenewCertificates, if set, renews the certificates of a running control plane
+	// node that end before this time.
+	RenewCertificates time.Time
 	// Restore is the snapshot that etcd starts with on a machine that
 	// initializes the cluster again. If nil, etcd starts empty.
 	Restore *Restore

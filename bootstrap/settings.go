@@ -33,7 +33,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
 	}
 	if settings.Components != "" {
-		settings.ComponentsVersion = in.Version
+		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
 	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {

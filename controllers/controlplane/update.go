@@ -13,6 +13,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
@@ -51,6 +52,9 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	}
 	changed := config.DeepCopy()
 	changed.Annotations, changed.Spec = marked(changed.Annotations), *uptodate.DesiredConfig(s.ControlPlane)
+	if !d.RenewCertificates.IsZero() {
+		changed.Annotations[bootstrapv1.RenewCertificatesAnnotation] = d.RenewCertificates.UTC().Format(time.RFC3339)
+	}
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("changing NovaConfig %s: %w", config.Name, err)
 	}
@@ -98,6 +102,7 @@ func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decisio
 		before, _ := o.DeepCopyObject().(client.Object)
 		annotations := o.GetAnnotations()
 		delete(annotations, clusterv1.UpdateInProgressAnnotation)
+		delete(annotations, bootstrapv1.RenewCertificatesAnnotation)
 		o.SetAnnotations(annotations)
 		if err := client.IgnoreNotFound(r.Client.Patch(ctx, o, client.MergeFrom(before))); err != nil {
 			return fmt.Errorf("removing the mark of %s: %w", o.GetName(), err)

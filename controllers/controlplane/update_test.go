@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -164,6 +165,33 @@ var _ = Describe("Changes of a control plane in place", func() {
 			w.drive(ctx, reconciler, w.changedTo(ctx, content))
 			Expect(w.names()).To(Equal(before))
 		}
+	})
+
+	It("renew certificates that expire soon", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlacePrefer))
+		before := w.names()
+		w.expire = w.now.Add(7 * 24 * time.Hour)
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.Before.CertificatesExpiryDays = 8 })
+		renewed := func() int {
+			machines, err := w.rig.machines(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			count := 0
+			for i := range machines {
+				config := &bootstrapv1.NovaConfig{}
+				Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), config)).To(Succeed())
+				if config.Annotations[bootstrapv1.RenewCertificatesAnnotation] != "" && !isMarked(&machines[i]) {
+					count++
+				}
+			}
+			return count
+		}
+		w.drive(ctx, reconciler, func() bool { return renewed() == 3 })
+		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
+		w.drive(ctx, reconciler, func() bool {
+			c, err := rollingOut()
+			return err == nil && c.Status == metav1.ConditionFalse
+		})
+		Expect(w.names()).To(Equal(before), "the observed expiry is still the former one")
 	})
 
 	It("replace a machine whose change does not end, and touch no other one before", func(ctx SpecContext) {

@@ -81,6 +81,9 @@ type world struct {
 	torn map[string]bool
 	// stuck is true while no change in place ends.
 	stuck bool
+	// expire is when the certificates of all machines expire, as it is observed; zero
+	// if unknown.
+	expire time.Time
 	// leads and versions are the received requests.
 	leads, versions []string
 }
@@ -142,7 +145,7 @@ func (w *world) look() facts.Cluster {
 	for name, host := range w.hosts {
 		if host.node {
 			f.Nodes = append(f.Nodes, facts.Node{
-				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm,
+				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm, CertificatesExpire: w.expire,
 				Components: facts.Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
 			})
 		}

@@ -181,6 +181,9 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
 		return fmt.Errorf("changing control plane components: %w", err)
 	}
+	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
+		return fmt.Errorf("renewing certificates: %w", err)
+	}
 	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {
 		return fmt.Errorf("changing kubelet: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,8 @@ type apiServer struct {
 	conditions []map[string]any
 	// version is that of kubeadm's stored configuration.
 	version string
+	// annotations returns the annotations of the pod of a component.
+	annotations func(component string) map[string]any
 	// broken is the component whose pod is not ready.
 	broken  string
 	labels  map[string]any
@@ -97,7 +100,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		if s.broken != "" && strings.Contains(r.URL.Path, s.broken) {
 			ready = "False"
 		}
-		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Pod", "apiVersion": "v1", "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}})
+		component := strings.TrimSuffix(path.Base(r.URL.Path), "-blue-1")
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Pod", "apiVersion": "v1", "metadata": map[string]any{"annotations": s.annotations(component)}, "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}})
 	case s.unlabeled && r.Method == http.MethodPatch && r.URL.Path != status:
 		agenttest.Fail(w, http.StatusServiceUnavailable, "ServiceUnavailable")
 	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/blue-1"):
@@ -188,6 +192,7 @@ func start(t *testing.T) (*agenttest.Machine, *apiServer) {
 	for _, name := range components {
 		n.Put("etc/kubernetes/manifests/"+name+".yaml", "first\n")
 	}
+	server.annotations = func(string) map[string]any { return nil }
 	n.Put(flags, `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-ip=10.0.0.5 --node-labels=disk=fast,rack=r1 --provider-id=vsphere://4237 --v=2"`+"\n")
 	settings := booted()
 	for _, f := range settings.Machine.Files {

@@ -71,12 +71,19 @@ func forgetManifests(ctx context.Context, m *machine.Machine) error {
 
 // waitForComponents waits until the components of a node are ready.
 func waitForComponents(ctx context.Context, m *machine.Machine, client *cluster.Client, node string) error {
-	for until := m.Now().Add(componentsReady); ; {
+	return waitFor(ctx, m, func() error {
 		var errs []error
 		for _, name := range components {
-			errs = append(errs, client.PodReady(ctx, name+"-"+node))
+			errs = append(errs, client.PodReady(ctx, name+"-"+node, "", ""))
 		}
-		err := errors.Join(errs...)
+		return errors.Join(errs...)
+	})
+}
+
+// waitFor waits until there is no error.
+func waitFor(ctx context.Context, m *machine.Machine, ready func() error) error {
+	for until := m.Now().Add(componentsReady); ; {
+		err := ready()
 		if err == nil || !m.Now().Before(until) {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The object in a workload cluster with the desired settings of a node. A
@@ -62,6 +63,9 @@ type Settings struct {
 	Components string `json:"components,omitempty"`
 	// ComponentsVersion is the Kubernetes version of the components.
 	ComponentsVersion string `json:"componentsVersion,omitempty"`
+	// RenewCertificates, if set, renews the certificates that kubeadm made on a
+	// control plane node if one of them ends before this time.
+	RenewCertificates time.Time `json:"renewCertificates,omitzero"`
 }
 
 // WithoutKeys returns settings of a machine without the files of the cluster's

@@ -24,6 +24,11 @@ const CertifiedKeyAnnotation = "nova.bootstrap.cluster.x-k8s.io/certified-key"
 // until the machine's infrastructure is ready.
 const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
 
+// RenewCertificatesAnnotation is set on the NovaConfig of a control plane machine
+// that is changed in place because its certificates expire soon. It holds a time (RFC
+// 3339): those that end before it are renewed.
+const RenewCertificatesAnnotation = "nova.bootstrap.cluster.x-k8s.io/renew-certificates"
+
 // JoinBound is how long a machine tries to initialize or to join its control plane
 // after it started, unless platform.joinTimeoutSeconds is set.
 const JoinBound = time.Hour

@@ -70,7 +70,7 @@ type NovaControlPlaneRolloutSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutBeforeSpec struct {
 	// certificatesExpiryDays replaces a machine this number of days before the first of
-	// its certificates expires. It is ignored if a new machine would be replaced within
+	// its certificates expires, or renews its certificates if inPlace is Prefer or Only. It is ignored if a new machine would be replaced within
 	// a day, for instance with 365 days while certificates are valid for a year; the
 	// condition RollingOut reports that. If not set, no machine is replaced for it.
 	// +optional

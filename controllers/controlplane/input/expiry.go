@@ -11,21 +11,34 @@ import (
 )
 
 // CertificatesExpire returns when a machine's certificates expire; zero if
-// unknown.
+// unknown. Certificates that the host agent renewed end later than it was told to
+// renew them: their expiry is observed some hours later.
 func CertificatesExpire(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) time.Time {
+	observed := observedExpiry(s, machine, node)
+	config := s.Configs[machine.Name]
+	if config == nil || observed.IsZero() || scope.Updating(machine) {
+		return observed
+	}
+	if renewed := readTime(config.Annotations[bootstrapv1.RenewCertificatesAnnotation]); renewed.After(observed) {
+		return renewed
+	}
+	return observed
+}
+
+func observedExpiry(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) time.Time {
 	if node != nil && !node.CertificatesExpire.IsZero() {
 		return node.CertificatesExpire
 	}
 	if config := s.Configs[machine.Name]; config != nil {
-		if noted := recordedExpiry(config); !noted.IsZero() {
+		if noted := readTime(config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation]); !noted.IsZero() {
 			return noted
 		}
 	}
 	return machine.Status.CertificatesExpiryDate.Time
 }
 
-func recordedExpiry(config *bootstrapv1.NovaConfig) time.Time {
-	noted, err := time.Parse(time.RFC3339, config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
+func readTime(text string) time.Time {
+	noted, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}
 	}

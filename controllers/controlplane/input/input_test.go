@@ -119,6 +119,12 @@ func TestInputEtcd(t *testing.T) {
 
 func TestInputMachine(t *testing.T) {
 	expires := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	renewed := func(s *scope.Scope) {
+		s.Workload.Nodes[0].CertificatesExpire = expires
+		s.Configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{bootstrapv1.RenewCertificatesAnnotation: expires.Add(time.Hour).Format(time.RFC3339)},
+		}}}
+	}
 	for name, tc := range map[string]struct {
 		reason  string
 		change  func(*scope.Scope)
@@ -146,6 +152,21 @@ func TestInputMachine(t *testing.T) {
 				s.Configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
 					Annotations: map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: expires.Format(time.RFC3339)},
 				}}}
+			},
+		},
+		"Renewed": {
+			reason: "the new certificates are observed later", ready: true, expires: expires.Add(time.Hour), change: renewed,
+		},
+		"Renewing": {
+			reason: "the host agent may not have renewed them yet", ready: true, expires: expires, change: func(s *scope.Scope) {
+				renewed(s)
+				s.Machines["m0"].Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+			},
+		},
+		"RenewedAndSeen": {
+			reason: "the new certificates are observed", ready: true, expires: expires.Add(2 * time.Hour), change: func(s *scope.Scope) {
+				renewed(s)
+				s.Workload.Nodes[0].CertificatesExpire = expires.Add(2 * time.Hour)
 			},
 		},
 	} {

@@ -53,9 +53,9 @@ func change(p *problem, m Machine) Change {
 		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced when it is deleted: " + fields}
 	case why == "":
 		return Change{Machine: m.Name, Text: "to be changed in place: " + fields}
-	case p.InPlace == Only && inUse(p, m) && onlyDiffers(p.Input, m):
+	case p.InPlace == Only && inUse(p, m) && onlyChangeable(p.Input, m):
 		return Change{Machine: m.Name, Text: "not to be changed, because " + needs}
-	case p.InPlace != Only && p.InPlace != Prefer, !onlyDiffers(p.Input, m):
+	case p.InPlace != Only && p.InPlace != Prefer, !onlyChangeable(p.Input, m):
 		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced: " + fields}
 	case len(m.NeedReplacement) > 0:
 		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced, because " + needs}

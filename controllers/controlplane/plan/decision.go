@@ -75,6 +75,8 @@ type Decision struct {
 	Node string
 	// Replaces is the remediated machine that the new machine replaces.
 	Replaces string
+	// RenewCertificates, if set, renews certificates that end before this time.
+	RenewCertificates time.Time
 	// Remediation is stored before a remediation begins.
 	Remediation *Remediation
 	// Reason explains the action to users.

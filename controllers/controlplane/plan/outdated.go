@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
@@ -30,13 +31,30 @@ func Outdated(in Input, m Machine) []string {
 	if !in.RolloutAfter.IsZero() && !in.RolloutAfter.After(in.Now) && m.Created.Before(in.RolloutAfter) {
 		why = append(why, "it was created before rollout.after")
 	}
-	if w := expiryWindow(in); w > 0 && !m.CertificatesExpire.IsZero() && m.CertificatesExpire.Before(in.Now.Add(w)) {
+	if expiresSoon(in, m) {
 		why = append(why, "its certificates expire soon")
 	}
 	if failed := updateFailed(in, m); failed != "" {
 		why = append(why, failed)
 	}
 	return why
+}
+
+// expiresSoon reports whether the certificates of a machine are to be renewed, or the
+// machine is to be replaced.
+func expiresSoon(in Input, m Machine) bool {
+	w := expiryWindow(in)
+	return w > 0 && !m.CertificatesExpire.IsZero() && m.CertificatesExpire.Before(in.Now.Add(w))
+}
+
+// renewCertificates returns the time before which certificates of a machine must not
+// end; zero if they do not expire soon. It is later than the end of the window: the new
+// expiry is observed some hours later.
+func renewCertificates(in Input, m Machine) time.Time {
+	if !expiresSoon(in, m) {
+		return time.Time{}
+	}
+	return in.Now.Add(expiryWindow(in) + timelimits.Daily)
 }
 
 // updateFailed returns why a machine whose change in place did not end is to be
@@ -70,12 +88,26 @@ func updateDeadline(in Input, m Machine) time.Time {
 	return m.UpdatingSince.Add(in.Limits.UpdateTimeout)
 }
 
-// onlyDiffers reports whether a machine is outdated only because it differs from
-// the spec.
-func onlyDiffers(in Input, m Machine) bool { return len(Outdated(in, m)) == len(m.Differs) }
+// onlyChangeable reports whether a machine is outdated only because it differs from
+// the spec, or because of certificates that can be renewed: a change in place may be
+// enough.
+func onlyChangeable(in Input, m Machine) bool {
+	changeable := len(m.Differs)
+	if renewable(in, m) {
+		changeable++
+	}
+	return len(Outdated(in, m)) == changeable
+}
+
+// renewable reports whether certificates that expire soon are renewed in place. They
+// wait for no other change: then the machine is replaced.
+func renewable(in Input, m Machine) bool {
+	return expiresSoon(in, m) && len(m.NeedReplacement) == 0 &&
+		!slices.ContainsFunc(in.Machines, func(o Machine) bool { return updateLate(in, o) })
+}
 
 // replaced reports whether an outdated machine is to be replaced in any mode: with
-// Only, a difference is no reason.
+// Only, a reason that a change in place may remove is none.
 func replaced(in Input, m Machine) bool {
-	return len(Outdated(in, m)) > 0 && (in.InPlace != Only || !onlyDiffers(in, m))
+	return len(Outdated(in, m)) > 0 && (in.InPlace != Only || !onlyChangeable(in, m))
 }

@@ -66,6 +66,15 @@ func TestRolloutChanges(t *testing.T) {
 				"b stays, to be changed in place: platform.apiServer", "a stays, to be changed in place: platform.apiServer",
 			},
 		},
+		"Expires": {
+			reason: "certificates are renewed first", in: inPlace(3, Prefer), change: func(in *Input) {
+				in.ExpiryWindow = time.Hour
+				for i := range in.Machines {
+					in.Machines[i].Differs = nil
+				}
+				in.Machines[2].CertificatesExpire, in.Machines[1].Differs = now, []string{"version"}
+			}, want: []string{"c stays, to be changed in place: its certificates expire soon", "b stays, to be changed in place: version"},
+		},
 		"InProgress": {
 			reason: "what goes on comes first", in: inPlace(3, Prefer), change: func(in *Input) {
 				in.Machines[0].Deleting, in.Machines[2].Updating, in.Machines[2].UpdatingSince = true, true, now
@@ -109,6 +118,9 @@ func TestRolloutShowsTheDecision(t *testing.T) {
 			m := &in.Machines[i]
 			m.Created = now.Add(-time.Duration(r.IntN(4)) * time.Hour)
 			m.DeleteFirst, m.Domain = r.IntN(5) == 0, string(rune('x'+r.IntN(2)))
+			if r.IntN(5) == 0 {
+				in.ExpiryWindow, m.CertificatesExpire = time.Hour, now
+			}
 			switch r.IntN(5) {
 			case 0:
 				m.Differs = nil

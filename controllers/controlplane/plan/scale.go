@@ -51,15 +51,16 @@ func scaleDown(p *problem) *Decision {
 }
 
 // victim selects the machine to delete or to change, in this order: its change in
-// place failed; marked by a user and outdated; marked; to be replaced and not ready; to be replaced; outdated;
-// not ready; in the failure domain with most machines; not the leader; the oldest.
+// place failed; marked by a user and outdated; marked; to be replaced in spite of Only,
+// or with certificates that expire soon, and not ready; the same and ready; outdated; not ready; in the failure domain with most machines; not the
+// leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
 	for _, m := range p.active {
 		domains[m.Domain]++
 	}
 	rank := func(m Machine) int {
-		return 16*order(updateFailed(p.Input, m) != "") + 8*order(m.DeleteFirst) + 4*order(replaced(p.Input, m)) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
+		return 16*order(updateFailed(p.Input, m) != "") + 8*order(m.DeleteFirst) + 4*order(p.InPlace == Only && replaced(p.Input, m) || expiresSoon(p.Input, m)) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
 	}
 	leads := func(m Machine) int {
 		member, ok := p.member(m.Name)

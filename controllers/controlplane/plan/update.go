@@ -26,15 +26,14 @@ func waitForUpdate(p *problem, m Machine) *Decision {
 	case m.UpdateBegun:
 		return wait("Waiting for machine %s to be changed in place: %s", m.Name, m.UpdateProgress)
 	case !p.RolloutPaused && changeable(p, m) && p.joinRefused() == "" && p.KubeadmVersion == p.Version && waitForChange(p, m) == nil:
-		return onMachine(UpdateMachine, m, "Changing machine %s in place", m.Name)
+		return changeMachine(p, m)
 	}
 	return onMachine(CancelUpdate, m, "Canceling the change of machine %s in place, which was not begun", m.Name)
 }
 
-// changeable reports whether a machine differs from the spec, and can be changed in
-// place.
+// changeable reports whether a machine is outdated, and can be changed in place.
 func changeable(p *problem, m Machine) bool {
-	return p.Strategy != OnDelete && len(m.Differs) > 0 && notInPlace(p, m) == ""
+	return p.Strategy != OnDelete && len(p.outdated(m)) > 0 && notInPlace(p, m) == ""
 }
 
 // notInPlace returns why a machine cannot be changed in place, for users; empty if it
@@ -47,7 +46,7 @@ func notInPlace(p *problem, m Machine) string {
 		return "it is the only machine"
 	case !inUse(p, m):
 		return "it is not a node and a member of etcd yet"
-	case !onlyDiffers(p.Input, m), len(m.NeedReplacement) > 0:
+	case !onlyChangeable(p.Input, m), len(m.NeedReplacement) > 0:
 		return "its fields need another machine"
 	}
 	return ""
@@ -92,7 +91,13 @@ func update(p *problem, old []Machine) (*Decision, bool) {
 	if blocked := waitForChange(p, victim); blocked != nil {
 		return blocked, true
 	}
-	return onMachine(UpdateMachine, victim, "Changing machine %s in place: %s", victim.Name, strings.Join(victim.Differs, ", ")), true
+	return changeMachine(p, victim), true
+}
+
+func changeMachine(p *problem, m Machine) *Decision {
+	d := onMachine(UpdateMachine, m, "Changing machine %s in place: %s", m.Name, strings.Join(p.outdated(m), ", "))
+	d.RenewCertificates = renewCertificates(p.Input, m)
+	return d
 }
 
 // refuse returns why no machine is changed with Only: a change does not end, or a
@@ -104,7 +109,7 @@ func refuse(p *problem, old []Machine) *Decision {
 		}
 	}
 	for _, m := range old {
-		if inUse(p, m) && onlyDiffers(p.Input, m) && len(m.NeedReplacement) > 0 {
+		if inUse(p, m) && onlyChangeable(p.Input, m) && len(m.NeedReplacement) > 0 {
 			return wait("No machine is changed, because these fields of machine %s need another machine: %s. Revert them, or set spec.rollout.inPlace to Prefer",
 				m.Name, strings.Join(m.NeedReplacement, ", "))
 		}

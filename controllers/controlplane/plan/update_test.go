@@ -139,6 +139,25 @@ func TestUpdatesInPlace(t *testing.T) {
 				in.Machines[1].UpdatingSince = time.Time{}
 			}, want: CreateMachine, about: "b: its change in place did not end",
 		},
+		"Expires": {
+			reason: "the host agent renews certificates, before other changes", in: inPlace(3, Prefer), change: func(in *Input) { expires(in, 2) },
+			want: UpdateMachine, on: "c", about: "its certificates expire soon", also: func(d Decision) bool { return d.RenewCertificates.Equal(now.Add(48 * time.Hour)) },
+		},
+		"ExpiresAlone": {
+			reason: "no machine is replaced", in: running(3), change: func(in *Input) {
+				in.InPlace = Only
+				expires(in, 2)
+			}, want: UpdateMachine, on: "c",
+		},
+		"ExpiresNever": {
+			reason: "no host agent follows", in: running(3), change: func(in *Input) { expires(in, 2) }, want: CreateMachine, about: "to replace c: its certificates expire soon",
+		},
+		"ContinuedRenewal": {
+			reason: "the NovaConfig may not have the time yet", in: inPlace(3, Prefer), change: func(in *Input) {
+				marked(time.Minute)(in)
+				expires(in, 1)
+			}, want: UpdateMachine, on: "b", also: func(d Decision) bool { return !d.RenewCertificates.IsZero() },
+		},
 		"OnlyExpires": {
 			reason: "a field that waits for users stops no replacement of expiring certificates", in: inPlace(3, Only), change: func(in *Input) {
 				replaced(in)

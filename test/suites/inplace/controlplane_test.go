@@ -35,7 +35,9 @@ func controlPlaneChanges(hypervisor string, address int) {
 	var before []identity
 
 	BeforeAll(func(ctx context.Context) {
-		create(ctx, c, "NovaControlPlane", "spec", "rollout", "inPlace")
+		create(ctx, c, "NovaControlPlane",
+			field{"Prefer", []string{"spec", "rollout", "inPlace"}},
+			field{int64(8), []string{"spec", "platform", "certificateValidityPeriodDays"}})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = planes(ctx, c)
 		Expect(before).To(HaveLen(3))
@@ -62,6 +64,41 @@ func controlPlaneChanges(hypervisor string, address int) {
 			Expect(n.Status.Allocatable.Pods().Value()).To(BeEquivalentTo(77))
 			Expect(configured(n).Status).To(Equal(corev1.ConditionTrue))
 		}
+	})
+
+	It("renew certificates that expire soon", func(ctx context.Context) {
+		check, err := b.EndpointCheck(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
+		// validFor reports whether all certificates of a machine, those that its API server
+		// and etcd serve too, are valid for more days.
+		validFor := func(machine string, days int) error {
+			_, err := b.Exec(ctx, machine, "sh", "-ec", fmt.Sprintf(`
+				for file in /etc/kubernetes/pki/apiserver*.crt /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/etcd/[hps]*.crt; do
+					openssl x509 -noout -checkend $((%[1]d * 86400)) -in $file
+				done
+				for port in 6443 2379; do
+					openssl s_client -connect localhost:$port </dev/null 2>/dev/null | openssl x509 -noout -checkend $((%[1]d * 86400))
+				done`, days))
+			return err //nolint:wrapcheck // a test
+		}
+		for _, one := range before {
+			Expect(validFor(one.Machine, 7)).To(Succeed())
+			Expect(validFor(one.Machine, 9)).NotTo(Succeed())
+		}
+		endpoint, started := prober.Start(context.WithoutCancel(ctx), 200*time.Millisecond, time.Second, check), time.Now()
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Platform.CertificateValidityPeriodDays, cp.Spec.Rollout.Before.CertificatesExpiryDays = 30, 9
+		})
+		Eventually(func(g Gomega) {
+			for _, one := range before {
+				g.Expect(validFor(one.Machine, 20)).To(Succeed())
+			}
+		}).WithContext(ctx).WithTimeout(2 * changeTimeout).Should(Succeed())
+		awaitPlanes(ctx, c)
+		seen := endpoint.Stop()
+		AddReportEntry("figure", fmt.Sprintf("renewed certificates of three control plane machines: %.0f s; endpoint: %s", time.Since(started).Seconds(), seen))
+		Expect(planes(ctx, c)).To(Equal(before))
+		Expect(seen.Longest().Length).To(BeNumerically("<", longestGap))
 	})
 
 	It("keep the keys of the cluster out of the workload cluster", func(ctx context.Context) {

@@ -49,7 +49,7 @@ func changes(hypervisor string, address int) {
 	var before []identity
 
 	BeforeAll(func(ctx context.Context) {
-		create(ctx, c, "NovaConfigTemplate", "spec", "template", "spec", "rollout", "inPlace")
+		create(ctx, c, "NovaConfigTemplate", field{"Prefer", []string{"spec", "template", "spec", "rollout", "inPlace"}})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = identities(ctx, c)
 	})
@@ -129,9 +129,15 @@ func changes(hypervisor string, address int) {
 	})
 }
 
-// create creates the cluster with machines that can be changed in place: the field
-// of this kind has the mode.
-func create(ctx context.Context, c *bed.Cluster, kind string, field ...string) {
+// field is a field of an object, and its value.
+type field struct {
+	value any
+	path  []string
+}
+
+// create creates the cluster with machines that can be changed in place: the object of
+// this kind has these fields.
+func create(ctx context.Context, c *bed.Cluster, kind string, fields ...field) {
 	GinkgoHelper()
 	objects, err := b.Generate(ctx, *c)
 	Expect(err).NotTo(HaveOccurred())
@@ -139,7 +145,9 @@ func create(ctx context.Context, c *bed.Cluster, kind string, field ...string) {
 	for _, o := range objects {
 		if o.GetKind() == kind {
 			found++
-			Expect(unstructured.SetNestedField(o.Object, "Prefer", field...)).To(Succeed())
+			for _, f := range fields {
+				Expect(unstructured.SetNestedField(o.Object, f.value, f.path...)).To(Succeed())
+			}
 		}
 	}
 	Expect(found).To(Equal(1), "one "+kind)

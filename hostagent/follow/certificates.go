@@ -1,0 +1,130 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	// renewingFile exists while certificates are renewed.
+	renewingFile = "/var/lib/nova/renewing-certificates"
+	// restartedAnnotation on a static pod restarts it: the kubelet replaces a pod whose
+	// manifest differs.
+	restartedAnnotation = "nova-platform.io/certificates-renewed"
+)
+
+// certificates are those that kubeadm makes. With external etcd some do not exist.
+var certificates = []string{
+	"apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client", "etcd/server", "etcd/peer", "etcd/healthcheck-client",
+}
+
+// renewCertificates renews the certificates that kubeadm made if the first of them
+// ends before the time in the settings. Then it restarts the components, one after
+// another: they read some of their certificates only when they start. etcd reads its
+// own for each connection. An interrupted renewal begins again.
+func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.Client, s *nodeconfig.Settings) error {
+	if s.RenewCertificates.IsZero() {
+		return nil
+	}
+	if !m.Exists(renewingFile) {
+		ends, err := firstEnd(m)
+		if err != nil || !ends.Before(s.RenewCertificates) {
+			return err
+		}
+	}
+	m.Logf("Renewing certificates")
+	if err := m.Write(renewingFile, "", 0o600); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	if err := m.Flush(ctx); err != nil {
+		return err //nolint:wrapcheck // it names the command
+	}
+	if err := m.Run(ctx, "kubeadm", "certs", "renew", "all"); err != nil {
+		return err //nolint:wrapcheck // it names the command
+	}
+	switch ends, err := firstEnd(m); {
+	case err != nil:
+		return err
+	case ends.Before(s.RenewCertificates):
+		return fmt.Errorf("the renewed certificates end at %s, but %s is wanted", ends.Format(time.RFC3339), s.RenewCertificates.Format(time.RFC3339))
+	}
+	// The API server is the last one: the others need it to become ready.
+	for _, name := range []string{"kube-vip", "kube-controller-manager", "kube-scheduler", "kube-apiserver"} {
+		if err := restartPod(ctx, m, client, name, s.Node); err != nil {
+			return fmt.Errorf("restarting %s: %w", name, err)
+		}
+	}
+	return m.Remove(renewingFile) //nolint:wrapcheck // it names the file
+}
+
+// firstEnd returns when the first certificate ends.
+func firstEnd(m *machine.Machine) (time.Time, error) {
+	var first time.Time
+	for _, name := range certificates {
+		file := path.Join(nodeconfig.KeysDir, name+".crt")
+		if !m.Exists(file) {
+			continue
+		}
+		content, err := m.Load(file)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("reading certificates: %w", err)
+		}
+		chain, err := certutil.ParseCertsPEM([]byte(content))
+		if err != nil {
+			return time.Time{}, fmt.Errorf("reading certificates: %s: %w", file, err)
+		}
+		if ends := chain[0].NotAfter; first.IsZero() || ends.Before(first) {
+			first = ends
+		}
+	}
+	if first.IsZero() {
+		return first, errors.New("reading certificates: there are none")
+	}
+	return first, nil
+}
+
+// restartPod restarts a static pod of the node, if there is one, and waits until the
+// new pod is ready.
+func restartPod(ctx context.Context, m *machine.Machine, client *cluster.Client, name, node string) error {
+	file := path.Join(manifestsDir, name+".yaml")
+	if !m.Exists(file) {
+		return nil
+	}
+	content, err := m.Load(file)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	var manifest map[string]any
+	if err := yaml.Unmarshal([]byte(content), &manifest); err != nil {
+		return fmt.Errorf("reading manifest: %w", err)
+	}
+	metadata, ok := manifest["metadata"].(map[string]any)
+	if !ok {
+		return errors.New("reading manifest: it has no metadata")
+	}
+	annotations, ok := metadata["annotations"].(map[string]any)
+	if !ok {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	at := m.Now().UTC().Format(time.RFC3339Nano)
+	annotations[restartedAnnotation] = at
+	changed, err := yaml.Marshal(manifest)
+	if err != nil {
+		return fmt.Errorf("writing manifest: %w", err)
+	}
+	if err := m.Edit(file, string(changed), 0o600); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	return waitFor(ctx, m, func() error { return client.PodReady(ctx, name+"-"+node, restartedAnnotation, at) })
+}

@@ -1,0 +1,196 @@
+package follow
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const keys = "etc/kubernetes/pki/"
+
+// ends returns a certificate that ends at this time, in seconds.
+func ends(t *testing.T, seconds int64) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(1, 0), NotAfter: time.Unix(seconds, 0)}
+	content, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}))
+}
+
+// withCertificates starts a control plane node whose certificates end at 5,000 s,
+// and that of etcd at 1,000 s. kubeadm renews them until 9,000 s.
+func withCertificates(t *testing.T) (*agenttest.Machine, *apiServer) {
+	t.Helper()
+	n, server := start(t)
+	for _, name := range []string{"apiserver", "apiserver-kubelet-client", "front-proxy-client", "etcd/peer"} {
+		n.Put(keys+name+".crt", ends(t, 5000))
+	}
+	n.Put(keys+"etcd/server.crt", ends(t, 1000))
+	n.Put("renewed.crt", ends(t, 9000))
+	n.Command("kubeadm", `"$T/bin/fail" || exit 1; echo "kubeadm $*" >>"$T/calls"; for f in "$T"/`+keys+`*.crt "$T"/`+keys+`etcd/*.crt; do cp "$T/renewed.crt" "$f"; done`)
+	for _, name := range components {
+		n.Put("etc/kubernetes/manifests/"+name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: "+name+"\nspec:\n  priority: 1\n")
+	}
+	// The kubelet runs what the manifests say.
+	server.annotations = func(component string) map[string]any {
+		var pod struct {
+			Metadata struct{ Annotations map[string]any }
+		}
+		if err := yaml.Unmarshal([]byte(n.Get("etc/kubernetes/manifests/"+component+".yaml")), &pod); err != nil {
+			t.Error(err)
+		}
+		return pod.Metadata.Annotations
+	}
+	return n, server
+}
+
+func renewal(at int64) *nodeconfig.Settings {
+	s := booted()
+	s.Components, s.ComponentsVersion = "1", "v1.36.3"
+	if at > 0 {
+		s.RenewCertificates = time.Unix(at, 0).UTC()
+	}
+	return s
+}
+
+func checkRenewed(t *testing.T, n *agenttest.Machine, server *apiServer) {
+	t.Helper()
+	if !strings.HasPrefix(server.condition(), "True Applied") {
+		t.Error(server.condition())
+	}
+	if n.Get(keys+"etcd/server.crt") != n.Get("renewed.crt") {
+		t.Error("a certificate was not renewed")
+	}
+	for _, name := range components {
+		if server.annotations(name)[restartedAnnotation] == nil || !strings.Contains(n.Get("etc/kubernetes/manifests/"+name+".yaml"), "priority: 1") {
+			t.Errorf("%s was not restarted:\n%s", name, n.Get("etc/kubernetes/manifests/"+name+".yaml"))
+		}
+	}
+	if n.There(strings.TrimPrefix(renewingFile, "/")) {
+		t.Error("the renewal has not ended")
+	}
+}
+
+func TestCertificatesAreRenewed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		before  int64
+		change  func(n *agenttest.Machine, server *apiServer)
+		renewed bool
+		failure string
+	}{
+		"NotWanted": {reason: "no renewal is requested"},
+		"NotNeeded": {reason: "all of them are valid long enough", before: 1000},
+		"Needed":    {reason: "one ends before", before: 1001, renewed: true},
+		"TooShort":  {reason: "the cluster's certificates are never valid that long", before: 9001, failure: "the renewed certificates end at 1970-01-01T02:30:00Z, but 1970-01-01T02:30:01Z is wanted"},
+		"NotReady": {
+			reason: "the new pod does not become ready", before: 1001, failure: "restarting kube-controller-manager: pod kube-controller-manager-blue-1 is not ready",
+			change: func(_ *agenttest.Machine, server *apiServer) { server.broken = "controller-manager" },
+		},
+		"NotReplaced": {
+			reason: "the ready pod is the former one", before: 1001, failure: "pod kube-controller-manager-blue-1 was not replaced yet",
+			change: func(_ *agenttest.Machine, server *apiServer) {
+				server.annotations = func(string) map[string]any { return nil }
+			},
+		},
+		"NotReadable": {
+			reason: "a certificate cannot be read", before: 1001, failure: "/etc/kubernetes/pki/apiserver.crt",
+			change: func(n *agenttest.Machine, _ *apiServer) { n.Put(keys+"apiserver.crt", "x") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, server := withCertificates(t)
+			r, err := load(n.Machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Applied.Settings.Components = "1"
+			if tc.change != nil {
+				tc.change(n, server)
+			}
+			server.want(renewal(tc.before))
+			err = (&follower{m: n.Machine, record: r}).once(t.Context())
+			if tc.failure != "" {
+				if err == nil || !strings.Contains(server.condition(), tc.failure) {
+					t.Errorf("%s: %v, %s", tc.reason, err, server.condition())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", tc.reason, err, n.Log)
+			}
+			if calls := n.Get("calls"); strings.Contains(calls, "kubeadm certs renew all\n") != tc.renewed || strings.Count(calls, "kubeadm") > 1 {
+				t.Errorf("%s: calls\n%s", tc.reason, calls)
+			}
+			if tc.renewed {
+				checkRenewed(t, n, server)
+			}
+		})
+	}
+}
+
+// The components are restarted also if the certificates were renewed before a reset.
+func TestRenewalContinuesAfterAReset(t *testing.T) {
+	run := func(n *agenttest.Machine) error {
+		r, err := load(n.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Applied.Settings.Components = "1"
+		return (&follower{m: n.Machine, record: r}).once(t.Context())
+	}
+	n, server := withCertificates(t)
+	server.want(renewal(1001))
+	if err := run(n); err != nil {
+		t.Fatal(err)
+	}
+	var total int
+	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < 4 {
+		t.Fatalf("%d commands: %v", total, err)
+	}
+	for at := 1; at <= total; at++ {
+		t.Run(strconv.Itoa(at), func(t *testing.T) {
+			n, server := withCertificates(t)
+			server.want(renewal(1001))
+			n.Put("fail-at", strconv.Itoa(at))
+			_ = run(n)
+			n.Put("fail-at", "never")
+			if err := run(n); err != nil {
+				t.Fatalf("%v\n%s", err, n.Log)
+			}
+			checkRenewed(t, n, server)
+		})
+	}
+	t.Run("Restarting", func(t *testing.T) {
+		n, server := withCertificates(t)
+		server.want(renewal(1001))
+		server.broken = "scheduler"
+		if err := run(n); err == nil {
+			t.Fatal("a component is not ready")
+		}
+		server.broken = ""
+		if err := run(n); err != nil {
+			t.Fatalf("%v\n%s", err, n.Log)
+		}
+		checkRenewed(t, n, server)
+	})
+}
