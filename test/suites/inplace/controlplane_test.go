@@ -3,8 +3,10 @@ package inplace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -106,6 +108,59 @@ func controlPlaneChanges(hypervisor string, address int) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(record).NotTo(ContainSubstring("/etc/kubernetes/pki/"))
 		Expect(strings.Count(record, "PRIVATE KEY")).To(BeZero())
+	})
+
+	It("have the new settings although agents, managers and a host are killed meanwhile", func(ctx context.Context) {
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Config.Files[len(cp.Spec.Config.Files)-1].Content = "again\n"
+			cp.Spec.Platform.APIServer.ExtraArgs = []bootstrapv1.Arg{{Name: "event-ttl", Value: ptr.To("3h")}}
+		})
+		seen := map[string]bool{}
+		// next waits for the next machine whose node applies the settings.
+		next := func() (name string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega, ctx context.Context) {
+				machines, _, err := b.Machines(ctx, *c)
+				g.Expect(err).NotTo(HaveOccurred())
+				at := slices.IndexFunc(machines, func(m clusterv1.Machine) bool {
+					return !seen[m.Name] && strings.Contains(updating(m), "the settings are being applied")
+				})
+				g.Expect(at).NotTo(BeNumerically("<", 0))
+				name = machines[at].Name
+			}).WithContext(ctx).WithTimeout(changeTimeout).WithPolling(200 * time.Millisecond).Should(Succeed())
+			seen[name] = true
+			return name
+		}
+		By("killing the host agent of the first machine, whenever it runs again")
+		agent := next()
+		for range 4 {
+			_, err := b.Exec(ctx, agent, "sh", "-c", "systemctl kill -s KILL nova-host-agent; systemctl reset-failed nova-host-agent; systemctl start nova-host-agent")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		By("killing the managers, and so the extension, while the second machine is changed")
+		next()
+		for _, name := range []string{"nova-bootstrap", "nova-control-plane", "nova-bootstrap"} {
+			Expect(b.Kill(name, syscall.SIGKILL)).To(Succeed())
+		}
+		By("pulling the plug of the third machine")
+		host := next()
+		virtual, err := b.Hypervisor(c.Hypervisor)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(virtual.PowerOff(ctx, host)).To(Succeed())
+		awaitPlanes(ctx, c)
+		after := planes(ctx, c)
+		for i, one := range before {
+			Expect(b.Exec(ctx, one.Machine, "cat", "/etc/nova-test/in-place")).To(Equal("again"))
+			Expect(b.Exec(ctx, one.Machine, "sh", "-c", "tr '\\0' '\\n' </proc/$(pidof kube-apiserver)/cmdline")).To(ContainSubstring("--event-ttl=3h"))
+			_, err := b.Exec(ctx, one.Machine, "test", "!", "-e", "/var/lib/nova/manifests")
+			Expect(err).NotTo(HaveOccurred(), "no change is unfinished")
+			if one.Machine == host {
+				Expect(after[i].Boot).NotTo(Equal(one.Boot))
+				one.Boot = after[i].Boot
+			}
+			Expect(after[i]).To(Equal(one))
+		}
+		before = after
 	})
 
 	It("stop with Only if a field needs other machines", func(ctx context.Context) {
