@@ -70,6 +70,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		if err := extension.SetupWithManager(mgr); err != nil {
 			return err
 		}
+		preview := &inplace.Preview{WatchFilterValue: o.WatchFilter}
+		if err := preview.SetupWithManager(mgr, o.Controller()); err != nil {
+			return err
+		}
 	}
 	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {

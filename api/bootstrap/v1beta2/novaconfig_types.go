@@ -122,7 +122,7 @@ const (
 const (
 	// InPlaceUpdatableCondition is true if the machines of a MachineDeployment that
 	// moves to this template can be changed in place. It is set with rollout.inPlace
-	// Only, and absent otherwise.
+	// Prefer and Only, and while spec.paused of the MachineDeployment is true.
 	InPlaceUpdatableCondition = "InPlaceUpdatable"
 
 	// InPlaceUpdatableReason: all changed fields can be applied to running machines.
@@ -131,9 +131,10 @@ const (
 	InPlaceUpdatableReason = "InPlaceUpdatable"
 
 	// ReplacementNeededReason: the message lists fields whose change needs other
-	// machines. No machine is changed or replaced.
+	// machines. With rollout.inPlace Only no machine is changed or replaced; otherwise
+	// machines are replaced, once spec.paused of the MachineDeployment is false.
 	//
-	// Action: revert these fields, or set rollout.inPlace to Prefer.
+	// Action: revert these fields if machines should stay, or set Prefer in place of Only.
 	ReplacementNeededReason = "ReplacementNeeded"
 )
 
@@ -664,7 +665,7 @@ type NovaConfigTemplateResource struct {
 // +kubebuilder:validation:MinProperties=1
 type NovaConfigTemplateStatus struct {
 	// conditions are InPlaceUpdatable. They are not set before a MachineDeployment
-	// moves to the template with rollout.inPlace Only.
+	// moves to the template with rollout.inPlace Prefer or Only, or is paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

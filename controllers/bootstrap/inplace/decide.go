@@ -47,16 +47,21 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 	if was == nil || is == nil {
 		return // another bootstrap provider
 	}
-	d, err := decide(was, is, &request.Current, &request.Desired)
+	same, err := sameInfrastructure(request.Current.InfrastructureMachineTemplate, request.Desired.InfrastructureMachineTemplate)
+	if err != nil {
+		fail(response, err)
+		return
+	}
+	d, err := decide(was, is, &request.Current.MachineSet.Spec.Template.Spec, &request.Desired.MachineSet.Spec.Template.Spec, same)
 	if err == nil {
-		err = e.compareMachines(ctx, &request.Current.MachineSet, is, &d)
+		err = compareMachines(ctx, e.Reader, &request.Current.MachineSet, is, &d)
 	}
 	if err != nil {
 		fail(response, err)
 		return
 	}
-	if d.mode == bootstrapv1.InPlaceOnly {
-		if err := e.reportDecision(ctx, is, request.Desired.MachineSet.Labels[clusterv1.MachineDeploymentNameLabel], d); err != nil {
+	if d.mode != bootstrapv1.InPlaceNever {
+		if err := reportDecision(ctx, e.Reader, e.Client, is, request.Desired.MachineSet.Labels[clusterv1.MachineDeploymentNameLabel], d); err != nil {
 			fail(response, err)
 			return
 		}
@@ -109,8 +114,9 @@ func template(raw runtime.RawExtension) (*bootstrapv1.NovaConfigTemplate, error)
 	return found, json.Unmarshal(raw.Raw, found) //nolint:wrapcheck // the caller wraps it
 }
 
-// decide compares the objects of two MachineSets.
-func decide(was, is *bootstrapv1.NovaConfigTemplate, current, desired *runtimehooksv1.CanUpdateMachineSetRequestObjects) (decision, error) {
+// decide compares the objects of two MachineSets. same is true if their infrastructure
+// templates make the same machines.
+func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.MachineSpec, same bool) (decision, error) {
 	before, after := &was.Spec.Template.Spec, &is.Spec.Template.Spec
 	d := decision{mode: after.Rollout.GetInPlace()}
 	_, replaced, err := inplace.Compare(before, after)
@@ -123,16 +129,11 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, current, desired *runtimeho
 	if before.Rollout.GetInPlace() == bootstrapv1.InPlaceNever && d.mode == bootstrapv1.InPlaceNever {
 		d.replaced = append(d.replaced, "NovaConfigTemplate spec.template.spec.rollout.inPlace is Never")
 	}
-	from, to := &current.MachineSet.Spec.Template.Spec, &desired.MachineSet.Spec.Template.Spec
 	if from.Version != to.Version {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.version")
 	}
 	if from.FailureDomain != to.FailureDomain {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.failureDomain")
-	}
-	same, err := sameInfrastructure(current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate)
-	if err != nil {
-		return d, err
 	}
 	if !same {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
@@ -143,9 +144,9 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, current, desired *runtimeho
 // compareMachines adds the fields of machines that need other machines. A template
 // may have changed since machines were created from it: their NovaConfigs have the
 // settings that they were created with.
-func (e *Extension) compareMachines(ctx context.Context, of *clusterv1.MachineSet, desired *bootstrapv1.NovaConfigTemplate, d *decision) error {
+func compareMachines(ctx context.Context, reader client.Reader, of *clusterv1.MachineSet, desired *bootstrapv1.NovaConfigTemplate, d *decision) error {
 	configs := &bootstrapv1.NovaConfigList{}
-	if err := e.Reader.List(ctx, configs, client.InNamespace(of.Namespace),
+	if err := reader.List(ctx, configs, client.InNamespace(of.Namespace),
 		client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(of.Name)}); err != nil {
 		return fmt.Errorf("listing NovaConfigs: %w", err)
 	}
@@ -207,9 +208,9 @@ func patchTo(desired runtime.RawExtension) (runtimehooksv1.Patch, error) {
 }
 
 // reportDecision sets the condition of the desired template.
-func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConfigTemplate, deployment string, d decision) error {
+func reportDecision(ctx context.Context, reader client.Reader, writer client.Client, of *bootstrapv1.NovaConfigTemplate, deployment string, d decision) error {
 	live := &bootstrapv1.NovaConfigTemplate{}
-	if err := e.Reader.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil {
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil {
 		return fmt.Errorf("reading NovaConfigTemplate: %w", err)
 	}
 	// A request is not authenticated.
@@ -222,6 +223,9 @@ func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConf
 	}
 	if len(d.replaced) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.ReplacementNeededReason
+		c.Message = fmt.Sprintf("Machines of MachineDeployment %s are replaced, because these fields need other machines: %s", deployment, list(d.replaced))
+	}
+	if len(d.replaced) > 0 && d.mode == bootstrapv1.InPlaceOnly {
 		c.Message = fmt.Sprintf("MachineDeployment %s is not changed, because these fields need other machines: %s. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 			deployment, list(d.replaced))
 	}
@@ -230,7 +234,7 @@ func (e *Extension) reportDecision(ctx context.Context, of *bootstrapv1.NovaConf
 	if reflect.DeepEqual(before.Status, live.Status) {
 		return nil
 	}
-	if err := e.Client.Status().Patch(ctx, live, client.MergeFrom(before)); err != nil {
+	if err := writer.Status().Patch(ctx, live, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("patching NovaConfigTemplate: %w", err)
 	}
 	return nil

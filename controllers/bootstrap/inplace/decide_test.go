@@ -43,6 +43,7 @@ func (s *side) objects(t *testing.T, name string) (runtimehooksv1.CanUpdateMachi
 
 func TestDecision(t *testing.T) {
 	prefer, only := bootstrapv1.InPlacePrefer, bootstrapv1.InPlaceOnly
+	const replaced = "False Machines of MachineDeployment workers are replaced, because these fields need other machines: "
 	file := []bootstrapv1.File{{Path: "/etc/a", Content: "1"}}
 	for name, tc := range map[string]struct {
 		was, is bootstrapv1.InPlaceMode
@@ -55,11 +56,12 @@ func TestDecision(t *testing.T) {
 		// created changes the settings that a machine was created with.
 		created func(*bootstrapv1.NovaConfigSpec)
 	}{
-		"Changed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file }, inPlace: true},
-		"Removed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Kubelet.ExtraArgs = nil }, inPlace: true},
+		"Changed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
+		"Removed": {was: prefer, is: prefer, change: func(s *side) { s.spec.Kubelet.ExtraArgs = nil }, inPlace: true, condition: "True"},
 		"MachineWasNever": {
 			was: prefer, is: prefer, change: func(s *side) { s.spec.Files = file },
-			created: func(s *bootstrapv1.NovaConfigSpec) { s.Rollout.InPlace = bootstrapv1.InPlaceNever },
+			created:   func(s *bootstrapv1.NovaConfigSpec) { s.Rollout.InPlace = bootstrapv1.InPlaceNever },
+			condition: replaced + "NovaConfigTemplate spec.template.spec.rollout.inPlace, in which machines differ from their template",
 		},
 		"MachineDiffers": {
 			was: only, is: only, change: func(s *side) { s.spec.Files = file },
@@ -68,9 +70,9 @@ func TestDecision(t *testing.T) {
 			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, in which machines differ from their template. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 		"Never":       {change: func(s *side) { s.spec.Files = file }},
-		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }},
-		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }},
-		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }},
+		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }, condition: replaced + "NovaConfigTemplate spec.template.spec.rollout.inPlace"},
+		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }, condition: replaced + "NovaConfigTemplate spec.template.spec.taints"},
+		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }, condition: replaced + "MachineDeployment spec.template.spec.version"},
 		"OtherKind":   {was: prefer, is: prefer, change: func(s *side) { s.kind = "KubeadmConfigTemplate" }},
 		"OnlyChanged": {was: only, is: only, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
 		"Only": {
