@@ -64,19 +64,19 @@ func fillIn(ctx context.Context, r repository) {
 	r.edit("hypervisors/vcenter-one/variables.yaml",
 		"datacenter: dc-one", "datacenter: "+v["VSPHERE_DATACENTER"], "resourcePool: tenants", "resourcePool: "+v["VSPHERE_RESOURCE_POOL"],
 		"folder: tenants", "folder: "+v["VSPHERE_FOLDER"], "datastore: ssd", "datastore: "+v["VSPHERE_DATASTORE"],
-		"network, value: tenants", "network, value: "+v["VSPHERE_NETWORK"], "debian-12-kube-", "nova-node-")
+		"network, value: tenants", "network, value: "+v["VSPHERE_NETWORK"], "debian-13-kube-", "nova-node-")
 	v, err = b.Variables(ctx, globex)
 	Expect(err).NotTo(HaveOccurred())
 	r.edit("credentials/engine-one.yaml", "engine.example", v["ZVIRT_SERVER"], thumbprint, v["ZVIRT_TLS_THUMBPRINT"])
 	r.edit("hypervisors/engine-one/variables.yaml",
 		"computeCluster: Default", "computeCluster: "+v["ZVIRT_CLUSTER"], "storageDomain: data", "storageDomain: "+v["ZVIRT_STORAGE_DOMAIN"],
-		"value: tenants/tenants", "value: "+v["ZVIRT_VNIC_PROFILE"], "debian-12-kube-", "nova-node-")
+		"value: tenants/tenants", "value: "+v["ZVIRT_VNIC_PROFILE"], "debian-13-kube-", "nova-node-")
 	v, err = b.Variables(ctx, initech)
 	Expect(err).NotTo(HaveOccurred())
 	h, err := b.Hypervisor(initech.Hypervisor)
 	Expect(err).NotTo(HaveOccurred())
 	r.edit("credentials/pve-one.yaml", "pve.example", v["PROXMOX_SERVER"], `tls: {thumbprint: "`+thumbprint+`"}`, `tls: {caBundle: "`+v["PROXMOX_CA_BUNDLE"]+`"}`)
-	r.edit("hypervisors/pve-one/variables.yaml", "storage: ssd", "storage: "+h.Facts().Storage, "network, value: vmbr0", "network, value: "+v["PROXMOX_NETWORK"], "debian-12-kube-", "nova-node-")
+	r.edit("hypervisors/pve-one/variables.yaml", "storage: ssd", "storage: "+h.Facts().Storage, "network, value: vmbr0", "network, value: "+v["PROXMOX_NETWORK"], "debian-13-kube-", "nova-node-")
 	for _, hypervisor := range sampled {
 		suitHosts(r, "hypervisors/"+hypervisor+"/variables.yaml")
 	}
