@@ -17,6 +17,7 @@ require (
 	github.com/fluxcd/pkg/envsubst v1.7.1
 	github.com/fluxcd/source-controller/api v1.9.1
 	github.com/go-logr/logr v1.4.4
+	github.com/golang-jwt/jwt/v5 v5.3.0
 	github.com/google/cel-go v0.29.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.21.6
