@@ -11,6 +11,7 @@
 #                    the registry
 #   bin/ARCH/        the managers
 #   host-agent/      the program of the nodes, for platform.hostAgent
+#   puppet/          the autosign policy for Puppet servers
 #   images/          their images, with SBOMs, provenance and signatures, the manifests
 #                    of the providers, and the catalogue of modules (OCI layout)
 #   catalogue/       the sets of modules, and the manifests that they name
@@ -43,10 +44,11 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 key=${KEY:+$(realpath "$KEY")}
 read -ra archs <<<"${ARCH:-amd64 arm64}"
 cd "$here/.."
-agent=nova-host-agent
+# Programs that run on machines, as files, by the folder of the release.
+declare -A files=([nova-host-agent]=host-agent [nova-autosign]=puppet)
 managers=()
 for program in cmd/*; do
-	[[ $program == "cmd/$agent" ]] || managers+=("${program#cmd/}")
+	[[ ${files[${program#cmd/}]:-} ]] || managers+=("${program#cmd/}")
 done
 # Another Go version would build other bytes.
 GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
@@ -101,19 +103,21 @@ tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod kubectl)
 
 # The checksums first: without them, a build that broke off is no release.
 rm -f "$dir"/SHA256SUMS{,.sig}
-entries=(bin host-agent images sbom catalogue gitops monitoring fleet.yaml clusterctl.yaml clusterctl-url.yaml operator.yaml digests images.txt registry CHANGELOG.md)
+entries=(bin "${files[@]}" images sbom catalogue gitops monitoring fleet.yaml clusterctl.yaml clusterctl-url.yaml operator.yaml digests images.txt registry CHANGELOG.md)
 rm -rf "${entries[@]/#/$dir/}"
-mkdir -p "$dir"/{host-agent,sbom,repository,catalogue,monitoring}
+mkdir -p "${files[@]/#/$dir/}" "$dir"/{sbom,repository,catalogue,monitoring}
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -X $module/internal/manager.version=$version -X main.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
-		-ldflags '-s -w' -o "$dir/host-agent/$agent-linux-$arch" "./cmd/$agent"
 	for manager in "${managers[@]}"; do
 		sbom "$manager-$arch" "$dir/bin/$arch/$manager" "$arch"
 	done
-	sbom "$agent-$arch" "$dir/host-agent/$agent-linux-$arch" "$arch"
+	for program in "${!files[@]}"; do
+		file=$dir/${files[$program]}/$program-linux-$arch
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$file" "./cmd/$program"
+		sbom "$program-$arch" "$file" "$arch"
+	done
 done
 facts=(-dir "$dir" -version "$version" -registry "$registry" -revision "$revision" -epoch "$epoch" ${key:+-key "$key"})
 "$release" images "${facts[@]}"

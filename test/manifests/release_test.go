@@ -25,6 +25,7 @@ func smallTree(t *testing.T) string {
 		"go.mod":                      "module example.com/nova\n\ngo 1.26.0\n",
 		"cmd/nova-fleet/main.go":      "package main\n\nfunc main() {}\n",
 		"cmd/nova-host-agent/main.go": "package main\n\nfunc main() {}\n",
+		"cmd/nova-autosign/main.go":   "package main\n\nfunc main() {}\n",
 		"hack/components.sh": `#!/bin/sh -eu
 mkdir -p "$1/infrastructure-nova/$2"
 echo 'kind: Metadata' >"$1/infrastructure-nova/$2/metadata.yaml"
@@ -115,6 +116,7 @@ func TestAReleaseDescribesEachArchitecture(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		for program, file := range map[string]string{
 			"nova-fleet": "bin/" + arch + "/nova-fleet", "nova-host-agent": "host-agent/nova-host-agent-linux-" + arch,
+			"nova-autosign": "puppet/nova-autosign-linux-" + arch,
 		} {
 			executable, err := elf.Open(filepath.Join(tree, "out", file))
 			g.Expect(err).NotTo(HaveOccurred())
