@@ -1,0 +1,3 @@
+# A control plane node.
+class role::control_plane {
+}

@@ -1,0 +1,3 @@
+# A node for workloads.
+class role::worker {
+}
