@@ -58,7 +58,7 @@ prepare() {
 			tools+=" descheduler@v0.35.1 prometheus-operator@v0.93.0 prometheus-config-reloader@v0.93.0 alertmanager@v0.33.1"
 			tools+=" traefik@v3.7.10$(printf ' cert-manager-%s@v1.21.0' controller webhook cainjector startupapicheck)"
 			tools+=$(printf ' %s@v2.20.1' keda keda-adapter keda-admission-webhooks)
-			hack/ensure-packages.sh haproxy chromium zstd named=bind9 || return
+			hack/ensure-packages.sh haproxy chromium zstd named=bind9 puppet=puppet-agent puppetserver || return
 		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words

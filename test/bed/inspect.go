@@ -30,7 +30,7 @@ func (b *Bed) Inside(do func() error) error {
 	if b.rootless {
 		return do()
 	}
-	return inNamespace(b.network().Netns(), do)
+	return InNamespace(b.network().Netns(), do)
 }
 
 // Pid returns the process ID of a program, for instance of a manager.

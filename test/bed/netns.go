@@ -11,10 +11,10 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// inNamespace calls do on a thread in the named network namespace. Programs
+// InNamespace calls do on a thread in the named network namespace. Programs
 // that do starts, and sockets that it creates, are in that namespace; other
 // goroutines are not.
-func inNamespace(name string, do func() error) error {
+func InNamespace(name string, do func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {

@@ -1,0 +1,223 @@
+package puppet
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	_ "embed"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+const (
+	// Port is the port of the server.
+	Port = 8140
+	// startTimeout is how long a server may take to start on a slow machine.
+	startTimeout = 10 * time.Minute
+	// ready is the line of the log after which the server answers.
+	ready = "Puppet Server has successfully started"
+	// system is the configuration of Debian's package.
+	system = "/etc/puppet/puppetserver"
+)
+
+// serverConf limits the server to one interpreter, so that it needs less than 1 GiB.
+//
+//go:embed puppetserver.conf
+var serverConf string
+
+//go:embed logback.xml
+var logConf string
+
+// Options are the settings of the server.
+type Options struct {
+	// Dir is the directory for its data. It must exist, and user puppet must be able
+	// to reach it.
+	Dir string
+	// IP is the address on which it listens.
+	IP string
+	// Name is the name that its certificate is valid for, in addition to localhost.
+	Name string
+	// Environment is the folder of its environment, a control repository.
+	Environment string
+	// Inside calls a function where the server is to run, such as in another
+	// network namespace.
+	Inside func(do func() error) error
+	// Log receives the output of the server.
+	Log io.Writer
+}
+
+// Server is a server that runs.
+type Server struct {
+	// Key signs the tokens that its autosign policy accepts.
+	Key ed25519.PrivateKey
+
+	options Options
+	owner   *syscall.Credential
+	process *exec.Cmd
+	exited  chan struct{}
+}
+
+// Start runs a server.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{options: o}
+	account, err := user.Lookup("puppet")
+	if err != nil {
+		return nil, fmt.Errorf("finding the user of puppetserver: %w", err)
+	}
+	uid, err1 := strconv.ParseUint(account.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("finding the user of puppetserver: %w", err)
+	}
+	s.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	if err := s.configure(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.Run(ctx)
+}
+
+// configure writes the configuration of the server and of its autosign policy.
+func (s *Server) configure(ctx context.Context) error {
+	for _, dir := range []string{"var", "run", "log", "keys", "records", "code/environments"} {
+		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
+			return fmt.Errorf("making folder: %w", err)
+		}
+	}
+	for target, source := range map[string]string{
+		"conf.d": system + "/conf.d", "services.d": system + "/services.d", "code/environments/production": s.options.Environment,
+	} {
+		if err := os.CopyFS(s.path(target), os.DirFS(source)); err != nil {
+			return fmt.Errorf("copying %s: %w", source, err)
+		}
+	}
+	if err := s.newKey(); err != nil {
+		return fmt.Errorf("making key: %w", err)
+	}
+	if err := tools.Build(ctx, s.path("nova-autosign"), "", "./cmd/nova-autosign"); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		"autosign":                 fmt.Sprintf("#!/bin/sh\nexec %s -keys %s -records %s \"$@\"\n", s.path("nova-autosign"), s.path("keys"), s.path("records")),
+		"puppet.conf":              fmt.Sprintf("[server]\ncertname = %[1]s\ndns_alt_names = %[1]s,localhost\nautosign = %[2]s\nallow_duplicate_certs = true\ncadir = %[3]s\nssldir = %[4]s\n", s.options.Name, s.path("autosign"), s.path("ca"), s.path("ssl")),
+		"logback.xml":              logConf,
+		"conf.d/puppetserver.conf": strings.ReplaceAll(serverConf, "DIR", s.options.Dir),
+		"conf.d/global.conf":       fmt.Sprintf("global: { logging-config: %s }\n", s.path("logback.xml")),
+		"conf.d/webserver.conf":    fmt.Sprintf("webserver: { client-auth: want, ssl-host: %q, ssl-port: %d }\n", s.options.IP, Port),
+	} {
+		mode := os.FileMode(0o644)
+		if name == "autosign" {
+			mode = 0o755
+		}
+		if err := os.WriteFile(s.path(name), []byte(content), mode); err != nil {
+			return fmt.Errorf("writing configuration: %w", err)
+		}
+	}
+	return filepath.WalkDir(s.options.Dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, int(s.owner.Uid), int(s.owner.Gid)))
+	})
+}
+
+// newKey makes the key of a management cluster, and gives the policy its public part.
+func (s *Server) newKey() error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	s.Key = private
+	encoded, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.path("keys", "management.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o644)
+}
+
+// Run starts the server again after Stop, with the same data.
+func (s *Server) Run(ctx context.Context) error {
+	log, output := io.Pipe()
+	// It outlives ctx, which only bounds the wait.
+	s.process = exec.CommandContext(context.WithoutCancel(ctx), "java", "-Xms512m", "-Xmx512m", "-XX:TieredStopAtLevel=1",
+		"-Djruby.logger.class=com.puppetlabs.jruby_utils.jruby.Slf4jLogger", "-Djruby.lib=/usr/share/jruby/lib",
+		"-jar", "/usr/share/puppetserver/puppetserver.jar", "--config", s.path("conf.d"), "--bootstrap-config", s.path("services.d"))
+	s.process.Dir, s.process.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
+	s.process.Stdout, s.process.Stderr = output, output
+	// A test that panics takes it along.
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.owner}
+	s.exited = make(chan struct{})
+	started := make(chan error, 1)
+	go func() {
+		// The signal comes when the thread that started it ends, so that one waits for
+		// it.
+		err := s.options.Inside(func() error {
+			err := s.process.Start()
+			started <- err
+			if err != nil {
+				return err
+			}
+			return s.process.Wait()
+		})
+		_ = output.CloseWithError(errors.Join(err, io.EOF))
+		close(s.exited)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting puppetserver: %w", err)
+	}
+	return s.await(ctx, log)
+}
+
+// await waits until the server answers. It copies the log to its end.
+func (s *Server) await(ctx context.Context, log io.Reader) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	answers := make(chan struct{})
+	go func() {
+		lines := bufio.NewScanner(log)
+		for found := false; lines.Scan(); {
+			fmt.Fprintln(s.options.Log, lines.Text())
+			if !found && strings.Contains(lines.Text(), ready) {
+				found = true
+				close(answers)
+			}
+		}
+		_, _ = io.Copy(s.options.Log, log)
+	}()
+	select {
+	case <-answers:
+		return nil
+	case <-s.exited:
+		return errors.New("starting puppetserver: it ended at once")
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for puppetserver: %w", ctx.Err())
+	}
+}
+
+// Stop ends the server at once, as a machine that fails does.
+func (s *Server) Stop() {
+	_ = s.process.Process.Kill()
+	<-s.exited
+}
+
+// CA is the path of the certificate of its CA.
+func (s *Server) CA() string { return s.path("ca", "ca_crt.pem") }
+
+// Certificate is the path of a certificate that its CA signed.
+func (s *Server) Certificate(certname string) string {
+	return s.path("ca", "signed", certname+".pem")
+}
+
+func (s *Server) path(parts ...string) string {
+	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
+}

@@ -1,0 +1,126 @@
+package puppet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/puppet"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+const (
+	// namespace is the network of the server and of the agents.
+	namespace = "nova-puppet"
+	// tokenValidity is the validity of tokens.
+	tokenValidity = time.Hour
+	// agentTimeout limits a run of an agent, while others run too.
+	agentTimeout = 10 * time.Minute
+)
+
+var (
+	server *puppet.Server
+	// log is the log of the server.
+	log *gbytes.Buffer
+)
+
+func TestPuppet(t *testing.T) {
+	if os.Getenv("NOVA_SUITES") != "full" {
+		return
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Puppet")
+}
+
+func inside(do func() error) error { return bed.InNamespace(namespace, do) }
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	log = gbytes.NewBuffer()
+	_ = exec.CommandContext(ctx, "ip", "netns", "del", namespace).Run() // left by an interrupted run
+	for _, args := range [][]string{{"netns", "add", namespace}, {"-n", namespace, "link", "set", "lo", "up"}} {
+		out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	}
+	DeferCleanup(func(ctx context.Context) error {
+		return exec.CommandContext(ctx, "ip", "netns", "del", namespace).Run()
+	})
+	dir := GinkgoT().TempDir()
+	Expect(os.Chmod(dir, 0o755)).To(Succeed()) //nolint:gosec // user puppet reads it
+	var err error
+	server, err = puppet.Start(ctx, puppet.Options{
+		Dir: dir, IP: "127.0.0.1", Name: "puppet", Inside: inside, Log: io.MultiWriter(log, GinkgoWriter),
+		Environment: filepath.Join(tools.Root(), "templates", "configuration-manager"),
+	})
+	Expect(err).NotTo(HaveOccurred(), "%s", log.Contents())
+	DeferCleanup(server.Stop)
+})
+
+// node is a node with an agent.
+type node struct {
+	enrollment.Identity
+
+	token, dir string
+}
+
+// newNode returns a node with a token of its own.
+func newNode(name, role string) *node {
+	GinkgoHelper()
+	n := &node{dir: GinkgoT().TempDir(), Identity: enrollment.Identity{
+		Certname: name, Machine: "uid-of-" + name, Cluster: "team-a/blue", Role: role,
+	}}
+	var err error
+	n.token, err = enrollment.Issue(server.Key, n.Identity, time.Now(), tokenValidity)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// puppet runs a command of Puppet on the node.
+func (n *node) puppet(ctx context.Context, args ...string) (string, int) {
+	GinkgoHelper()
+	attributes := fmt.Sprintf("custom_attributes:\n  challengePassword: %q\nextension_requests:\n", n.token)
+	for name, value := range n.Extensions() {
+		attributes += fmt.Sprintf("  %s: %q\n", name, value)
+	}
+	Expect(os.WriteFile(filepath.Join(n.dir, "csr_attributes.yaml"), []byte(attributes), 0o600)).To(Succeed())
+	args = append(args, "--server=localhost", "--certname="+n.Certname, "--confdir="+n.dir, "--color=false", "--keylength=2048")
+	for _, folder := range []string{"vardir", "ssldir", "rundir", "logdir", "publicdir"} {
+		args = append(args, "--"+folder+"="+filepath.Join(n.dir, folder))
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	var out bytes.Buffer
+	command := exec.CommandContext(ctx, "puppet", args...)
+	command.Stdout, command.Stderr = &out, &out
+	err := inside(command.Run)
+	Expect(ctx.Err()).NotTo(HaveOccurred(), "puppet did not end: %s", &out)
+	if command.ProcessState == nil {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	GinkgoWriter.Printf("$ puppet %v\n%s", args, &out)
+	return out.String(), command.ProcessState.ExitCode()
+}
+
+// request sends a certificate request, which the server may refuse.
+func (n *node) request(ctx context.Context) {
+	GinkgoHelper()
+	out, code := n.puppet(ctx, "ssl", "submit_request", "--verbose")
+	Expect(code).To(BeZero(), out)
+}
+
+// enroll requests the certificate of the node once.
+func (n *node) enroll(ctx context.Context) (string, int) {
+	GinkgoHelper()
+	return n.puppet(ctx, "ssl", "bootstrap", "--waitforcert=0", "--verbose")
+}
