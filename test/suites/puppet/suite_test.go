@@ -3,7 +3,7 @@ package puppet
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		return exec.CommandContext(ctx, "ip", "netns", "del", namespace).Run()
 	})
 	dir := GinkgoT().TempDir()
-	Expect(os.Chmod(dir, 0o755)).To(Succeed()) //nolint:gosec // user puppet reads it
+	Expect(os.Chmod(dir, 0o755)).To(Succeed())
 	var err error
 	server, err = puppet.Start(ctx, puppet.Options{
 		Dir: dir, IP: "127.0.0.1", Name: "puppet", Inside: inside, Log: io.MultiWriter(log, GinkgoWriter),
@@ -89,11 +89,12 @@ func newNode(name, role string) *node {
 // puppet runs a command of Puppet on the node.
 func (n *node) puppet(ctx context.Context, args ...string) (string, int) {
 	GinkgoHelper()
-	attributes := fmt.Sprintf("custom_attributes:\n  challengePassword: %q\nextension_requests:\n", n.token)
-	for name, value := range n.Extensions() {
-		attributes += fmt.Sprintf("  %s: %q\n", name, value)
-	}
-	Expect(os.WriteFile(filepath.Join(n.dir, "csr_attributes.yaml"), []byte(attributes), 0o600)).To(Succeed())
+	// JSON is YAML.
+	attributes, err := json.Marshal(map[string]any{
+		"custom_attributes": map[string]string{"challengePassword": n.token}, "extension_requests": n.Extensions(),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(n.dir, "csr_attributes.yaml"), attributes, 0o600)).To(Succeed())
 	args = append(args, "--server=localhost", "--certname="+n.Certname, "--confdir="+n.dir, "--color=false", "--keylength=2048")
 	for _, folder := range []string{"vardir", "ssldir", "rundir", "logdir", "publicdir"} {
 		args = append(args, "--"+folder+"="+filepath.Join(n.dir, folder))
@@ -103,7 +104,7 @@ func (n *node) puppet(ctx context.Context, args ...string) (string, int) {
 	var out bytes.Buffer
 	command := exec.CommandContext(ctx, "puppet", args...)
 	command.Stdout, command.Stderr = &out, &out
-	err := inside(command.Run)
+	err = inside(command.Run)
 	Expect(ctx.Err()).NotTo(HaveOccurred(), "puppet did not end: %s", &out)
 	if command.ProcessState == nil {
 		Expect(err).NotTo(HaveOccurred())
@@ -115,8 +116,9 @@ func (n *node) puppet(ctx context.Context, args ...string) (string, int) {
 // request sends a certificate request, which the server may refuse.
 func (n *node) request(ctx context.Context) {
 	GinkgoHelper()
-	out, code := n.puppet(ctx, "ssl", "submit_request", "--verbose")
-	Expect(code).To(BeZero(), out)
+	// It also fails if the server has a certificate for another key.
+	out, _ := n.puppet(ctx, "ssl", "submit_request", "--verbose")
+	Expect(out).To(ContainSubstring("Submitted certificate request"))
 }
 
 // enroll requests the certificate of the node once.
