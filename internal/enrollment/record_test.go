@@ -1,8 +1,8 @@
 package enrollment
 
 import (
-	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +40,7 @@ func TestRecordOneOfMany(t *testing.T) {
 	)
 	for n := range 20 {
 		requests.Go(func() {
-			if Record(folder, Request{Identity: node, Key: fmt.Sprint(n)}) == nil {
+			if Record(folder, Request{Identity: node, Key: strconv.Itoa(n)}) == nil {
 				mutex.Lock()
 				recorded++
 				mutex.Unlock()
