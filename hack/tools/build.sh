@@ -44,8 +44,8 @@ version() {
 }
 
 # locate sets module, package, flags and build tags of a tool, whether it needs
-# C, and a file that is added to its source or replaces one: the Go module, the
-# path in it, and the file here.
+# C, and files that are added to its source or replace some: for each the Go module,
+# the path in it, and the file here. A file of sed changes the file at the path.
 locate() {
 	flags= tags= cgo=0 adds=()
 	case $1 in
@@ -116,6 +116,12 @@ locate() {
 	cosign) module=cosign package=./cosign ;;
 	csi-sanity) module=csi package=github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity ;;
 	registry) module=registry package=./registry ;;
+	# Two servers with the API of StarVault.
+	vault) module=vault package=./vault
+		adds=(github.com/hashicorp/vault/sdk framework/backend.go vault/backend.sed
+			github.com/hashicorp/go-discover discover.go vault/discover.sed) ;;
+	bao) module=openbao package=github.com/openbao/openbao
+		adds=(github.com/hashicorp/go-discover discover.go openbao/discover.sed) ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	# It only tests rules here; the discovery of targets in clouds would take
 	# minutes to build.
@@ -159,15 +165,29 @@ without_dns() {
 	echo "replace $lego => $1/lego" >>"$1/go.mod"
 }
 
-# with_file copies the source of the Go module of adds, with a file at the path
-# of adds, and writes a go.mod that replaces the module with the copy.
-with_file() {
-	go mod download "${adds[0]}"
-	cp -r --no-preserve=mode "$(go list -mod=readonly -m -f '{{.Dir}}' "${adds[0]}")" "$1"
-	install -D -m 0644 "$here/${adds[2]}" "$1/${adds[1]}"
+# with_files copies the source of the Go modules of adds, with the new or changed
+# files of adds, and writes a go.mod that replaces the modules with the copies.
+with_files() {
+	local i source copy
 	cp go.mod "$1.mod"
 	cp go.sum "$1.sum"
-	go mod edit -replace "${adds[0]}=$1" "$1.mod"
+	for ((i = 0; i < ${#adds[@]}; i += 3)); do
+		copy=$1/${adds[i]}
+		go mod download "${adds[i]}"
+		source=$(go list -mod=readonly -m -f '{{.Dir}}' "${adds[i]}")
+		mkdir -p "$(dirname "$copy")"
+		cp -r --no-preserve=mode "$source" "$copy"
+		if [[ ${adds[i + 2]} != *.sed ]]; then
+			install -D -m 0644 "$here/${adds[i + 2]}" "$copy/${adds[i + 1]}"
+		else
+			sed -i -f "$here/${adds[i + 2]}" "$copy/${adds[i + 1]}"
+			if cmp -s "$source/${adds[i + 1]}" "$copy/${adds[i + 1]}"; then
+				echo "build.sh: ${adds[i + 2]} changes nothing in ${adds[i]}" >&2
+				exit 1
+			fi
+		fi
+		go mod edit -replace "${adds[i]}=$copy" "$1.mod"
+	done
 }
 
 # name prints the name that "go build" gives the program of a package.
@@ -195,7 +215,7 @@ build() {
 		# The go.sum in the repository has only what "go mod tidy" leaves there.
 		arguments=(-mod=mod "-modfile=$new.source/go.mod")
 	elif ((${#adds[@]})); then
-		(cd "$here/$module" && with_file "$new.source")
+		(cd "$here/$module" && with_files "$new.source")
 		arguments=("-modfile=$new.source.mod")
 	fi
 	(cd "$here/$module" && GOFLAGS= CGO_ENABLED=$cgo go build "${arguments[@]}" -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$new/" "${packages[@]}") \
