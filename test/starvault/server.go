@@ -1,0 +1,260 @@
+package starvault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// startTimeout is how long a server may take to answer.
+const startTimeout = time.Minute
+
+// Programs are the servers that tests run against, by their names in hack/tools.
+var Programs = []string{"vault", "bao"}
+
+// Options are the settings of a server.
+type Options struct {
+	// Program is one of Programs.
+	Program string
+	// Dir is the directory for its data. It must exist.
+	Dir string
+	// Address is the IP address and port on which it listens. If not set, it is a
+	// free port of 127.0.0.1.
+	Address string
+	// Inside calls a function where the server is to run, such as in another
+	// network namespace. Nil runs it here.
+	Inside func(do func() error) error
+	// Log receives the output of the server.
+	Log io.Writer
+}
+
+// Server is a server that runs.
+type Server struct {
+	// URL is its URL, and CA the certificate it is verified against.
+	URL string
+	CA  []byte
+	// RootToken has all permissions.
+	RootToken string
+
+	options   Options
+	program   string
+	unsealKey string
+	process   *exec.Cmd
+	exited    chan struct{}
+}
+
+// Start runs a server, initializes and unseals it, and mounts an engine at pki.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if o.Inside == nil {
+		o.Inside = func(do func() error) error { return do() }
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	programs, err := tools.Paths(ctx, o.Log, o.Program)
+	if err != nil {
+		return nil, err
+	}
+	if o.Address == "" {
+		if o.Address, err = ports.FreeAddress(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := &Server{URL: "https://" + o.Address, options: o, program: programs[o.Program]}
+	if err := s.configure(); err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	client, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := client.Sys().InitWithContext(ctx, &api.InitRequest{SecretShares: 1, SecretThreshold: 1})
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("initializing %s: %w", o.Program, err)
+	}
+	s.RootToken, s.unsealKey = keys.RootToken, keys.KeysB64[0]
+	if err := s.Unseal(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	client.SetToken(s.RootToken)
+	if err := client.Sys().MountWithContext(ctx, "pki", &api.MountInput{Type: "pki", Config: api.MountConfigInput{MaxLeaseTTL: "87600h"}}); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("mounting the PKI engine of %s: %w", o.Program, err)
+	}
+	return s, nil
+}
+
+// Restart runs the server again after Stop, with the same data, and unseals it.
+func (s *Server) Restart(ctx context.Context) error {
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	return s.Unseal(ctx)
+}
+
+// RotateAuthority gives the server a certificate of a new CA, from its next start.
+func (s *Server) RotateAuthority() error {
+	if err := os.RemoveAll(s.path("tls")); err != nil {
+		return fmt.Errorf("removing the certificates: %w", err)
+	}
+	return s.configure()
+}
+
+// Unseal makes a sealed server serve, and waits until it does.
+func (s *Server) Unseal(ctx context.Context) error {
+	client, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if _, err := client.Sys().UnsealWithContext(ctx, s.unsealKey); err != nil {
+		return fmt.Errorf("unsealing %s: %w", s.options.Program, err)
+	}
+	return s.await(ctx, client, func(health *api.HealthResponse) bool { return !health.Sealed && !health.Standby })
+}
+
+// Client returns a client with the root token.
+func (s *Server) Client() (*api.Client, error) {
+	config := api.DefaultConfig()
+	config.Address, config.MaxRetries, config.Timeout = s.URL, 0, startTimeout
+	if err := config.ConfigureTLS(&api.TLSConfig{CACertBytes: s.CA}); err != nil {
+		return nil, fmt.Errorf("trusting the server: %w", err)
+	}
+	transport, ok := config.HttpClient.Transport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the client has another transport than net/http's")
+	}
+	transport.DialContext = s.dial
+	client, err := api.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	client.SetToken(s.RootToken)
+	return client, nil
+}
+
+// Stop ends the server at once, as a machine that fails does.
+func (s *Server) Stop() {
+	_ = s.process.Process.Kill()
+	<-s.exited
+}
+
+// configure writes the certificate and the configuration.
+func (s *Server) configure() error {
+	host, _, err := net.SplitHostPort(s.options.Address)
+	if err != nil {
+		return fmt.Errorf("reading the address: %w", err)
+	}
+	certificates, err := identity.Load(s.path("tls"), []string{host})
+	if err != nil {
+		return err
+	}
+	s.CA = certificates.CA
+	// The listener for other members of a cluster would need the next port.
+	config := fmt.Sprintf(`api_addr = %q
+disable_clustering = true
+storage "file" {
+  path = %q
+}
+listener "tcp" {
+  address       = %q
+  tls_cert_file = %q
+  tls_key_file  = %q
+}
+`, s.URL, s.path("data"), s.options.Address, s.path("tls", "tls.crt"), s.path("tls", "tls.key"))
+	if err := os.WriteFile(s.path("server.hcl"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	return nil
+}
+
+// run starts the process, and waits until it answers.
+func (s *Server) run(ctx context.Context) error {
+	arguments := []string{"server", "-config", s.path("server.hcl")}
+	if s.options.Program == "vault" {
+		arguments = []string{"-address", s.options.Address, "-storage", s.path("data"), "-certificate", s.path("tls", "tls.crt"), "-key", s.path("tls", "tls.key")}
+	}
+	// It outlives ctx, which only bounds the wait.
+	s.process = exec.CommandContext(context.WithoutCancel(ctx), s.program, arguments...)
+	s.process.Stdout, s.process.Stderr = s.options.Log, s.options.Log
+	// A test that panics takes it along.
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.exited = make(chan struct{})
+	started := make(chan error, 1)
+	go func() {
+		defer close(s.exited)
+		// The signal comes when the thread that started it ends, so that one
+		// waits for it.
+		err := s.options.Inside(func() error {
+			if err := s.process.Start(); err != nil {
+				return err
+			}
+			started <- nil
+			_ = s.process.Wait()
+			return nil
+		})
+		if err != nil {
+			started <- err
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting %s: %w", s.options.Program, err)
+	}
+	client, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, client, func(*api.HealthResponse) bool { return true })
+}
+
+// await waits until the server reports a state.
+func (s *Server) await(ctx context.Context, client *api.Client, done func(*api.HealthResponse) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		health, err := client.Sys().HealthWithContext(ctx)
+		if err == nil && done(health) {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("starting %s: it ended", s.options.Program)
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", s.options.Program, errors.Join(ctx.Err(), err))
+		case <-tick.C:
+		}
+	}
+}
+
+// dial reaches the server from where it runs.
+func (s *Server) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = s.options.Inside(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+func (s *Server) path(parts ...string) string {
+	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
+}
