@@ -19,31 +19,16 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
-	"github.com/nova-platform/cluster-api-provider-nova/test/bootdata"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-const (
-	audience = "kubernetes"
-	version  = "v1.36.3"
-	// file is where the machine has the configuration.
-	file = "/etc/kubernetes/authentication/config.yaml"
-	// ready bounds the start of the API server, and the time until it has read the
-	// keys of the issuer.
-	ready = 2 * time.Minute
-)
+const audience = "kubernetes"
 
 // issuer signs tokens, and serves its key over TLS.
 type issuer struct {
@@ -110,77 +95,10 @@ func (i *issuer) authority() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}))
 }
 
-// configuration returns the file that a control plane machine gets.
-func configuration(t *testing.T, issuers ...bootstrapv1.TokenIssuer) []byte {
-	t.Helper()
-	data, err := bootstrap.Render(bootstrap.Input{
-		Mode: bootstrap.Init, ClusterNamespace: "default", ClusterName: "demo", Machine: "demo-1", Version: version,
-		Endpoint: bootstrap.Endpoint{Host: "10.77.0.10", Port: 6443},
-		Platform: bootstrapv1.PlatformSpec{Authentication: bootstrapv1.AuthenticationSpec{Issuers: issuers}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := bootdata.Config(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := bootdata.Files(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files[file] == "" {
-		t.Fatalf("the machine has no %s", file)
-	}
-	return []byte(files[file])
-}
-
-// start starts an API server with a configuration, and returns how to reach it
-// without credentials.
-func start(t *testing.T, path string) *rest.Config {
-	t.Helper()
-	paths, err := tools.Paths(t.Context(), os.Stderr, "etcd", "kube-apiserver", "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &envtest.Environment{ControlPlaneStartTimeout: ready, ControlPlaneStopTimeout: ready}
-	server.ControlPlane.Etcd = &envtest.Etcd{Path: paths["etcd"]}
-	server.ControlPlane.KubectlPath = paths["kubectl"]
-	api := server.ControlPlane.GetAPIServer()
-	api.Path = paths["kube-apiserver"]
-	api.Configure().Set("authentication-config", path)
-	config, err := server.Start()
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rest.AnonymousClientConfig(config)
-}
-
-// whoAmI requests the user of a token from the API server.
-func whoAmI(t *testing.T, server *rest.Config, token string) (*authenticationv1.UserInfo, error) {
-	t.Helper()
-	config := rest.CopyConfig(server)
-	config.BearerToken = token
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	review, err := clients.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller compares it
-	}
-	return &review.Status.UserInfo, nil
-}
-
 func TestUsersSignIn(t *testing.T) {
 	staff, guests := newIssuer(t), newIssuer(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	content := configuration(t,
+	content, err := Configuration(
 		bootstrapv1.TokenIssuer{Name: "staff", URL: staff.URL, CertificateAuthority: staff.authority(), Audiences: []string{audience}},
 		bootstrapv1.TokenIssuer{
 			Name: "guests", URL: guests.URL, CertificateAuthority: guests.authority(), Audiences: []string{"other", audience},
@@ -188,13 +106,25 @@ func TestUsersSignIn(t *testing.T) {
 			ClaimRules: []bootstrapv1.AuthenticationRule{{Expression: "claims.plan == 'paid'", Message: "only paying guests"}},
 		},
 	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := start(t, path)
+	server, stop, err := Start(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	server = rest.AnonymousClientConfig(server)
 	alice := staff.token(t, map[string]any{"sub": "alice", "groups": []string{"admins"}})
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, ready, true, func(context.Context) (bool, error) {
-		_, err := whoAmI(t, server, alice)
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, StartTimeout, true, func(ctx context.Context) (bool, error) {
+		_, err := WhoAmI(ctx, server, alice)
 		return err == nil, nil
 	})
 	if err != nil {
@@ -226,7 +156,7 @@ func TestUsersSignIn(t *testing.T) {
 		"WithoutCredentials": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			user, err := whoAmI(t, server, tc.token)
+			user, err := WhoAmI(t.Context(), server, tc.token)
 			if tc.user == "" {
 				if err == nil {
 					t.Errorf("accepted as %s of %v", user.Username, user.Groups)
