@@ -52,7 +52,7 @@ prepare() {
 		if [[ ${NOVA_SUITES:-} == full ]]; then
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
-			tools+=" ignition terraform terraform-provider-vsphere kwok traefik"
+			tools+=" ignition terraform terraform-provider-vsphere kwok traefik vault bao"
 			tools+=" cert-manager-controller cert-manager-webhook cert-manager-cainjector cert-manager-startupapicheck metallb-controller metallb-speaker external-dns"
 			tools+=" descheduler prometheus-operator prometheus-config-reloader alertmanager prometheus keda keda-adapter keda-admission-webhooks"
 			tools+=" descheduler@v0.35.1 prometheus-operator@v0.93.0 prometheus-config-reloader@v0.93.0 alertmanager@v0.33.1"
