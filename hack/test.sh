@@ -6,7 +6,7 @@
 # unit are the tests that need at most an API server, hosts the tests that
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
 # these need root. If no argument is set, these three run. older are the suites
-# that depend on cloud-init, on hosts with the one of Debian 12. Three packages of
+# that depend on cloud-init, on hosts with the one of Debian 12. Two packages of
 # unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
 # the time, and each test environment has its own network. NOVA_AT_ONCE sets
 # another number. CHECKS is a
@@ -20,7 +20,7 @@ cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts e2e
 host_packages='/test/(bed|host|hostile|registry|suites)(/|$)'
 hosts_timeout=40m
-at_once=${NOVA_AT_ONCE:-3}
+at_once=${NOVA_AT_ONCE:-2}
 hosts_at_once=$at_once
 if [[ ${NOVA_SUITES:-} == full ]]; then
 	# Benchmarks measure times: nothing else may run.

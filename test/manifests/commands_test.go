@@ -102,6 +102,9 @@ var elsewhere = map[string]map[string]string{
 	"docs/closed-network.md": {
 		"make release": "test/registry, over a release of its own", "cosign verify-blob": "test/suites/release",
 	},
+	"docs/configuration-manager.md": {
+		"install -m 0755": "test/suites/puppet, with folders of its own", "sudo -u puppet": "people, on a Puppet server; test/suites/puppet runs the program as the server does",
+	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
 	"docs/demo.md":         {"make demo": "test/suites/demo", "kubectl get clusters": "test/suites/demo"},
 	"docs/day2.md":         {"for manager in": "people: it is for a management cluster that has no managers yet"},
