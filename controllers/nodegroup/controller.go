@@ -20,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/deployments"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -46,7 +47,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Named("nodegroup").
 		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(reconcile.Options(options)).
-		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(r.fromTemplate), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(deployments.FromTemplate(r.Client, func(*clusterv1.MachineDeployment) bool { return true })), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(pauseChanged())).
 		Complete(r)
 }
@@ -57,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !d.DeletionTimestamp.IsZero() || !reconcile.Watched(d, r.WatchFilterValue) || templateOf(d) == "" {
+	if !d.DeletionTimestamp.IsZero() || !reconcile.Watched(d, r.WatchFilterValue) || deployments.TemplateOf(&d.Spec.Template.Spec) == "" {
 		return ctrl.Result{}, nil
 	}
 	cluster, err := util.GetClusterByName(ctx, r.Client, d.Namespace, d.Spec.ClusterName)
@@ -94,7 +95,7 @@ func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment)
 		return nil, true, nil
 	}
 	template := &bootstrapv1.NovaConfigTemplate{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: templateOf(d)}, template)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: deployments.TemplateOf(&d.Spec.Template.Spec)}, template)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil // its creation triggers a reconcile
 	}
@@ -102,32 +103,6 @@ func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment)
 		return nil, false, fmt.Errorf("reading NovaConfigTemplate: %w", err)
 	}
 	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec.NodeConfigSpec, d.Spec.Template.Spec.FailureDomain)), true, nil
-}
-
-// fromTemplate finds the MachineDeployments that use a NovaConfigTemplate.
-func (r *Reconciler) fromTemplate(ctx context.Context, o client.Object) []ctrl.Request {
-	deployments := &clusterv1.MachineDeploymentList{}
-	if err := r.Client.List(ctx, deployments, client.InNamespace(o.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range deployments.Items {
-		if d := &deployments.Items[i]; templateOf(d) == o.GetName() {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
-		}
-	}
-	return requests
-}
-
-// templateOf returns the name of the NovaConfigTemplate of d, or an empty string
-// if d uses another kind.
-func templateOf(d *clusterv1.MachineDeployment) string {
-	ref := d.Spec.Template.Spec.Bootstrap.ConfigRef
-	if ref.Kind != "NovaConfigTemplate" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
-		return ""
-	}
-	return ref.Name
 }
 
 // pauseChanged selects Clusters that were created, paused or unpaused.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/deployments"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -42,7 +43,7 @@ func (p *Preview) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 			return is && paused(d)
 		}))).
 		WithOptions(reconcile.Options(options)).
-		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(p.fromTemplate), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(deployments.FromTemplate(p.Client, paused)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(p)
 	if err != nil {
 		return fmt.Errorf("adding preview of updates in place: %w", err)
@@ -52,37 +53,17 @@ func (p *Preview) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 
 func paused(d *clusterv1.MachineDeployment) bool { return ptr.Deref(d.Spec.Paused, false) }
 
-// fromTemplate finds the paused MachineDeployments that use a NovaConfigTemplate.
-func (p *Preview) fromTemplate(ctx context.Context, o client.Object) []ctrl.Request {
-	deployments := &clusterv1.MachineDeploymentList{}
-	if err := p.Client.List(ctx, deployments, client.InNamespace(o.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range deployments.Items {
-		if d := &deployments.Items[i]; paused(d) && isTemplate(d.Spec.Template.Spec.Bootstrap.ConfigRef) && d.Spec.Template.Spec.Bootstrap.ConfigRef.Name == o.GetName() {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
-		}
-	}
-	return requests
-}
-
-func isTemplate(ref clusterv1.ContractVersionedObjectReference) bool {
-	return ref.Kind == "NovaConfigTemplate" && ref.APIGroup == bootstrapv1.GroupVersion.Group
-}
-
 // Reconcile reports on the template of one MachineDeployment.
 func (p *Preview) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d := &clusterv1.MachineDeployment{}
 	if err := p.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !d.DeletionTimestamp.IsZero() || !paused(d) || !reconcile.Watched(d, p.WatchFilterValue) || !isTemplate(d.Spec.Template.Spec.Bootstrap.ConfigRef) {
+	if !d.DeletionTimestamp.IsZero() || !paused(d) || !reconcile.Watched(d, p.WatchFilterValue) || deployments.TemplateOf(&d.Spec.Template.Spec) == "" {
 		return ctrl.Result{}, nil
 	}
 	is := &bootstrapv1.NovaConfigTemplate{}
-	err := p.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.Template.Spec.Bootstrap.ConfigRef.Name}, is)
+	err := p.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: deployments.TemplateOf(&d.Spec.Template.Spec)}, is)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil // its creation triggers a reconcile
 	}
@@ -136,7 +117,7 @@ func (p *Preview) compare(ctx context.Context, set *clusterv1.MachineSet, d *clu
 	from, to := &set.Spec.Template.Spec, &d.Spec.Template.Spec
 	was := &bootstrapv1.NovaConfigTemplate{}
 	err := p.Client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: from.Bootstrap.ConfigRef.Name}, was)
-	if !isTemplate(from.Bootstrap.ConfigRef) || apierrors.IsNotFound(err) {
+	if deployments.TemplateOf(from) == "" || apierrors.IsNotFound(err) {
 		// Without it Cluster API cannot ask whether machines can be changed.
 		return decision{replaced: []string{fmt.Sprintf("the template %s of MachineSet %s, which is not there", from.Bootstrap.ConfigRef.Name, set.Name)}}, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/deployments"
 )
 
 func TestPreview(t *testing.T) {
@@ -70,7 +71,7 @@ func TestPreview(t *testing.T) {
 			},
 		},
 		"NotPaused": {
-			reason: "Cluster API asks then", mode: bootstrapv1.InPlacePrefer,
+			reason: "the extension reports then", mode: bootstrapv1.InPlacePrefer,
 			change: func(d *clusterv1.MachineDeployment, _ *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
 				d.Spec.Paused = nil
 			},
@@ -132,7 +133,7 @@ func TestPreview(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
-			if requests := p.fromTemplate(t.Context(), is); (len(requests) == 1) != (tc.want != "" || name == "UpToDate" || name == "NoMachines") {
+			if requests := deployments.FromTemplate(c, paused)(t.Context(), is); (len(requests) == 1) != (tc.want != "" || name == "UpToDate" || name == "NoMachines") {
 				t.Errorf("%s: %d requests for the template", tc.reason, len(requests))
 			}
 		})
