@@ -92,13 +92,15 @@ func (c *Client) SetNodeCondition(ctx context.Context, node string, condition Co
 
 // PodReady returns nil if a pod in kube-system is ready. A kubelet may read the pods
 // of its own Node.
-func (c *Client) PodReady(ctx context.Context, name, annotation, value string) error {
+func (c *Client) PodReady(ctx context.Context, name string, annotations map[string]string) error {
 	pod, err := c.dynamic.Resource(pods).Namespace(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading Pod %s: %w", name, err)
 	}
-	if annotation != "" && pod.GetAnnotations()[annotation] != value {
-		return fmt.Errorf("pod %s was not replaced yet", name)
+	for annotation, value := range annotations {
+		if pod.GetAnnotations()[annotation] != value {
+			return fmt.Errorf("pod %s was not replaced yet", name)
+		}
 	}
 	list, _, err := unstructured.NestedSlice(pod.Object, "status", "conditions")
 	if err != nil {

@@ -44,13 +44,13 @@ func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.
 	}
 	m.Logf("Renewing certificates")
 	if err := m.Write(renewingFile, "", 0o600); err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
 	if err := m.Flush(ctx); err != nil {
-		return err //nolint:wrapcheck // it names the command
+		return err
 	}
 	if err := m.Run(ctx, "kubeadm", "certs", "renew", "all"); err != nil {
-		return err //nolint:wrapcheck // it names the command
+		return err
 	}
 	switch ends, err := firstEnd(m); {
 	case err != nil:
@@ -64,7 +64,7 @@ func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.
 			return fmt.Errorf("restarting %s: %w", name, err)
 		}
 	}
-	return m.Remove(renewingFile) //nolint:wrapcheck // it names the file
+	return m.Remove(renewingFile)
 }
 
 // firstEnd returns when the first certificate ends.
@@ -102,7 +102,7 @@ func restartPod(ctx context.Context, m *machine.Machine, client *cluster.Client,
 	}
 	content, err := m.Load(file)
 	if err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
 	var manifest map[string]any
 	if err := yaml.Unmarshal([]byte(content), &manifest); err != nil {
@@ -124,7 +124,7 @@ func restartPod(ctx context.Context, m *machine.Machine, client *cluster.Client,
 		return fmt.Errorf("writing manifest: %w", err)
 	}
 	if err := m.Edit(file, string(changed), 0o600); err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
-	return waitFor(ctx, m, func() error { return client.PodReady(ctx, name+"-"+node, restartedAnnotation, at) })
+	return waitFor(ctx, m, func() error { return client.PodReady(ctx, name+"-"+node, map[string]string{restartedAnnotation: at}) })
 }

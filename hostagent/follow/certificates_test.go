@@ -6,9 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"math/big"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,16 +117,11 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, server := withCertificates(t)
-			r, err := load(n.Machine)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Applied.Settings.Components = "1"
 			if tc.change != nil {
 				tc.change(n, server)
 			}
 			server.want(renewal(tc.before))
-			err = (&follower{m: n.Machine, record: r}).once(t.Context())
+			err := applyRenewal(t, n)
 			if tc.failure != "" {
 				if err == nil || !strings.Contains(server.condition(), tc.failure) {
 					t.Errorf("%s: %v, %s", tc.reason, err, server.condition())
@@ -148,47 +141,33 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 }
 
-// The components are restarted also if the certificates were renewed before a reset.
-func TestRenewalContinuesAfterAReset(t *testing.T) {
-	run := func(n *agenttest.Machine) error {
-		r, err := load(n.Machine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Applied.Settings.Components = "1"
-		return (&follower{m: n.Machine, record: r}).once(t.Context())
-	}
-	n, server := withCertificates(t)
-	server.want(renewal(1001))
-	if err := run(n); err != nil {
+// applyRenewal applies settings to a node whose components have not changed.
+func applyRenewal(t *testing.T, n *agenttest.Machine) error {
+	t.Helper()
+	r, err := load(n.Machine)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var total int
-	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < 4 {
-		t.Fatalf("%d commands: %v", total, err)
-	}
-	for at := 1; at <= total; at++ {
-		t.Run(strconv.Itoa(at), func(t *testing.T) {
-			n, server := withCertificates(t)
-			server.want(renewal(1001))
-			n.Put("fail-at", strconv.Itoa(at))
-			_ = run(n)
-			n.Put("fail-at", "never")
-			if err := run(n); err != nil {
-				t.Fatalf("%v\n%s", err, n.Log)
-			}
-			checkRenewed(t, n, server)
-		})
-	}
+	r.Applied.Settings.Components = "1"
+	return (&follower{m: n.Machine, record: r}).once(t.Context())
+}
+
+// The components are restarted also if the certificates were renewed before a reset.
+func TestRenewalContinuesAfterAReset(t *testing.T) {
+	settings := func() *nodeconfig.Settings { return renewal(1001) }
+	failAtEach(t, 4, withCertificates, settings, applyRenewal, func(t *testing.T, n *agenttest.Machine, server *apiServer, _ string) {
+		t.Helper()
+		checkRenewed(t, n, server)
+	})
 	t.Run("Restarting", func(t *testing.T) {
 		n, server := withCertificates(t)
-		server.want(renewal(1001))
+		server.want(settings())
 		server.broken = "scheduler"
-		if err := run(n); err == nil {
+		if err := applyRenewal(t, n); err == nil {
 			t.Fatal("a component is not ready")
 		}
 		server.broken = ""
-		if err := run(n); err != nil {
+		if err := applyRenewal(t, n); err != nil {
 			t.Fatalf("%v\n%s", err, n.Log)
 		}
 		checkRenewed(t, n, server)

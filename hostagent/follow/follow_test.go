@@ -292,29 +292,41 @@ func checkChanged(t *testing.T, n *agenttest.Machine, server *apiServer) {
 // Whichever command is the last one before a reset, the next start completes the
 // change, and the services run with the new settings.
 func TestChangeContinuesAfterAReset(t *testing.T) {
+	failAtEach(t, 20, start, changedSettings, followOnce, func(t *testing.T, n *agenttest.Machine, server *apiServer, revision string) {
+		t.Helper()
+		checkChanged(t, n, server)
+		if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+			t.Error(got)
+		}
+	})
+}
+
+// failAtEach applies settings once for each command of a change, of which there are at
+// least some: that command fails, and then the settings are applied again.
+func failAtEach(t *testing.T, commands int, start func(*testing.T) (*agenttest.Machine, *apiServer), settings func() *nodeconfig.Settings,
+	apply func(*testing.T, *agenttest.Machine) error, check func(t *testing.T, n *agenttest.Machine, server *apiServer, revision string),
+) {
+	t.Helper()
 	n, server := start(t)
-	server.want(changedSettings())
-	if err := followOnce(t, n); err != nil {
+	server.want(settings())
+	if err := apply(t, n); err != nil {
 		t.Fatal(err)
 	}
 	var total int
-	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < 20 {
+	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < commands {
 		t.Fatalf("%d commands: %v", total, err)
 	}
 	for at := 1; at <= total; at++ {
 		t.Run(strconv.Itoa(at), func(t *testing.T) {
 			n, server := start(t)
-			revision := server.want(changedSettings())
+			revision := server.want(settings())
 			n.Put("fail-at", strconv.Itoa(at))
-			_ = followOnce(t, n)
+			_ = apply(t, n)
 			n.Put("fail-at", "never")
-			if err := followOnce(t, n); err != nil {
+			if err := apply(t, n); err != nil {
 				t.Fatalf("%v\n%s", err, n.Log)
 			}
-			checkChanged(t, n, server)
-			if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
-				t.Error(got)
-			}
+			check(t, n, server, revision)
 		})
 	}
 }

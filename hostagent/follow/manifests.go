@@ -74,7 +74,7 @@ func waitForComponents(ctx context.Context, m *machine.Machine, client *cluster.
 	return waitFor(ctx, m, func() error {
 		var errs []error
 		for _, name := range components {
-			errs = append(errs, client.PodReady(ctx, name+"-"+node, "", ""))
+			errs = append(errs, client.PodReady(ctx, name+"-"+node, nil))
 		}
 		return errors.Join(errs...)
 	})
