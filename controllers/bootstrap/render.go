@@ -61,18 +61,8 @@ func input(s *scope) bootstrap.Input {
 		ExternalEtcd:   externalEtcd(s.controlPlane),
 		Restore:        s.restore,
 
-		RenewCertificates: renewCertificates(s.config),
+		RenewCertificates: s.config.GetRenewCertificates(),
 	}
-}
-
-// renewCertificates returns the time before which certificates of a control plane node must not end;
-// zero if none is known.
-func renewCertificates(config *bootstrapv1.NovaConfig) time.Time {
-	at, err := time.Parse(time.RFC3339, config.Annotations[bootstrapv1.RenewCertificatesAnnotation])
-	if err != nil {
-		return time.Time{}
-	}
-	return at
 }
 
 // clusterTimeout returns how long the machine may wait for its cluster. A waiting worker causes no

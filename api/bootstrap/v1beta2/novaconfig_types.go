@@ -29,6 +29,16 @@ const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
 // 3339): those that end before it are renewed.
 const RenewCertificatesAnnotation = "nova.bootstrap.cluster.x-k8s.io/renew-certificates"
 
+// GetRenewCertificates returns the time of RenewCertificatesAnnotation; zero if it is
+// not set or not readable.
+func (c *NovaConfig) GetRenewCertificates() time.Time {
+	at, err := time.Parse(time.RFC3339, c.Annotations[RenewCertificatesAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
 // JoinBound is how long a machine tries to initialize or to join its control plane
 // after it started, unless platform.joinTimeoutSeconds is set.
 const JoinBound = time.Hour

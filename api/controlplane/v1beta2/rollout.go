@@ -28,11 +28,10 @@ const (
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutSpec struct {
 	// paused stops changes and replacements of machines that are not up to date. The
-	// condition RollingOut of the NovaControlPlane and UpToDate of each Machine show what
-	// a rollout would do with each machine, and in which order. It stops rollouts for
-	// after and before too. A change in place that Cluster API has begun goes on. Machines
-	// are created and deleted for replicas and remediation nevertheless; new ones have the
-	// new settings. Defaults to false.
+	// condition RollingOut of the NovaControlPlane and UpToDate of each Machine show the
+	// changes of a rollout and their order. It stops rollouts for after and before too. A
+	// change in place that Cluster API has begun continues. Machines are created and
+	// deleted for replicas and remediation nevertheless; new ones have the new settings. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
@@ -70,9 +69,10 @@ type NovaControlPlaneRolloutSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutBeforeSpec struct {
 	// certificatesExpiryDays replaces a machine this number of days before the first of
-	// its certificates expires, or renews its certificates if inPlace is Prefer or Only. It is ignored if a new machine would be replaced within
-	// a day, for instance with 365 days while certificates are valid for a year; the
-	// condition RollingOut reports that. If not set, no machine is replaced for it.
+	// its certificates expires, or renews its certificates if inPlace is Prefer or Only.
+	// It is ignored if a new machine would be replaced within a day, for instance with
+	// 365 days while certificates are valid for a year; the condition RollingOut reports
+	// that. If not set, no machine is replaced for it.
 	// +optional
 	// +kubebuilder:validation:Minimum=7
 	// +kubebuilder:validation:Maximum=3650

@@ -11,15 +11,15 @@ import (
 )
 
 // CertificatesExpire returns when a machine's certificates expire; zero if
-// unknown. Certificates that the host agent renewed end later than it was told to
-// renew them: their expiry is observed some hours later.
+// unknown. Certificates that the host agent has renewed end after the time in the
+// NovaConfig; their own expiry is observed some hours later.
 func CertificatesExpire(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node) time.Time {
 	observed := observedExpiry(s, machine, node)
 	config := s.Configs[machine.Name]
 	if config == nil || observed.IsZero() || scope.Updating(machine) {
 		return observed
 	}
-	if renewed := readTime(config.Annotations[bootstrapv1.RenewCertificatesAnnotation]); renewed.After(observed) {
+	if renewed := config.GetRenewCertificates(); renewed.After(observed) {
 		return renewed
 	}
 	return observed
@@ -30,15 +30,15 @@ func observedExpiry(s *scope.Scope, machine *clusterv1.Machine, node *facts.Node
 		return node.CertificatesExpire
 	}
 	if config := s.Configs[machine.Name]; config != nil {
-		if noted := readTime(config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation]); !noted.IsZero() {
+		if noted := recordedExpiry(config); !noted.IsZero() {
 			return noted
 		}
 	}
 	return machine.Status.CertificatesExpiryDate.Time
 }
 
-func readTime(text string) time.Time {
-	noted, err := time.Parse(time.RFC3339, text)
+func recordedExpiry(config *bootstrapv1.NovaConfig) time.Time {
+	noted, err := time.Parse(time.RFC3339, config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
 	if err != nil {
 		return time.Time{}
 	}
