@@ -452,18 +452,7 @@ var _ = Describe("The life of a control plane", func() {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Replicas, c.Spec.Version, c.Spec.Rollout.Paused = ptr.To(int32(1)), "v1.35.4", ptr.To(true)
 		})
-		workloadCluster := &fakeClusters{}
-		reconciler := direct(testEnv.Config, workloadCluster)
-		r.reconcileUntilIdle(ctx, reconciler)
-		first := r.expectMachines(ctx, 1)[0]
-		first.Status.NodeRef.Name = first.Name
-		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
-		workloadCluster.Cluster = facts.Cluster{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
-			Nodes: []facts.Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
-			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
-		}
-		r.reconcileUntilIdle(ctx, reconciler)
+		workloadCluster, reconciler := r.runSole(ctx, "v1.35.4")
 
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
 		r.reconcileTimes(ctx, reconciler, 4)

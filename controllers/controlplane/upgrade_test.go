@@ -16,6 +16,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
+// runSole makes the machine of a control plane of one a ready node, and returns the
+// workload cluster.
+func (r *rig) runSole(ctx context.Context, version string) (*fakeClusters, *Reconciler) {
+	GinkgoHelper()
+	workloadCluster := &fakeClusters{}
+	reconciler := direct(testEnv.Config, workloadCluster)
+	r.reconcileUntilIdle(ctx, reconciler)
+	first := r.expectMachines(ctx, 1)[0]
+	first.Status.NodeRef.Name = first.Name
+	Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
+	workloadCluster.Cluster = facts.Cluster{
+		Answers: true, KubeadmConfig: true, KubeadmVersion: version,
+		Nodes: []facts.Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: version}},
+		Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
+	}
+	r.reconcileUntilIdle(ctx, reconciler)
+	return workloadCluster, reconciler
+}
+
 var _ = Describe("An upgrade that waits for a snapshot", func() {
 	It("begins once a snapshot is stored that is newer than the request", func(ctx context.Context) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
@@ -26,18 +45,7 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", CredentialsSecretRef: bootstrapv1.SecretReference{Name: "bucket"}},
 			}
 		})
-		workloadCluster := &fakeClusters{}
-		reconciler := direct(testEnv.Config, workloadCluster)
-		r.reconcileUntilIdle(ctx, reconciler)
-		first := r.expectMachines(ctx, 1)[0]
-		first.Status.NodeRef.Name = first.Name
-		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
-		workloadCluster.Cluster = facts.Cluster{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
-			Nodes: []facts.Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
-			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
-		}
-		r.reconcileUntilIdle(ctx, reconciler)
+		workloadCluster, reconciler := r.runSole(ctx, "v1.35.4")
 
 		By("changing the version")
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })

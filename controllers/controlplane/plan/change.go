@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Change is what a rollout does with a machine.
+// Change is the change of a machine by a rollout.
 type Change struct {
 	Machine string
 	// Replaced is true if the machine does not stay.
 	Replaced bool
-	// Text is what happens and why, for users, such as
+	// Text describes the change and its reason, for users, such as
 	// "to be changed in place: platform.apiServer".
 	Text string
 }
@@ -43,22 +43,21 @@ func Rollout(in Input) []Change {
 // inProgress reports whether a machine is being changed in place.
 func inProgress(in Input, m Machine) bool { return m.Updating && updateFailed(in, m) == "" }
 
-// change returns what a rollout does with an outdated machine.
+// change returns the change of an outdated machine.
 func change(p *problem, m Machine) Change {
 	fields := strings.Join(p.outdated(m), ", ")
 	why := notInPlace(p, m)
-	needs := "these fields need another machine: " + strings.Join(m.NeedReplacement, ", ")
 	switch {
 	case p.Strategy == OnDelete:
 		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced when it is deleted: " + fields}
 	case why == "":
 		return Change{Machine: m.Name, Text: "to be changed in place: " + fields}
 	case p.InPlace == Only && inUse(p, m) && onlyChangeable(p.Input, m):
-		return Change{Machine: m.Name, Text: "not to be changed, because " + needs}
+		return Change{Machine: m.Name, Text: "not to be changed, because " + why}
 	case p.InPlace != Only && p.InPlace != Prefer, !onlyChangeable(p.Input, m):
 		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced: " + fields}
 	case len(m.NeedReplacement) > 0:
-		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced, because " + needs}
+		return Change{Machine: m.Name, Replaced: true, Text: "to be replaced, because " + why}
 	}
 	return Change{Machine: m.Name, Replaced: true, Text: "to be replaced, because " + why + ": " + fields}
 }

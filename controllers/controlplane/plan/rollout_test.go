@@ -25,10 +25,10 @@ func TestRolloutChanges(t *testing.T) {
 			},
 		},
 		"Never": {
-			reason: "machines are replaced", in: inPlace(1, Never), want: []string{"a goes, to be replaced: platform.apiServer"},
+			reason: "machines are replaced", in: inPlace(1, Never), want: []string{"a is replaced, to be replaced: platform.apiServer"},
 		},
 		"Sole": {
-			reason: "its API server would be missing", in: inPlace(1, Prefer), want: []string{"a goes, to be replaced, because it is the only machine: platform.apiServer"},
+			reason: "its API server would be missing", in: inPlace(1, Prefer), want: []string{"a is replaced, to be replaced, because it is the only machine: platform.apiServer"},
 		},
 		"SoleOnly": {
 			reason: "users accept that its API server restarts", in: inPlace(1, Only), want: []string{"a stays, to be changed in place: platform.apiServer"},
@@ -37,7 +37,7 @@ func TestRolloutChanges(t *testing.T) {
 			reason: "the fields are the reason", in: inPlace(1, Only), change: func(in *Input) {
 				in.Replicas, in.InPlace = 3, Prefer
 				in.Machines[0].Differs, in.Machines[0].NeedReplacement = []string{"config.taints", "platform.apiServer"}, []string{"config.taints"}
-			}, want: []string{"a goes, to be replaced, because these fields need another machine: config.taints"},
+			}, want: []string{"a is replaced, to be replaced, because these fields need another machine: config.taints"},
 		},
 		"Refused": {
 			reason: "nothing is changed", in: inPlace(1, Only), change: func(in *Input) { in.Machines[0].NeedReplacement = []string{"config.taints"} },
@@ -50,11 +50,11 @@ func TestRolloutChanges(t *testing.T) {
 				}
 				in.Machines = slices.Delete(in.Machines, 1, 2)
 				in.Machines[0].Differs = nil
-			}, want: []string{"c goes, to be replaced, because it is not a node and a member of etcd yet: platform.apiServer"},
+			}, want: []string{"c is replaced, to be replaced, because it is not a node and a member of etcd yet: platform.apiServer"},
 		},
 		"OnDelete": {
 			reason: "users decide when", in: inPlace(1, Only), change: func(in *Input) { in.Strategy = OnDelete },
-			want: []string{"a goes, to be replaced when it is deleted: platform.apiServer"},
+			want: []string{"a is replaced, to be replaced when it is deleted: platform.apiServer"},
 		},
 		"After": {
 			reason: "the reason counts with Only too, and comes first", in: inPlace(3, Only), change: func(in *Input) {
@@ -62,7 +62,7 @@ func TestRolloutChanges(t *testing.T) {
 				in.Machines[0].Created, in.Machines[1].Created = now, now
 				in.Machines[2].Created = in.RolloutAfter.Add(-time.Second)
 			}, want: []string{
-				"c goes, to be replaced: platform.apiServer, it was created before rollout.after",
+				"c is replaced, to be replaced: platform.apiServer, it was created before rollout.after",
 				"b stays, to be changed in place: platform.apiServer", "a stays, to be changed in place: platform.apiServer",
 			},
 		},
@@ -76,16 +76,16 @@ func TestRolloutChanges(t *testing.T) {
 			}, want: []string{"c stays, to be changed in place: its certificates expire soon", "b stays, to be changed in place: version"},
 		},
 		"InProgress": {
-			reason: "what goes on comes first", in: inPlace(3, Prefer), change: func(in *Input) {
+			reason: "changes in progress come first", in: inPlace(3, Prefer), change: func(in *Input) {
 				in.Machines[0].Deleting, in.Machines[2].Updating, in.Machines[2].UpdatingSince = true, true, now
-			}, want: []string{"a goes, being deleted", "c stays, being changed in place", "b stays, to be changed in place: platform.apiServer"},
+			}, want: []string{"a is replaced, being deleted", "c stays, being changed in place", "b stays, to be changed in place: platform.apiServer"},
 		},
 		"Late": {
 			reason: "a change that does not end fails", in: inPlace(3, Prefer), change: func(in *Input) {
 				m := &in.Machines[2]
 				m.Differs, m.Updating, m.UpdateBegun, m.UpdatingSince, m.UpdateProgress = nil, true, true, now.Add(-time.Hour), "a step failed"
 				in.Machines[0].Differs, in.Machines[1].Differs = nil, nil
-			}, want: []string{"c goes, to be replaced: its change in place did not end: a step failed"},
+			}, want: []string{"c is replaced, to be replaced: its change in place did not end: a step failed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestRolloutChanges(t *testing.T) {
 			}
 			var got []string
 			for _, c := range Rollout(tc.in) {
-				got = append(got, fmt.Sprintf("%s %s, %s", c.Machine, map[bool]string{true: "goes", false: "stays"}[c.Replaced], c.Text))
+				got = append(got, fmt.Sprintf("%s %s, %s", c.Machine, map[bool]string{true: "is replaced", false: "stays"}[c.Replaced], c.Text))
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("%s: got\n%s\nwant\n%s", tc.reason, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))

@@ -52,8 +52,8 @@ func scaleDown(p *problem) *Decision {
 
 // victim selects the machine to delete or to change, in this order: its change in
 // place failed; marked by a user and outdated; marked; to be replaced in spite of Only,
-// or with certificates that expire soon, and not ready; the same and ready; outdated; not ready; in the failure domain with most machines; not the
-// leader; the oldest.
+// or with certificates that expire soon, and not ready; the same and ready; outdated;
+// not ready; in the failure domain with most machines; not the leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
 	for _, m := range p.active {

@@ -42,12 +42,14 @@ func notInPlace(p *problem, m Machine) string {
 	switch {
 	case p.InPlace != Only && p.InPlace != Prefer:
 		return "spec.rollout.inPlace is Never"
+	case !onlyChangeable(p.Input, m):
+		return "a change in place does not remove its reasons"
+	case len(m.NeedReplacement) > 0:
+		return "these fields need another machine: " + strings.Join(m.NeedReplacement, ", ")
 	case p.InPlace == Prefer && p.Replicas == 1:
 		return "it is the only machine"
 	case !inUse(p, m):
 		return "it is not a node and a member of etcd yet"
-	case !onlyChangeable(p.Input, m), len(m.NeedReplacement) > 0:
-		return "its fields need another machine"
 	}
 	return ""
 }
