@@ -9,9 +9,9 @@
 # that depend on cloud-init, on hosts with the one of Debian 12. Two packages of
 # unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
 # the time, and each test environment has its own network. NOVA_AT_ONCE sets
-# another number. CHECKS is a
-# file with the results of verify.sh, which are counted too. REPORT is a folder
-# for reports: JUnit of each part, and a table of all packages.
+# another number. CHECKS is a file with the results of verify.sh, which are
+# counted too. REPORT is a folder for reports: JUnit of each part, and a table of
+# all packages.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
