@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/process"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 	Environment string
 	// Inside calls a function where the server is to run, such as in another
 	// network namespace.
-	Inside func(do func() error) error
+	Inside process.Inside
 	// Log receives the output of the server.
 	Log io.Writer
 }
@@ -67,8 +68,7 @@ type Server struct {
 
 	options Options
 	owner   *syscall.Credential
-	process *exec.Cmd
-	exited  chan struct{}
+	process *process.Process
 }
 
 // Start runs a server.
@@ -149,32 +149,20 @@ func (s *Server) newKey() error {
 func (s *Server) Run(ctx context.Context) error {
 	log, output := io.Pipe()
 	// It outlives ctx, which only bounds the wait.
-	s.process = exec.CommandContext(context.WithoutCancel(ctx), "java", "-Xms512m", "-Xmx512m", "-XX:TieredStopAtLevel=1",
+	command := exec.CommandContext(context.WithoutCancel(ctx), "java", "-Xms512m", "-Xmx512m", "-XX:TieredStopAtLevel=1",
 		"-Djruby.logger.class=com.puppetlabs.jruby_utils.jruby.Slf4jLogger", "-Djruby.lib=/usr/share/jruby/lib",
 		"-jar", "/usr/share/puppetserver/puppetserver.jar", "--config", s.path("conf.d"), "--bootstrap-config", s.path("services.d"))
-	s.process.Dir, s.process.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
-	s.process.Stdout, s.process.Stderr = output, output
-	// A test that panics takes it along.
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.owner}
-	s.exited = make(chan struct{})
-	started := make(chan error, 1)
-	go func() {
-		// The signal comes when the thread that started it ends, so that one waits for
-		// it.
-		err := s.options.Inside(func() error {
-			err := s.process.Start()
-			started <- err
-			if err != nil {
-				return err
-			}
-			return s.process.Wait()
-		})
-		_ = output.CloseWithError(errors.Join(err, io.EOF))
-		close(s.exited)
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("starting puppetserver: %w", err)
+	command.Dir, command.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner}
+	var err error
+	if s.process, err = process.Start(command, s.options.Inside); err != nil {
+		return fmt.Errorf("starting puppetserver: %w", errors.Join(err, output.Close()))
 	}
+	go func() {
+		<-s.process.Exited
+		_ = output.Close()
+	}()
 	return s.await(ctx, log)
 }
 
@@ -197,7 +185,7 @@ func (s *Server) await(ctx context.Context, log io.Reader) error {
 	select {
 	case <-answers:
 		return nil
-	case <-s.exited:
+	case <-s.process.Exited:
 		return errors.New("starting puppetserver: it ended at once")
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for puppetserver: %w", ctx.Err())
@@ -206,8 +194,7 @@ func (s *Server) await(ctx context.Context, log io.Reader) error {
 
 // Stop ends the server at once, as a machine that fails does.
 func (s *Server) Stop() {
-	_ = s.process.Process.Kill()
-	<-s.exited
+	s.process.Stop()
 }
 
 // CA is the path of the certificate of its CA.

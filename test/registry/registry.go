@@ -16,12 +16,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/process"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	Port int
 	// Inside calls a function where the registry is to run, such as in another
 	// network namespace.
-	Inside func(do func() error) error
+	Inside process.Inside
 	// Log receives the output of the registry.
 	Log io.Writer
 }
@@ -52,8 +52,7 @@ type Server struct {
 	User, Password string
 
 	options Options
-	process *exec.Cmd
-	exited  chan struct{}
+	process *process.Process
 }
 
 // Start runs a registry.
@@ -64,46 +63,24 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{
 		Address: net.JoinHostPort(o.IP, strconv.Itoa(o.Port)), User: "nova", Password: rand.Text(),
-		options: o, exited: make(chan struct{}),
+		options: o,
 	}
 	if err := s.configure(); err != nil {
 		return nil, fmt.Errorf("configuring registry: %w", err)
 	}
 	// It outlives ctx, which only bounds the wait.
-	s.process = exec.CommandContext(context.WithoutCancel(ctx), programs["registry"], "serve", s.path("config.json"))
+	command := exec.CommandContext(context.WithoutCancel(ctx), programs["registry"], "serve", s.path("config.json"))
 	// It reports the start of each request to a collector unless that is off.
-	s.process.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
-	s.process.Stdout, s.process.Stderr = o.Log, o.Log
-	// A test that panics takes it along.
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func() {
-		defer close(s.exited)
-		// The signal comes when the thread that started it ends, so that one
-		// waits for it.
-		err := o.Inside(func() error {
-			if err := s.process.Start(); err != nil {
-				return err
-			}
-			started <- nil
-			_ = s.process.Wait()
-			return nil
-		})
-		if err != nil {
-			started <- err
-		}
-	}()
-	if err := <-started; err != nil {
+	command.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
+	command.Stdout, command.Stderr = o.Log, o.Log
+	if s.process, err = process.Start(command, o.Inside); err != nil {
 		return nil, fmt.Errorf("starting registry: %w", err)
 	}
 	return s, s.await(ctx)
 }
 
 // Stop ends the registry.
-func (s *Server) Stop() {
-	_ = s.process.Process.Kill()
-	<-s.exited
-}
+func (s *Server) Stop() { s.process.Stop() }
 
 // CAFile is the file with CA.
 func (s *Server) CAFile() string { return s.path("ca.crt") }
@@ -129,13 +106,7 @@ func (s *Server) Get(ctx context.Context, path, accept string) (int, []byte, err
 	pool.AppendCertsFromPEM(s.CA)
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = s.options.Inside(func() (err error) {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		},
+		DialContext:     process.Dial(s.options.Inside),
 	}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.Address+path, nil)
@@ -165,7 +136,7 @@ func (s *Server) await(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.exited:
+		case <-s.process.Exited:
 			return errors.New("starting registry: it ended at once")
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for registry: status %d: %w", status, errors.Join(err, ctx.Err()))

@@ -21,9 +21,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/process"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -41,7 +41,7 @@ type Options struct {
 	IP string
 	// Inside calls a function where the server is to run, such as in another
 	// network namespace. Nil runs it here.
-	Inside func(do func() error) error
+	Inside process.Inside
 	// Log receives the output of the server.
 	Log io.Writer
 }
@@ -57,8 +57,7 @@ type Server struct {
 	options Options
 	program string
 	address string
-	process *exec.Cmd
-	exited  chan struct{}
+	process *process.Process
 }
 
 // Start runs a server.
@@ -67,7 +66,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		o.IP = "127.0.0.1"
 	}
 	if o.Inside == nil {
-		o.Inside = func(do func() error) error { return do() }
+		o.Inside = process.Here
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -99,31 +98,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // Run starts the server again after Stop, with the same data.
 func (s *Server) Run(ctx context.Context) error {
 	// It outlives ctx, which only bounds the wait.
-	s.process = exec.CommandContext(context.WithoutCancel(ctx), s.program, "--port", s.address, "--access", s.AccessKeyID, "--secret", s.SecretAccessKey,
+	command := exec.CommandContext(context.WithoutCancel(ctx), s.program, "--port", s.address, "--access", s.AccessKeyID, "--secret", s.SecretAccessKey,
 		"--cert", s.path("server.crt"), "--key", s.path("server.key"), "--quiet", "--health", "/healthz",
 		"posix", "--sidecar", s.path("meta"), s.path("data"))
-	s.process.Stdout, s.process.Stderr = s.options.Log, s.options.Log
-	// A test that panics takes it along.
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.exited = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The signal comes when the thread that started it ends, so that one
-		// waits for it.
-		err := s.options.Inside(func() error {
-			if err := s.process.Start(); err != nil {
-				return err
-			}
-			started <- nil
-			_ = s.process.Wait()
-			return nil
-		})
-		if err != nil {
-			started <- err
-		}
-		close(s.exited)
-	}()
-	if err := <-started; err != nil {
+	command.Stdout, command.Stderr = s.options.Log, s.options.Log
+	var err error
+	if s.process, err = process.Start(command, s.options.Inside); err != nil {
 		return fmt.Errorf("starting versitygw: %w", err)
 	}
 	return s.await(ctx)
@@ -137,7 +117,7 @@ func (s *Server) await(ctx context.Context) error {
 	pool.AppendCertsFromPEM(s.CA)
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
-		DialContext:     s.dial,
+		DialContext:     process.Dial(s.options.Inside),
 	}
 	defer transport.CloseIdleConnections()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -152,7 +132,7 @@ func (s *Server) await(ctx context.Context) error {
 			return response.Body.Close()
 		}
 		select {
-		case <-s.exited:
+		case <-s.process.Exited:
 			return errors.New("starting versitygw: it ended at once")
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for versitygw: %w", err)
@@ -161,20 +141,8 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
-// dial reaches the server from where it runs.
-func (s *Server) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = s.options.Inside(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-		return err
-	})
-	return conn, err
-}
-
 // Stop ends the server at once, as a machine that fails does.
-func (s *Server) Stop() {
-	_ = s.process.Process.Kill()
-	<-s.exited
-}
+func (s *Server) Stop() { s.process.Stop() }
 
 // Objects lists the objects in the bucket, without the server.
 func (s *Server) Objects() ([]string, error) {

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/vault/api"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
+	"github.com/nova-platform/cluster-api-provider-nova/test/process"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	Address string
 	// Inside calls a function where the server is to run, such as in another
 	// network namespace. Nil runs it here.
-	Inside func(do func() error) error
+	Inside process.Inside
 	// Log receives the output of the server.
 	Log io.Writer
 }
@@ -53,14 +53,13 @@ type Server struct {
 	options   Options
 	program   string
 	unsealKey string
-	process   *exec.Cmd
-	exited    chan struct{}
+	process   *process.Process
 }
 
 // Start runs a server, initializes and unseals it, and mounts an engine at pki.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Inside == nil {
-		o.Inside = func(do func() error) error { return do() }
+		o.Inside = process.Here
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -142,7 +141,7 @@ func (s *Server) Client() (*api.Client, error) {
 	if !ok {
 		return nil, errors.New("the client has another transport than net/http's")
 	}
-	transport.DialContext = s.dial
+	transport.DialContext = process.Dial(s.options.Inside)
 	client, err := api.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -152,10 +151,7 @@ func (s *Server) Client() (*api.Client, error) {
 }
 
 // Stop ends the server at once, as a machine that fails does.
-func (s *Server) Stop() {
-	_ = s.process.Process.Kill()
-	<-s.exited
-}
+func (s *Server) Stop() { s.process.Stop() }
 
 // configure writes the certificate and the configuration.
 func (s *Server) configure() error {
@@ -193,29 +189,10 @@ func (s *Server) run(ctx context.Context) error {
 		arguments = []string{"-address", s.options.Address, "-storage", s.path("data"), "-certificate", s.path("tls", "tls.crt"), "-key", s.path("tls", "tls.key")}
 	}
 	// It outlives ctx, which only bounds the wait.
-	s.process = exec.CommandContext(context.WithoutCancel(ctx), s.program, arguments...)
-	s.process.Stdout, s.process.Stderr = s.options.Log, s.options.Log
-	// A test that panics takes it along.
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.exited = make(chan struct{})
-	started := make(chan error, 1)
-	go func() {
-		defer close(s.exited)
-		// The signal comes when the thread that started it ends, so that one
-		// waits for it.
-		err := s.options.Inside(func() error {
-			if err := s.process.Start(); err != nil {
-				return err
-			}
-			started <- nil
-			_ = s.process.Wait()
-			return nil
-		})
-		if err != nil {
-			started <- err
-		}
-	}()
-	if err := <-started; err != nil {
+	command := exec.CommandContext(context.WithoutCancel(ctx), s.program, arguments...)
+	command.Stdout, command.Stderr = s.options.Log, s.options.Log
+	var err error
+	if s.process, err = process.Start(command, s.options.Inside); err != nil {
 		return fmt.Errorf("starting %s: %w", s.options.Program, err)
 	}
 	client, err := s.Client()
@@ -237,22 +214,13 @@ func (s *Server) await(ctx context.Context, client *api.Client, done func(*api.H
 			return nil
 		}
 		select {
-		case <-s.exited:
+		case <-s.process.Exited:
 			return fmt.Errorf("starting %s: it ended", s.options.Program)
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w", s.options.Program, errors.Join(ctx.Err(), err))
 		case <-tick.C:
 		}
 	}
-}
-
-// dial reaches the server from where it runs.
-func (s *Server) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = s.options.Inside(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-		return err
-	})
-	return conn, err
 }
 
 func (s *Server) path(parts ...string) string {
