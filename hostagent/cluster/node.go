@@ -102,16 +102,48 @@ func (c *Client) PodReady(ctx context.Context, name string, annotations map[stri
 			return fmt.Errorf("pod %s was not replaced yet", name)
 		}
 	}
-	list, _, err := unstructured.NestedSlice(pod.Object, "status", "conditions")
+	ready, err := isReady(pod)
 	if err != nil {
 		return fmt.Errorf("reading conditions of Pod %s: %w", name, err)
 	}
-	for _, one := range list {
-		if is, ok := one.(map[string]any); ok && is["type"] == "Ready" && is["status"] == string(metav1.ConditionTrue) {
-			return nil
-		}
+	if ready {
+		return nil
 	}
 	return fmt.Errorf("pod %s is not ready", name)
+}
+
+// NodeReady returns nil if a Node is ready and its kubelet has a version.
+func (c *Client) NodeReady(ctx context.Context, node, version string) error {
+	found, err := c.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Node: %w", err)
+	}
+	// The kubelet writes both at once.
+	if has, _, err := unstructured.NestedString(found.Object, "status", "nodeInfo", "kubeletVersion"); err != nil || has != version {
+		return fmt.Errorf("the kubelet has reported version %q, not %s", has, version)
+	}
+	ready, err := isReady(found)
+	if err != nil {
+		return fmt.Errorf("reading conditions of the Node: %w", err)
+	}
+	if !ready {
+		return errors.New("the Node is not ready")
+	}
+	return nil
+}
+
+// isReady reports whether an object has the condition Ready.
+func isReady(object *unstructured.Unstructured) (bool, error) {
+	list, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return false, err //nolint:wrapcheck // the callers wrap it
+	}
+	for _, one := range list {
+		if is, ok := one.(map[string]any); ok && is["type"] == "Ready" && is["status"] == string(metav1.ConditionTrue) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // LabelNode sets labels of a Node, and removes those that are nil. A kubelet may

@@ -82,6 +82,12 @@ func (f *follower) once(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if f.m.Exists(formerDir) {
+		f.m.Logf("Restoring the former version of Kubernetes: its change was interrupted")
+		if err := restoreVersion(ctx, f.m); err != nil {
+			return err
+		}
+	}
 	// The kubelet renews its certificate, so it is read each time.
 	if f.client, err = cluster.Load(f.m.At(kubeconfig)); err != nil {
 		return err
@@ -175,6 +181,10 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	}()
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
+	upgrade, err := fetchVersion(ctx, f.m, f.client, to.Settings)
+	if err != nil {
+		return fmt.Errorf("getting Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)
+	}
 	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
 		return err
 	}
@@ -183,6 +193,9 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	}
 	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
 		return fmt.Errorf("renewing certificates: %w", err)
+	}
+	if err := upgrade.apply(ctx); err != nil {
+		return fmt.Errorf("changing to Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)
 	}
 	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {
 		return fmt.Errorf("changing kubelet: %w", err)

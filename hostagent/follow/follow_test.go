@@ -55,6 +55,8 @@ type apiServer struct {
 	version string
 	// annotations returns the annotations of the pod of a component.
 	annotations func(component string) map[string]any
+	// kubelet returns the version that the kubelet has reported.
+	kubelet func() string
 	// broken is the component whose pod is not ready.
 	broken  string
 	labels  map[string]any
@@ -90,7 +92,13 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			s.lock.Lock()
 		}
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/blue-1":
-		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": s.conditions}})
+		info := map[string]any{}
+		conditions := s.conditions
+		if s.kubelet != nil {
+			info["kubeletVersion"] = s.kubelet()
+			conditions = append(slices.Clone(conditions), map[string]any{"type": "Ready", "status": "True"})
+		}
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": conditions, "nodeInfo": info}})
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/kube-system/configmaps/kubeadm-config":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]any{
 			"ClusterConfiguration": "networking:\n  kubernetesVersion: v0\nkubernetesVersion: " + s.version + "\n",

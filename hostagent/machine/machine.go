@@ -156,6 +156,10 @@ func (m *Machine) Edit(path, content string, mode os.FileMode) error {
 // the new content, never a part, and the new content is on the disk before the
 // file has its name.
 func (m *Machine) Write(path, content string, mode os.FileMode) error {
+	return m.write(path, strings.NewReader(content), mode)
+}
+
+func (m *Machine) write(path string, content io.Reader, mode os.FileMode) error {
 	path = m.At(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // folders of the system are readable
 		return fmt.Errorf("writing file: %w", err)
@@ -167,7 +171,7 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 		return fmt.Errorf("writing file: %w", err)
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // it has another name by then
-	_, err = file.WriteString(content)
+	_, err = io.Copy(file, content)
 	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -175,6 +179,21 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 		return fmt.Errorf("writing file: %w", err)
 	}
 	return nil
+}
+
+// Copy replaces a file by a copy of another one, as Write does, with its
+// permissions.
+func (m *Machine) Copy(from, to string) error {
+	source, err := os.Open(m.At(from))
+	if err != nil {
+		return fmt.Errorf("copying file: %w", err)
+	}
+	defer source.Close() //nolint:errcheck // it is only read
+	info, err := source.Stat()
+	if err != nil {
+		return fmt.Errorf("copying file: %w", err)
+	}
+	return m.write(to, source, info.Mode())
 }
 
 // Link makes path a symbolic link to target, in place of a link that exists. A

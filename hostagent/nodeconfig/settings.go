@@ -66,6 +66,25 @@ type Settings struct {
 	// RenewCertificates, if set, renews the certificates that kubeadm made on a
 	// control plane node if one of them ends before this time.
 	RenewCertificates time.Time `json:"renewCertificates,omitzero"`
+	// Kubernetes, if set, is the version of the node's programs. Agents of former
+	// releases reject it, so it is set only if the platform has programs to download.
+	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
+}
+
+// Kubernetes is a version of Kubernetes on a node.
+type Kubernetes struct {
+	// Version is the version, as v1.36.3.
+	Version string `json:"version"`
+	// Programs are kubeadm, kubelet and kubectl of this version.
+	Programs []Program `json:"programs,omitempty"`
+}
+
+// Program is a program that can be downloaded.
+type Program struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	// SHA256 is its hash, in hexadecimal.
+	SHA256 string `json:"sha256"`
 }
 
 // WithoutKeys returns settings of a machine without the files of the cluster's

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/download"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -54,7 +55,8 @@ func Run(ctx context.Context, m *machine.Machine, r *nodeconfig.Restore, node No
 		return err
 	}
 	m.Logf("Downloading snapshot %s", r.Snapshot)
-	if err := download(ctx, m, r, path.Join(s.work, "snapshot.db")); err != nil {
+	from := download.Source{Name: "snapshot " + r.Snapshot, URL: r.URL, SHA256: r.SHA256, CA: r.CA}
+	if err := download.File(ctx, m, from, path.Join(s.work, "snapshot.db")); err != nil {
 		return err
 	}
 	if err := s.findEtcd(ctx); err != nil {

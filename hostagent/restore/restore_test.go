@@ -95,7 +95,7 @@ func TestNodeRefusesToRestore(t *testing.T) {
 		prepare func(*agenttest.Machine)
 		want    string
 	}{
-		"OtherBytes": {content: "another snapshot", want: "the SHA-256 of snapshot s differs"},
+		"OtherBytes": {content: "another snapshot", want: "snapshot s has another SHA-256 than"},
 		"Data":       {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Put("var/lib/etcd/member/snap/db", "precious") }, want: "already contains an etcd member"},
 		"EtcdFails":  {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Program("etcd", "#!/bin/sh\necho broken; exit 1\n") }, want: "etcd does not start"},
 		"Etcdutl":    {content: "the snapshot", prepare: func(n *agenttest.Machine) { n.Put("etcdutl", "#!/bin/sh\nexit 1\n") }, want: "etcdutl failed"},

@@ -1,4 +1,4 @@
-package restore
+package download
 
 import (
 	"context"
@@ -32,32 +32,48 @@ const (
 	pause    = 5 * time.Second
 )
 
-// download writes the snapshot to a file, and verifies its hash. The URL is a
-// credential, so no error contains it.
-func download(ctx context.Context, m *machine.Machine, r *nodeconfig.Restore, to string) error {
-	client, err := httpClient(m, r.CA)
+// Source is where a file is downloaded.
+type Source struct {
+	// Name is the name of the file, for messages.
+	Name string
+	// URL may be a credential, so no error contains it.
+	URL string
+	// SHA256 is the hash of the file, in hexadecimal.
+	SHA256 string
+	// CA, if set, verifies the server, in PEM.
+	CA string
+	// Limit, if set, is the maximum size of the file, in bytes.
+	Limit int64
+}
+
+// File downloads a file, and verifies its hash.
+func File(ctx context.Context, m *machine.Machine, from Source, to string) error {
+	client, err := httpClient(m, from)
 	if err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		hash, err := get(ctx, client, r.URL, m.At(to))
+		hash, err := get(ctx, client, from, m.At(to))
 		switch {
-		case err == nil && hash == r.SHA256:
+		case err == nil && hash == from.SHA256:
 			return nil
 		case err == nil:
-			return fmt.Errorf("the SHA-256 of snapshot %s differs from that of the verified snapshot", r.Snapshot)
-		case attempt == attempts || ctx.Err() != nil:
-			return fmt.Errorf("snapshot %s cannot be downloaded: %w", r.Snapshot, err)
+			return fmt.Errorf("%s has another SHA-256 than %s", from.Name, from.SHA256)
+		case errors.Is(err, errLimit), attempt == attempts, ctx.Err() != nil:
+			return fmt.Errorf("%s cannot be downloaded: %w", from.Name, err)
 		}
-		m.Logf("Download of snapshot %s failed, attempt %d of %d: %v", r.Snapshot, attempt, attempts, err)
+		m.Logf("Download of %s failed, attempt %d of %d: %v", from.Name, attempt, attempts, err)
 		if err := m.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
+// errLimit means that a file is not the one that was to be downloaded.
+var errLimit = errors.New("it is larger than allowed")
+
 // httpClient returns a client that uses the proxy of the machine.
-func httpClient(m *machine.Machine, ca string) (*http.Client, error) {
+func httpClient(m *machine.Machine, from Source) (*http.Client, error) {
 	transport := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		TLSHandshakeTimeout:   connectTimeout,
@@ -65,10 +81,10 @@ func httpClient(m *machine.Machine, ca string) (*http.Client, error) {
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:     true,
 	}
-	if ca != "" {
+	if from.CA != "" {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-			return nil, errors.New("the CA of the snapshot's server contains no certificate")
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(from.CA)) {
+			return nil, fmt.Errorf("the CA for the server of %s contains no certificate", from.Name)
 		}
 	}
 	proxy := proxyConfig(m.Read(nodeconfig.ProxyFile)).ProxyFunc()
@@ -95,10 +111,10 @@ func proxyConfig(text string) *httpproxy.Config {
 }
 
 // get downloads a file, and returns its hash.
-func get(ctx context.Context, client *http.Client, from, to string) (string, error) {
+func get(ctx context.Context, client *http.Client, from Source, to string) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL, http.NoBody)
 	if err != nil {
 		return "", errors.New("its URL is malformed")
 	}
@@ -112,14 +128,21 @@ func get(ctx context.Context, client *http.Client, from, to string) (string, err
 	}
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("writing snapshot: %w", err)
+		return "", fmt.Errorf("writing file: %w", err)
 	}
 	hash := sha256.New()
 	stalled := time.AfterFunc(stallTimeout, func() { cancel(errors.New("the server sends no data")) })
 	defer stalled.Stop()
-	_, err = io.Copy(io.MultiWriter(file, hash, touch(func() { stalled.Reset(stallTimeout) })), response.Body)
+	body := io.Reader(response.Body)
+	if from.Limit > 0 {
+		body = io.LimitReader(body, from.Limit+1)
+	}
+	size, err := io.Copy(io.MultiWriter(file, hash, touch(func() { stalled.Reset(stallTimeout) })), body)
+	if from.Limit > 0 && size > from.Limit {
+		err = errLimit
+	}
 	if err = errors.Join(err, context.Cause(ctx), file.Close()); err != nil {
-		return "", fmt.Errorf("reading snapshot: %w", withoutURL(err))
+		return "", fmt.Errorf("reading response: %w", withoutURL(err))
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -1,0 +1,251 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/download"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	// formerDir has the programs and the kubelet's configuration before a change of
+	// the version that has not ended, by their paths.
+	formerDir = "/var/lib/nova/former"
+	// maxProgram limits a program, in bytes.
+	maxProgram = 512 << 20
+	// nodeReady is how long a Node may take to become ready with another kubelet.
+	nodeReady = 3 * time.Minute
+	nodePoll  = 2 * time.Second
+)
+
+// kubeletFiles are the files that kubeadm replaces on a worker.
+var kubeletFiles = []string{"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", flagsFile}
+
+// programs are the programs of a version, with the arguments that print it.
+var programs = []struct {
+	name    string
+	version []string
+}{
+	{"kubeadm", []string{"version", "--output=short"}},
+	{"kubelet", []string{"--version"}},
+	{"kubectl", []string{"version", "--client"}},
+}
+
+// upgrade is a change of the version whose programs are on the machine.
+type upgrade struct {
+	m       *machine.Machine
+	client  *cluster.Client
+	node    string
+	version string
+	// paths are the paths of the programs. The new ones are beside them.
+	paths []string
+}
+
+// newPath returns where a program is until it replaces the one at its path: in the
+// same folder, so that a folder that is read-only is an error before a change.
+func newPath(program string) string {
+	return path.Join(path.Dir(program), ".nova-"+path.Base(program))
+}
+
+// fetchVersion downloads the programs of the desired version, and changes nothing
+// else. The result is nil if the machine has them.
+func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Client, s *nodeconfig.Settings) (*upgrade, error) {
+	want := &s.Kubernetes
+	if want.Version == "" {
+		return nil, nil //nolint:nilnil // a version that is not set is not changed
+	}
+	u := &upgrade{m: m, client: client, node: s.Node, version: want.Version}
+	same := true
+	for _, p := range programs {
+		found := m.Find(p.name)
+		if found == "" {
+			return nil, fmt.Errorf("the node has no %s", p.name)
+		}
+		u.paths = append(u.paths, "/"+strings.TrimPrefix(strings.TrimPrefix(found, m.At("/")), "/"))
+		same = same && printsVersion(ctx, m, found, p.version, want.Version) == nil
+	}
+	if same {
+		return nil, nil //nolint:nilnil // there is nothing to do
+	}
+	if s.Components != "" {
+		return nil, errors.New("the version of a control plane node is not changed in place")
+	}
+	// kubeadm makes the configuration of the kubelet from that of the cluster.
+	stored, err := client.KubernetesVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stored != want.Version {
+		return nil, fmt.Errorf("the control plane has version %s", stored)
+	}
+	if err := u.fetch(ctx, want); err != nil {
+		return nil, errors.Join(err, u.forget())
+	}
+	return u, nil
+}
+
+// fetch downloads the programs, and makes sure that they have the version and run.
+func (u *upgrade) fetch(ctx context.Context, want *nodeconfig.Kubernetes) error {
+	for i, p := range programs {
+		to := newPath(u.paths[i])
+		if err := fetchProgram(ctx, u.m, want, p.name, to); err != nil {
+			return err
+		}
+		if err := printsVersion(ctx, u.m, u.m.At(to), p.version, want.Version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget removes the downloads.
+func (u *upgrade) forget() error {
+	var errs []error
+	for _, program := range u.paths {
+		errs = append(errs, u.m.Remove(newPath(program)))
+	}
+	return errors.Join(errs...)
+}
+
+func fetchProgram(ctx context.Context, m *machine.Machine, from *nodeconfig.Kubernetes, name, to string) error {
+	for _, p := range from.Programs {
+		if p.Name != name {
+			continue
+		}
+		source := download.Source{Name: name + " " + from.Version, URL: p.URL, SHA256: p.SHA256, Limit: maxProgram}
+		if err := download.File(ctx, m, source, to); err != nil {
+			return err //nolint:wrapcheck // it names the program
+		}
+		if err := os.Chmod(m.At(to), 0o755); err != nil { //nolint:gosec // all users may run it
+			return fmt.Errorf("writing program: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("the platform has no download of %s", name)
+}
+
+// printsVersion returns nil if a program has a version.
+func printsVersion(ctx context.Context, m *machine.Machine, program string, args []string, version string) error {
+	out, err := m.Output(ctx, append([]string{program}, args...)...)
+	if err != nil {
+		return err
+	}
+	for field := range strings.FieldsSeq(out) {
+		if field == version {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not version %s", strings.TrimPrefix(path.Base(program), ".nova-"), version)
+}
+
+// apply replaces the programs, and waits until the Node is ready with them. If it
+// does not become ready, the former ones are restored.
+func (u *upgrade) apply(ctx context.Context) error {
+	if u == nil {
+		return nil
+	}
+	u.m.Logf("Changing to Kubernetes %s", u.version)
+	if err := u.keep(ctx); err != nil {
+		return err
+	}
+	if err := u.replace(ctx); err != nil {
+		return errors.Join(err, restoreVersion(context.WithoutCancel(ctx), u.m))
+	}
+	return u.m.Remove(formerDir)
+}
+
+// keep copies the files that are replaced. The folder has its name once it is whole.
+func (u *upgrade) keep(ctx context.Context) error {
+	const part = formerDir + ".part"
+	if err := u.m.Remove(part); err != nil {
+		return fmt.Errorf("keeping former programs: %w", err)
+	}
+	for _, file := range append(kubeletFiles, u.paths...) {
+		if !u.m.Exists(file) {
+			continue
+		}
+		if err := u.m.Copy(file, path.Join(part, file)); err != nil {
+			return fmt.Errorf("keeping former programs: %w", err)
+		}
+	}
+	if err := u.m.Flush(ctx); err != nil {
+		return err
+	}
+	if err := os.Rename(u.m.At(part), u.m.At(formerDir)); err != nil {
+		return fmt.Errorf("keeping former programs: %w", err)
+	}
+	return u.m.Flush(ctx)
+}
+
+func (u *upgrade) replace(ctx context.Context) error {
+	for _, program := range u.paths {
+		if err := os.Rename(u.m.At(newPath(program)), u.m.At(program)); err != nil {
+			return fmt.Errorf("replacing program: %w", err)
+		}
+	}
+	if err := relabel(ctx, u.m, u.paths); err != nil {
+		return err
+	}
+	args := []string{"kubeadm", "upgrade", "node", "--kubeconfig", u.m.At(kubeconfig)}
+	if err := u.m.Run(ctx, append(args, patchesArgs(u.m)...)...); err != nil {
+		return err
+	}
+	if err := restartKubelet(ctx, u.m); err != nil {
+		return err
+	}
+	for until := u.m.Now().Add(nodeReady); ; {
+		err := u.client.NodeReady(ctx, u.node, u.version)
+		if err == nil || !u.m.Now().Before(until) {
+			return err
+		}
+		if err := u.m.Sleep(ctx, nodePoll); err != nil {
+			return err
+		}
+	}
+}
+
+// relabel sets the labels of SELinux: services may not run a program without.
+func relabel(ctx context.Context, m *machine.Machine, files []string) error {
+	if !m.Has("restorecon") {
+		return nil
+	}
+	args := []string{"restorecon"}
+	for _, file := range files {
+		args = append(args, m.At(file))
+	}
+	return m.Run(ctx, args...)
+}
+
+// restoreVersion restores the files of a change that has not ended, and starts the
+// former kubelet.
+func restoreVersion(ctx context.Context, m *machine.Machine) error {
+	var restored []string
+	err := filepath.WalkDir(m.At(formerDir), func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		to := strings.TrimPrefix(file, m.At(formerDir))
+		restored = append(restored, to)
+		return m.Copy(path.Join(formerDir, to), to)
+	})
+	if err != nil {
+		return fmt.Errorf("restoring former programs: %w", err)
+	}
+	if err := errors.Join(relabel(ctx, m, restored), m.Flush(ctx)); err != nil {
+		return err
+	}
+	if err := restartKubelet(ctx, m); err != nil {
+		return err
+	}
+	return m.Remove(formerDir)
+}
