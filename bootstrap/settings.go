@@ -34,6 +34,8 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	}
 	if settings.Components != "" {
 		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
+	} else {
+		settings.Kubernetes = programs(&in)
 	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {
@@ -46,6 +48,21 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 		return nil, "", renderErrorf("spec.files", "the node's settings have %d KiB, the limit is %d KiB; download large files with a command", len(packed)>>10, maxSettings>>10)
 	}
 	return packed, revision, nil
+}
+
+// programs returns where a running worker downloads the programs of its version. A
+// version without downloads is left out: its machines are replaced.
+func programs(in *Input) nodeconfig.Kubernetes {
+	for _, p := range in.Platform.KubernetesPrograms {
+		if p.Version == in.Version {
+			return nodeconfig.Kubernetes{Version: p.Version, Programs: []nodeconfig.Program{
+				{Name: "kubeadm", URL: p.Kubeadm.URL, SHA256: p.Kubeadm.SHA256},
+				{Name: "kubelet", URL: p.Kubelet.URL, SHA256: p.Kubelet.SHA256},
+				{Name: "kubectl", URL: p.Kubectl.URL, SHA256: p.Kubectl.SHA256},
+			}}
+		}
+	}
+	return nodeconfig.Kubernetes{}
 }
 
 // addComponents adds a hash of the settings of control plane components, which

@@ -112,3 +112,43 @@ func TestSettingsOfControlPlanes(t *testing.T) {
 		t.Errorf("components of a worker: %q, err = %v", config.Components, err)
 	}
 }
+
+// Workers get the programs of their version, and only if the platform has them: a
+// control plane machine does not change its version in place.
+func TestSettingsHaveThePrograms(t *testing.T) {
+	download := func(name string) bootstrapv1.ProgramSpec {
+		return bootstrapv1.ProgramSpec{URL: "https://universe.corp/" + name, SHA256: strings.Repeat("ab", 32)}
+	}
+	for name, tc := range map[string]struct {
+		mode    Mode
+		version string
+		want    int
+	}{
+		"Worker": {JoinWorker, "v1.36.3", 3}, "OtherVersion": {JoinWorker, "v1.36.4", 0}, "ControlPlane": {JoinControlPlane, "v1.36.3", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := facts(tc.mode, func(in *Input) {
+				in.Version = tc.version
+				in.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{
+					{Version: "v1.36.3", Kubeadm: download("kubeadm"), Kubelet: download("kubelet"), Kubectl: download("kubectl")},
+				}
+			})
+			packed, _, err := Settings(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings, _, err := nodeconfig.Unpack(packed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(settings.Kubernetes.Programs) != tc.want || tc.want > 0 && settings.Kubernetes.Version != tc.version {
+				t.Fatalf("programs %v", settings.Kubernetes)
+			}
+			for _, p := range settings.Kubernetes.Programs {
+				if p.URL != "https://universe.corp/"+p.Name || p.SHA256 == "" {
+					t.Errorf("program %v", p)
+				}
+			}
+		})
+	}
+}

@@ -41,6 +41,7 @@ var rules = map[string]rule{
 	"rollout.inPlace":     inPlace,
 
 	"platform.hostAgent": always, "platform.joinTimeoutSeconds": always, "platform.packageRepositories": always,
+	"platform.kubernetesPrograms":            always,
 	"platform.proxy":                         always,
 	"platform.registryMirrors":               mirrors,
 	"platform.mirrorCredentialsSecretRef":    always,

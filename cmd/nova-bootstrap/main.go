@@ -64,13 +64,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	if *extensionAddress != "" && o.ManagerNamespace != "" {
 		extension := &inplace.Extension{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WorkloadClusters: workloadClusters, Settings: configs.Settings,
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WorkloadClusters: workloadClusters, Settings: configs.Settings, Programs: configs.Programs,
 			Address: *extensionAddress, Namespace: o.ManagerNamespace,
 		}
 		if err := extension.SetupWithManager(mgr); err != nil {
 			return err
 		}
-		preview := &inplace.Preview{WatchFilterValue: o.WatchFilter}
+		preview := &inplace.Preview{Programs: configs.Programs, WatchFilterValue: o.WatchFilter}
 		if err := preview.SetupWithManager(mgr, o.Controller()); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
@@ -89,6 +90,19 @@ func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, m
 		return nodesettings.Settings{}, fmt.Errorf("rendering settings: %w", err)
 	}
 	return settings, nil
+}
+
+// Programs returns the programs that the platform of a cluster has for nodes with a NovaConfig.
+func (r *Reconciler) Programs(ctx context.Context, key client.ObjectKey, config *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
+		return nil, fmt.Errorf("reading Cluster: %w", err)
+	}
+	s := &scope{cluster: cluster}
+	if err := (&clusterFacts{r.APIReader}).findControlPlane(ctx, s); err != nil {
+		return nil, err
+	}
+	return platform(&bootstrapv1.NovaConfig{Spec: *config}, s.controlPlane).KubernetesPrograms, nil
 }
 
 // rendered renders the settings of a node, and the configuration that its components are made from.

@@ -54,6 +54,48 @@ type HostAgentSpec struct {
 	SHA256 string `json:"sha256,omitempty"`
 }
 
+// KubernetesProgramsSpec are the programs of one version of Kubernetes, for the
+// nodes' architecture.
+type KubernetesProgramsSpec struct {
+	// version is the version of Kubernetes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`
+	Version string `json:"version,omitempty"`
+
+	// kubeadm is the download of kubeadm.
+	// +required
+	Kubeadm ProgramSpec `json:"kubeadm,omitempty,omitzero"`
+
+	// kubelet is the download of the kubelet.
+	// +required
+	Kubelet ProgramSpec `json:"kubelet,omitempty,omitzero"`
+
+	// kubectl is the download of kubectl.
+	// +required
+	Kubectl ProgramSpec `json:"kubectl,omitempty,omitzero"`
+}
+
+// ProgramSpec is the download of a program.
+type ProgramSpec struct {
+	// url is the URL of the program, without credentials: each node can read it.
+	// Nodes download it with the proxy of the platform, and trust the CA certificates
+	// of their system.
+	// +required
+	// +kubebuilder:validation:MinLength=8
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`
+	URL string `json:"url,omitempty"`
+
+	// sha256 is the SHA-256 of the program, in lowercase hexadecimal digits.
+	// +required
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
 // PlatformSpec holds the settings of a whole workload cluster. They are set in the
 // NovaControlPlane. A NovaConfig sets its own only with another control plane
 // provider. Settings that new machines get apply to existing workers when these are
@@ -191,6 +233,16 @@ type PlatformSpec struct {
 	// image must have nova-host-agent.
 	// +optional
 	HostAgent HostAgentSpec `json:"hostAgent,omitempty,omitzero"`
+
+	// kubernetesPrograms are where running workers download the programs of other
+	// patch versions of Kubernetes, for changes in place. A change replaces nothing.
+	// If not set, a machine with another version is replaced.
+	// +optional
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	KubernetesPrograms []KubernetesProgramsSpec `json:"kubernetesPrograms,omitempty"`
 
 	// authentication lets users sign in with tokens of OpenID Connect issuers. It
 	// needs Kubernetes v1.34 or newer. A change replaces control plane machines. If not

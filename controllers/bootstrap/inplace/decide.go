@@ -54,6 +54,9 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 	}
 	d, err := decide(was, is, &request.Current.MachineSet.Spec.Template.Spec, &request.Desired.MachineSet.Spec.Template.Spec, same)
 	if err == nil {
+		err = compareVersions(ctx, e.Programs, &request.Current.MachineSet, request.Desired.MachineSet.Spec.Template.Spec.Version, is, &d)
+	}
+	if err == nil {
 		err = compareMachines(ctx, e.Reader, &request.Current.MachineSet, is, &d)
 	}
 	if err != nil {
@@ -69,6 +72,9 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 	switch {
 	case len(d.replaced) == 0:
 		response.BootstrapConfigTemplatePatch, err = patchTo(request.Desired.BootstrapConfigTemplate)
+		if err == nil {
+			response.MachineSetPatch, err = patchVersion(request)
+		}
 		if err != nil {
 			fail(response, err)
 		}
@@ -129,9 +135,6 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.Machine
 	if before.Rollout.GetInPlace() == bootstrapv1.InPlaceNever && d.mode == bootstrapv1.InPlaceNever {
 		d.replaced = append(d.replaced, "NovaConfigTemplate spec.template.spec.rollout.inPlace is Never")
 	}
-	if from.Version != to.Version {
-		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.version")
-	}
 	if from.FailureDomain != to.FailureDomain {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.failureDomain")
 	}
@@ -139,6 +142,25 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.Machine
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
 	}
 	return d, nil
+}
+
+// Programs returns the programs that the platform of a cluster has for nodes with a
+// NovaConfig.
+type Programs func(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error)
+
+// compareVersions adds the version if it needs other machines.
+func compareVersions(ctx context.Context, programs Programs, of *clusterv1.MachineSet, version string, desired *bootstrapv1.NovaConfigTemplate, d *decision) error {
+	if of.Spec.Template.Spec.Version == version {
+		return nil
+	}
+	found, err := programs(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.ClusterName}, &desired.Spec.Template.Spec)
+	if err != nil {
+		return fmt.Errorf("finding programs: %w", err)
+	}
+	if why := inplace.RefuseVersion(of.Spec.Template.Spec.Version, version, found); why != "" {
+		d.replaced = append(d.replaced, fmt.Sprintf("MachineDeployment spec.template.spec.version (%s: %s)", version, why))
+	}
+	return nil
 }
 
 // compareMachines adds the fields of machines that need other machines. A template
@@ -201,6 +223,20 @@ func patchTo(desired runtime.RawExtension) (runtimehooksv1.Patch, error) {
 		return runtimehooksv1.Patch{}, fmt.Errorf("reading desired template: %w", err)
 	}
 	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/template/spec", "value": object.Spec.Template.Spec}})
+	if err != nil {
+		return runtimehooksv1.Patch{}, fmt.Errorf("writing patch: %w", err)
+	}
+	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
+}
+
+// patchVersion returns the patch that gives the current MachineSet the desired
+// version, if it has another one.
+func patchVersion(request *runtimehooksv1.CanUpdateMachineSetRequest) (runtimehooksv1.Patch, error) {
+	version := request.Desired.MachineSet.Spec.Template.Spec.Version
+	if request.Current.MachineSet.Spec.Template.Spec.Version == version {
+		return runtimehooksv1.Patch{}, nil
+	}
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/template/spec/version", "value": version}})
 	if err != nil {
 		return runtimehooksv1.Patch{}, fmt.Errorf("writing patch: %w", err)
 	}

@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -72,7 +73,10 @@ func TestDecision(t *testing.T) {
 		"Never":       {change: func(s *side) { s.spec.Files = file }},
 		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }, condition: replaced + "NovaConfigTemplate spec.template.spec.rollout.inPlace"},
 		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }, condition: replaced + "NovaConfigTemplate spec.template.spec.taints"},
-		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }, condition: replaced + "MachineDeployment spec.template.spec.version"},
+		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.37.0: another minor version)"},
+		"Patch":       {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.36.5" }, inPlace: true, condition: "True"},
+		"PatchToo":    {was: prefer, is: prefer, change: func(s *side) { s.version, s.spec.Files = "v1.36.5", file }, inPlace: true, condition: "True"},
+		"OtherPatch":  {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.36.6" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.36.6: platform.kubernetesPrograms does not have it)"},
 		"OtherKind":   {was: prefer, is: prefer, change: func(s *side) { s.kind = "KubeadmConfigTemplate" }},
 		"OnlyChanged": {was: only, is: only, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
 		"Only": {
@@ -80,7 +84,7 @@ func TestDecision(t *testing.T) {
 				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.37.0", "8"
 			},
 			failed:    "machines are not replaced with rollout.inPlace Only; see condition InPlaceUpdatable of NovaConfigTemplate new",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.version, MachineDeployment spec.template.spec.infrastructureRef. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.infrastructureRef, MachineDeployment spec.template.spec.version (v1.37.0: another minor version). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 		"OnlyWereNever": {
 			is: only, change: func(*side) {}, failed: "machines are not replaced",
@@ -106,13 +110,22 @@ func TestDecision(t *testing.T) {
 				tc.created(&config.Spec)
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, config).WithStatusSubresource(template).Build()
-			e := &Extension{Client: c, Reader: c}
+			e := &Extension{Client: c, Reader: c, Programs: func(context.Context, client.ObjectKey, *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
+				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.36.5"}, {Version: "v1.37.0"}}, nil
+			}}
 			response := &runtimehooksv1.CanUpdateMachineSetResponse{}
 			for range 2 {
 				e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{Current: current, Desired: desired}, response)
 			}
 			if got := response.GetMessage(); !strings.HasPrefix(got, tc.failed) || (got == "") != (tc.failed == "") || (response.GetStatus() == runtimehooksv1.ResponseStatusFailure) != (tc.failed != "") {
 				t.Errorf("%s: %q, want %q", response.GetStatus(), got, tc.failed)
+			}
+			wanted := ""
+			if tc.inPlace && is.version != was.version {
+				wanted = `[{"op":"add","path":"/spec/template/spec/version","value":"` + is.version + `"}]`
+			}
+			if got := string(response.MachineSetPatch.Patch); got != wanted {
+				t.Errorf("patch of the MachineSet %s, want %s", got, wanted)
 			}
 			checkPatch(t, response, current.BootstrapConfigTemplate.Raw, desired.BootstrapConfigTemplate.Raw, tc.inPlace)
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil {
@@ -132,7 +145,7 @@ func TestDecision(t *testing.T) {
 // checkPatch applies the patch of a response as Cluster API does.
 func checkPatch(t *testing.T, response *runtimehooksv1.CanUpdateMachineSetResponse, current, desired []byte, wanted bool) {
 	t.Helper()
-	if response.MachineSetPatch.IsDefined() || response.InfrastructureMachineTemplatePatch.IsDefined() || response.BootstrapConfigTemplatePatch.IsDefined() != wanted {
+	if response.InfrastructureMachineTemplatePatch.IsDefined() || response.BootstrapConfigTemplatePatch.IsDefined() != wanted {
 		t.Errorf("patches %v, want %v", response, wanted)
 	}
 	if !wanted {

@@ -52,6 +52,8 @@ type Extension struct {
 	WorkloadClusters clustercache.ClusterCache
 	// Settings renders the desired settings of a machine.
 	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error)
+	// Programs finds the programs for another version.
+	Programs Programs
 	// Address is the host and the port to serve at.
 	Address string
 	// Namespace is the namespace of the Secret with the certificate and of the

@@ -26,6 +26,8 @@ import (
 type Preview struct {
 	// Client reads through the cache and writes. Defaults to the manager's client.
 	Client client.Client
+	// Programs finds the programs for another version.
+	Programs Programs
 	// WatchFilterValue limits the MachineDeployments to those with this watch label. If
 	// not set, all are reconciled.
 	WatchFilterValue string
@@ -126,6 +128,9 @@ func (p *Preview) compare(ctx context.Context, set *clusterv1.MachineSet, d *clu
 	}
 	one, err := decide(was, is, from, to, from.InfrastructureRef == to.InfrastructureRef)
 	if err != nil {
+		return decision{}, err
+	}
+	if err := compareVersions(ctx, p.Programs, set, to.Version, is, &one); err != nil {
 		return decision{}, err
 	}
 	return one, compareMachines(ctx, p.Client, set, is, &one)
