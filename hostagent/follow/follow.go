@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -185,6 +186,7 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err != nil {
 		return fmt.Errorf("getting Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)
 	}
+	defer func() { err = errors.Join(err, upgrade.forget()) }()
 	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
 		return err
 	}
@@ -194,8 +196,11 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
 		return fmt.Errorf("renewing certificates: %w", err)
 	}
-	if err := upgrade.apply(ctx); err != nil {
-		return fmt.Errorf("changing to Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)
+	if upgrade != nil {
+		if err := upgrade.apply(ctx, former, to.Settings); err != nil {
+			return fmt.Errorf("changing to Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)
+		}
+		return nil
 	}
 	if err := changeKubelet(ctx, f.m, former, to.Settings); err != nil {
 		return fmt.Errorf("changing kubelet: %w", err)

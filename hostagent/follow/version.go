@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/download"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
@@ -21,6 +23,8 @@ const (
 	// formerDir has the programs and the kubelet's configuration before a change of
 	// the version that has not ended, by their paths.
 	formerDir = "/var/lib/nova/former"
+	// partSuffix is the end of its name while it does not have all files.
+	partSuffix = ".part"
 	// maxProgram limits a program, in bytes.
 	maxProgram = 512 << 20
 	// nodeReady is how long a Node may take to become ready with another kubelet.
@@ -85,13 +89,30 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	if err != nil {
 		return nil, err
 	}
-	if stored != want.Version {
+	older, err := isOlder(stored, want.Version)
+	if err != nil {
+		return nil, err
+	}
+	if older {
 		return nil, fmt.Errorf("the control plane has version %s", stored)
 	}
 	if err := u.fetch(ctx, want); err != nil {
 		return nil, errors.Join(err, u.forget())
 	}
 	return u, nil
+}
+
+// isOlder reports whether a version is older than another one.
+func isOlder(is, than string) (bool, error) {
+	parsed, err := version.ParseSemantic(is)
+	if err != nil {
+		return false, fmt.Errorf("reading version: %w", err)
+	}
+	order, err := parsed.Compare(than)
+	if err != nil {
+		return false, fmt.Errorf("reading version: %w", err)
+	}
+	return order < 0, nil
 }
 
 // fetch downloads the programs, and makes sure that they have the version and run.
@@ -108,8 +129,11 @@ func (u *upgrade) fetch(ctx context.Context, want *nodeconfig.Kubernetes) error 
 	return nil
 }
 
-// forget removes the downloads.
+// forget removes the downloads that have replaced nothing.
 func (u *upgrade) forget() error {
+	if u == nil {
+		return nil
+	}
 	var errs []error
 	for _, program := range u.paths {
 		errs = append(errs, u.m.Remove(newPath(program)))
@@ -135,38 +159,35 @@ func fetchProgram(ctx context.Context, m *machine.Machine, from *nodeconfig.Kube
 }
 
 // printsVersion returns nil if a program has a version.
-func printsVersion(ctx context.Context, m *machine.Machine, program string, args []string, version string) error {
+func printsVersion(ctx context.Context, m *machine.Machine, program string, args []string, want string) error {
 	out, err := m.Output(ctx, append([]string{program}, args...)...)
 	if err != nil {
 		return err
 	}
 	for field := range strings.FieldsSeq(out) {
-		if field == version {
+		if field == want {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not version %s", strings.TrimPrefix(path.Base(program), ".nova-"), version)
+	return fmt.Errorf("%s is not version %s", strings.TrimPrefix(path.Base(program), ".nova-"), want)
 }
 
-// apply replaces the programs, and waits until the Node is ready with them. If it
-// does not become ready, the former ones are restored.
-func (u *upgrade) apply(ctx context.Context) error {
-	if u == nil {
-		return nil
-	}
+// apply replaces the programs, changes the settings of the kubelet, and waits until
+// the Node is ready. If it does not become ready, all of it is restored.
+func (u *upgrade) apply(ctx context.Context, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
 	u.m.Logf("Changing to Kubernetes %s", u.version)
 	if err := u.keep(ctx); err != nil {
-		return err
+		return errors.Join(err, u.m.Remove(formerDir+partSuffix))
 	}
-	if err := u.replace(ctx); err != nil {
+	if err := u.replace(ctx, former, s); err != nil {
 		return errors.Join(err, restoreVersion(context.WithoutCancel(ctx), u.m))
 	}
-	return u.m.Remove(formerDir)
+	return forgetFormer(ctx, u.m)
 }
 
 // keep copies the files that are replaced. The folder has its name once it is whole.
 func (u *upgrade) keep(ctx context.Context) error {
-	const part = formerDir + ".part"
+	const part = formerDir + partSuffix
 	if err := u.m.Remove(part); err != nil {
 		return fmt.Errorf("keeping former programs: %w", err)
 	}
@@ -187,7 +208,7 @@ func (u *upgrade) keep(ctx context.Context) error {
 	return u.m.Flush(ctx)
 }
 
-func (u *upgrade) replace(ctx context.Context) error {
+func (u *upgrade) replace(ctx context.Context, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
 	for _, program := range u.paths {
 		if err := os.Rename(u.m.At(newPath(program)), u.m.At(program)); err != nil {
 			return fmt.Errorf("replacing program: %w", err)
@@ -199,6 +220,12 @@ func (u *upgrade) replace(ctx context.Context) error {
 	args := []string{"kubeadm", "upgrade", "node", "--kubeconfig", u.m.At(kubeconfig)}
 	if err := u.m.Run(ctx, append(args, patchesArgs(u.m)...)...); err != nil {
 		return err
+	}
+	// A kubelet may reject arguments for another version.
+	if changed(kubeletArgs, former, s) {
+		if err := setArgs(u.m, former, s.Kubelet.Args); err != nil {
+			return err
+		}
 	}
 	if err := restartKubelet(ctx, u.m); err != nil {
 		return err
@@ -241,11 +268,24 @@ func restoreVersion(ctx context.Context, m *machine.Machine) error {
 	if err != nil {
 		return fmt.Errorf("restoring former programs: %w", err)
 	}
-	if err := errors.Join(relabel(ctx, m, restored), m.Flush(ctx)); err != nil {
+	if err := relabel(ctx, m, restored); err != nil {
 		return err
 	}
 	if err := restartKubelet(ctx, m); err != nil {
 		return err
 	}
-	return m.Remove(formerDir)
+	return forgetFormer(ctx, m)
+}
+
+// forgetFormer removes the former programs once the present ones are on the disk. The
+// folder loses its name first: a part of it must not be restored.
+func forgetFormer(ctx context.Context, m *machine.Machine) error {
+	if err := m.Flush(ctx); err != nil {
+		return err
+	}
+	const part = formerDir + partSuffix
+	if err := os.Rename(m.At(formerDir), m.At(part)); err != nil {
+		return fmt.Errorf("removing former programs: %w", err)
+	}
+	return m.Remove(part)
 }

@@ -3,11 +3,9 @@ package follow
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -69,13 +67,16 @@ func checkVersion(t *testing.T, n *agenttest.Machine, version string) {
 			t.Errorf("%s has %q, want %q", path, got, want)
 		}
 	}
-	if n.There(strings.TrimPrefix(formerDir, "/")) {
-		t.Error("the former programs stay")
+	for _, folder := range []string{formerDir, formerDir + partSuffix} {
+		if n.There(strings.TrimPrefix(folder, "/")) {
+			t.Errorf("%s stays", folder)
+		}
 	}
 }
 
 func TestVersionChanges(t *testing.T) {
 	n, server, is := startOlder(t)
+	server.version = "v1.38.0" // the control plane is ahead of its workers
 	revision := server.want(is)
 	for range 2 {
 		if err := followOnce(t, n); err != nil {
@@ -111,6 +112,7 @@ func TestVersionWithoutPrograms(t *testing.T) {
 		"ReadOnly":     {func(n *agenttest.Machine, _ *apiServer, _ *nodeconfig.Settings) { n.Put("bin/.nova-kubelet/x", "") }, "kubelet v1.37.0 cannot be downloaded"},
 		"ControlPlane": {func(_ *agenttest.Machine, _ *apiServer, s *nodeconfig.Settings) { s.Components = "1" }, "the version of a control plane node is not changed in place"},
 		"TooEarly":     {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = olderVersion }, "the control plane has version v1.36.3"},
+		"Malformed":    {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = "none" }, "reading version: "},
 		"OtherVersion": {func(_ *agenttest.Machine, a *apiServer, s *nodeconfig.Settings) {
 			a.version, s.Kubernetes.Version = "v1.37.1", "v1.37.1"
 		}, "kubeadm is not version v1.37.1"},
@@ -164,34 +166,45 @@ func TestVersionIsRestored(t *testing.T) {
 	}
 }
 
+// A kubelet may reject an argument that another version requires: both change at once.
+func TestVersionChangesWithArguments(t *testing.T) {
+	n, server, is := startOlder(t)
+	is.Kubelet.Args[3] = nodeconfig.Setting{Name: "max-open-files", Value: "5000"}
+	revision := server.want(is)
+	n.Command("systemctl", `"$T/bin/fail" || exit 1; case "$1" in
+		is-active) [ ! -e "$T/broken" ]; exit ;;
+		restart) rm -f "$T/broken"; "$T/bin/kubelet" --version >"$T/running"; cp "$T/`+flags+`" "$T/running-flags"
+			if grep -q `+newerVersion+` "$T/running"; then grep -q max-open-files "$T/running-flags"; else grep -q -e --v=2 "$T/running-flags"; fi || touch "$T/broken" ;;
+	esac`)
+	if err := followOnce(t, n); err != nil {
+		t.Fatalf("%v\n%s", err, n.Log)
+	}
+	checkVersion(t, n, newerVersion)
+	if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+		t.Error(got)
+	}
+	if got := n.Get("running-flags"); !strings.Contains(got, "--max-open-files=5000") || strings.Contains(got, "--v=2") {
+		t.Errorf("the kubelet runs with %s", got)
+	}
+}
+
 // Whichever command is the last one before a reset, the next start completes the
 // change.
 func TestVersionContinuesAfterAReset(t *testing.T) {
-	n, server, is := startOlder(t)
-	server.want(is)
-	if err := followOnce(t, n); err != nil {
-		t.Fatal(err)
+	var is *nodeconfig.Settings
+	begin := func(t *testing.T) (*agenttest.Machine, *apiServer) {
+		t.Helper()
+		n, server, newer := startOlder(t)
+		is = newer
+		return n, server
 	}
-	var total int
-	if _, err := fmt.Sscan(n.Get("count"), &total); err != nil || total < 20 {
-		t.Fatalf("%d commands: %v", total, err)
-	}
-	for at := 1; at <= total; at++ {
-		t.Run(strconv.Itoa(at), func(t *testing.T) {
-			n, server, is := startOlder(t)
-			revision := server.want(is)
-			n.Put("fail-at", strconv.Itoa(at))
-			_ = followOnce(t, n)
-			n.Put("fail-at", "never")
-			if err := followOnce(t, n); err != nil {
-				t.Fatalf("%v\n%s", err, n.Log)
-			}
-			checkVersion(t, n, newerVersion)
-			if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
-				t.Error(got)
-			}
-		})
-	}
+	failAtEach(t, 20, begin, func() *nodeconfig.Settings { return is }, followOnce, func(t *testing.T, n *agenttest.Machine, server *apiServer, revision string) {
+		t.Helper()
+		checkVersion(t, n, newerVersion)
+		if got := server.condition(); got != "True Applied Revision "+revision+": the settings are applied" {
+			t.Error(got)
+		}
+	})
 }
 
 // The settings may be others when the agent starts after a reset in the middle of a
@@ -214,7 +227,8 @@ func TestVersionIsRestoredAfterAReset(t *testing.T) {
 	if err := u.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.replace(t.Context()); err != nil {
+	former := []*nodeconfig.Settings{booted()}
+	if err := u.replace(t.Context(), former, is); err != nil {
 		t.Fatal(err)
 	}
 	if err := followOnce(t, n); err != nil {
