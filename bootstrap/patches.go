@@ -23,6 +23,15 @@ const (
 	kubeletKind = "KubeletConfiguration"
 )
 
+const (
+	// coreDNSMinor is the first minor version whose kubeadm patches CoreDNS.
+	coreDNSMinor = 32
+	// coreDNSPatch lets names resolve as soon as CoreDNS serves. It starts before
+	// kube-proxy has written its rules, so that its first probe fails, and the next one
+	// would come 10 seconds later. The time after which a pod is not ready stays the same.
+	coreDNSPatch = `{"spec":{"template":{"spec":{"containers":[{"name":"coredns","readinessProbe":{"periodSeconds":2,"failureThreshold":15}}]}}}}` + "\n"
+)
+
 // kubeletPatch returns the kubelet settings of this machine only, or nothing. A
 // joining machine gets its kubelet's settings from the cluster, so the user's
 // patch of KubeletConfiguration is applied as a kubeadm patch. Our settings
@@ -69,6 +78,10 @@ func patchFiles(in *Input) ([]nodeconfig.File, error) {
 			return nil, fmt.Errorf("writing patch of %s: %w", kubeletKind, err)
 		}
 		files = append(files, newFile(path.Join(patchesDir, "kubeletconfiguration+merge.json"), "0600", append(content, '\n')))
+	}
+	if in.Mode == Init && minorOf(in.Version) >= coreDNSMinor {
+		// kubeadm applies patches in the order of their names: those of the user are last.
+		files = append(files, newFile(path.Join(patchesDir, "corednsdeployment+strategic.json"), "0600", []byte(coreDNSPatch)))
 	}
 	for i, p := range in.Spec.Kubeadm.Patches {
 		content, err := yaml.YAMLToJSON([]byte(p.Patch))
