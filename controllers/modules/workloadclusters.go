@@ -44,7 +44,7 @@ const (
 	// two probes.
 	probeFailure = 20 * time.Second
 	// connectRetry is the delay until an unreachable workload cluster is tried again.
-	connectRetry = 5 * time.Second
+	connectRetry = 2 * time.Second
 )
 
 // SetupWorkloadClusters adds Cluster API's cluster cache to mgr and returns Tenants that use it and

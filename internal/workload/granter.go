@@ -28,7 +28,7 @@ func (g *granter) due(forbidden bool, now time.Time) bool {
 	case g.failed:
 		// While a cluster starts, an attempt may fail that had little time left.
 		// All controllers wait for the next one.
-		wait = timelimits.CallTimeout
+		wait = timelimits.ShortPoll
 	case forbidden:
 		wait = timelimits.Reconnect
 	}

@@ -352,9 +352,9 @@ func TestGranterDue(t *testing.T) {
 		"Allowed":         {since: timelimits.Hourly - time.Second},
 		"AllowedForLong":  {since: timelimits.Hourly, want: true},
 		"ForbiddenLately": {since: time.Second, forbidden: true},
-		"Failed":          {since: timelimits.CallTimeout, failed: true, want: true},
-		"FailedForbidden": {since: timelimits.CallTimeout, failed: true, forbidden: true, want: true},
-		"FailedLately":    {since: timelimits.CallTimeout - time.Second, failed: true, forbidden: true},
+		"Failed":          {since: timelimits.ShortPoll, failed: true, want: true},
+		"FailedForbidden": {since: timelimits.ShortPoll, failed: true, forbidden: true, want: true},
+		"FailedLately":    {since: timelimits.ShortPoll - time.Second, failed: true, forbidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &granter{last: now.Add(-tc.since), failed: tc.failed}

@@ -66,7 +66,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 ) (*Clusters, error) {
 	secrets := options.SecretClient
 	options.SecretClient = workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novacontrolplane"))
-	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, timelimits.CallTimeout)
+	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, timelimits.ShortPoll)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,8 @@ const (
 	// a request is repeated whose permission has just been written.
 	NextAction = 50 * time.Millisecond
 	// ShortPoll is the interval for a state that changes within seconds: the
-	// health probe, a restore of etcd, a move of the endpoint's address, Secrets
+	// health probe, a connection to a cluster that starts and the permissions that
+	// failed to be written then, a restore of etcd, a move of the endpoint's address, Secrets
 	// that are garbage-collected. Two probes fail before a workload cluster
 	// counts as unreachable, which detects an outage after about 6 s; Cluster
 	// API's cluster cache needs 50 s. The flag --probe-period sets the interval
@@ -30,9 +31,7 @@ const (
 	// reconcile for a workload cluster. A later response triggers an event.
 	ReadTimeout = 2 * time.Second
 	// CallTimeout is the timeout for a request to a workload cluster that may be
-	// down, the time between attempts to connect, and the pause after a failed
-	// attempt to write permissions. Cluster API's own 30 s
-	// would be half the time that a control plane needs to start.
+	// down.
 	CallTimeout = 5 * time.Second
 	// ConnectTimeout is the timeout for a connection to a machine that may be
 	// deleted, for an inspection of all members of etcd, and for the removal of
