@@ -227,7 +227,6 @@ func (b *Bed) begin(name string) func(error) {
 // parts are the results that the steps of Start pass to each other.
 type parts struct {
 	programs map[string]string
-	runner   *host.Runner
 	ca       *authority
 	managers []manager
 	objects  [][]*unstructured.Unstructured
@@ -259,30 +258,55 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 		return fmt.Errorf("making directory: %w", err)
 	}
 	// When nothing is in the cache, one waits for the processor and the other
-	// for the network.
+	// for the network. Nothing boots before there is a management cluster.
 	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.startHypervisors(groupCtx, options) })
 	group.Go(func() error {
-		return b.step("Building tools and managers", func() error { return b.build(groupCtx, options, p) })
+		if err := b.step("Building tools and managers", func() error { return b.build(groupCtx, options, p) }); err != nil {
+			return err
+		}
+		if options.Flux {
+			b.buildFlux(ctx)
+		}
+		return b.startManagement(groupCtx, options, p)
 	})
-	if !options.Bodiless {
-		group.Go(func() error {
-			return b.step("Preparing the images of the hosts", func() error { return b.prepareHosts(groupCtx, options, p) })
-		})
-	}
 	if err := group.Wait(); err != nil {
-		return err
-	}
-	if options.Flux {
-		b.buildFlux(ctx)
-	}
-	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
-		return err
-	}
-	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, p) }); err != nil {
 		return err
 	}
 	if b.unmanaged {
 		return b.awaitPrograms(ctx, p)
+	}
+	return b.step("Starting managers", func() error { return b.awaitManagers(ctx, options, p) })
+}
+
+// startHypervisors prepares the hosts, and writes the settings of hypervisors, whose
+// processes wait for them.
+func (b *Bed) startHypervisors(ctx context.Context, options Options) error {
+	if !options.Bodiless {
+		if err := b.step("Preparing the images of the hosts", func() error { return b.prepareHosts(ctx, options) }); err != nil {
+			return err
+		}
+	}
+	simulations, err := b.simulations()
+	if err != nil {
+		return err
+	}
+	for _, h := range simulations {
+		err := h.write(simulated{runner: b.booting, delays: options.Delays, late: options.Late, versions: options.Versions, ignition: options.Ignition})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startManagement starts the management cluster with the managers.
+func (b *Bed) startManagement(ctx context.Context, options Options, p *parts) error {
+	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
+		return err
+	}
+	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, p) }); err != nil || b.unmanaged {
+		return err
 	}
 	if !options.Unobserved {
 		var err error
@@ -291,14 +315,11 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 		}
 	}
 	b.managers = p.managers
-	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
-		return err
-	}
-	return b.step("Starting managers", func() error { return b.awaitManagers(ctx, options, p) })
+	return b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) })
 }
 
 // prepareHosts prepares everything that hosts boot from.
-func (b *Bed) prepareHosts(ctx context.Context, options Options, p *parts) error {
+func (b *Bed) prepareHosts(ctx context.Context, options Options) error {
 	assets, err := host.Prepare(ctx, options.Log, options.Versions...)
 	if err == nil {
 		err = host.PrepareImages(ctx, options.Log, &assets, options.Images)
@@ -306,8 +327,7 @@ func (b *Bed) prepareHosts(ctx context.Context, options Options, p *parts) error
 	if err == nil && options.Ignition {
 		assets.Ignition, err = host.PrepareIgnition(ctx, options.Log)
 	}
-	p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
-	b.booting = p.runner
+	b.booting = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
 	return err
 }
 
@@ -390,8 +410,7 @@ func union(a, b []string) []string {
 	return a
 }
 
-// prepare makes the network, the certificates, the manifests and the settings
-// of hypervisors.
+// prepare makes the network, the certificates and the manifests.
 func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{CoreManager}, options.Providers...)
 	if b.unmanaged {
@@ -403,17 +422,8 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	p.managers = make([]manager, len(names))
 	p.objects = make([][]*unstructured.Unstructured, len(names))
 	rendered := make([][]byte, len(names))
-	simulations, err := b.simulations()
-	if err != nil {
-		return err
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.connectNetwork(ctx) })
-	for _, h := range simulations {
-		group.Go(func() error {
-			return h.write(simulated{runner: p.runner, delays: options.Delays, late: options.Late, versions: options.Versions, ignition: options.Ignition})
-		})
-	}
 	group.Go(func() (err error) {
 		p.ca, err = writeManagementPKI(b.layout, b.managementServer())
 		return err

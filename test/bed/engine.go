@@ -105,7 +105,7 @@ func engineInventory(s simulated) ovirtsim.Inventory {
 
 // process is not started again: the inventory is in memory.
 func (z zvirt) process(program string) supervisor.Process {
-	return supervisor.Process{Name: "engine", Args: []string{program, "engine", z.file()}, Once: true}
+	return supervisor.Process{Name: "engine", Args: []string{program, "engine", z.file()}, After: []string{z.file()}, Once: true}
 }
 
 func (z zvirt) serves(ctx context.Context) error {

@@ -114,7 +114,7 @@ func proxmoxInventory(s simulated) cluster.Inventory {
 
 // process is not started again: the inventory is in memory.
 func (p proxmox) process(program string) supervisor.Process {
-	return supervisor.Process{Name: "proxmox", Args: []string{program, "proxmox", p.file()}, Once: true}
+	return supervisor.Process{Name: "proxmox", Args: []string{program, "proxmox", p.file()}, After: []string{p.file()}, Once: true}
 }
 
 func (p proxmox) serves(ctx context.Context) error {

@@ -48,13 +48,17 @@ func readSettings[C any](path string) (settings[C], error) {
 	return s, nil
 }
 
+// writeSettings writes the file in one step: its existence starts the process.
 func writeSettings[C any](path string, s settings[C]) error {
 	data, err := json.Marshal(s)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
+		err = os.WriteFile(path+".part", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".part", path)
 	}
 	if err != nil {
 		return fmt.Errorf("writing settings of hypervisor: %w", err)

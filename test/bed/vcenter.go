@@ -133,7 +133,7 @@ func hostTemplates(s simulated) []vcenter.Template {
 
 // process is not started again: the inventory is in memory.
 func (v vsphere) process(program string) supervisor.Process {
-	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", v.file()}, Once: true}
+	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", v.file()}, After: []string{v.file()}, Once: true}
 }
 
 func (v vsphere) serves(ctx context.Context) error {
