@@ -55,7 +55,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 func programs(in *Input) nodeconfig.Kubernetes {
 	for _, p := range in.Platform.KubernetesPrograms {
 		if p.Version == in.Version {
-			return nodeconfig.Kubernetes{Version: p.Version, Programs: []nodeconfig.Program{
+			return nodeconfig.Kubernetes{Version: p.Version, IgnorePreflightErrors: in.Spec.Kubeadm.IgnorePreflightErrors, Programs: []nodeconfig.Program{
 				{Name: "kubeadm", URL: p.Kubeadm.URL, SHA256: p.Kubeadm.SHA256},
 				{Name: "kubelet", URL: p.Kubelet.URL, SHA256: p.Kubelet.SHA256},
 				{Name: "kubectl", URL: p.Kubectl.URL, SHA256: p.Kubectl.SHA256},

@@ -129,6 +129,7 @@ func TestSettingsHaveThePrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := facts(tc.mode, func(in *Input) {
 				in.Version = tc.version
+				in.Spec.Kubeadm.IgnorePreflightErrors = []string{"SystemVerification"}
 				in.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{
 					{Version: "v1.36.3", Kubeadm: download("kubeadm"), Kubelet: download("kubelet"), Kubectl: download("kubectl")},
 				}
@@ -143,6 +144,9 @@ func TestSettingsHaveThePrograms(t *testing.T) {
 			}
 			if len(settings.Kubernetes.Programs) != tc.want || tc.want > 0 && settings.Kubernetes.Version != tc.version {
 				t.Fatalf("programs %v", settings.Kubernetes)
+			}
+			if ignored := strings.Join(settings.Kubernetes.IgnorePreflightErrors, " "); tc.want > 0 && ignored != "SystemVerification" {
+				t.Errorf("ignored checks: %q", ignored)
 			}
 			for _, p := range settings.Kubernetes.Programs {
 				if p.URL != "https://universe.corp/"+p.Name || p.SHA256 == "" {

@@ -218,6 +218,9 @@ func (u *upgrade) replace(ctx context.Context, former []*nodeconfig.Settings, s 
 		return err
 	}
 	args := []string{"kubeadm", "upgrade", "node", "--kubeconfig", u.m.At(kubeconfig)}
+	if ignored := s.Kubernetes.IgnorePreflightErrors; len(ignored) > 0 {
+		args = append(args, "--ignore-preflight-errors", strings.Join(ignored, ","))
+	}
 	if err := u.m.Run(ctx, append(args, patchesArgs(u.m)...)...); err != nil {
 		return err
 	}

@@ -77,6 +77,8 @@ type Kubernetes struct {
 	Version string `json:"version"`
 	// Programs are kubeadm, kubelet and kubectl of this version.
 	Programs []Program `json:"programs,omitempty"`
+	// IgnorePreflightErrors are checks of kubeadm that may fail.
+	IgnorePreflightErrors []string `json:"ignorePreflightErrors,omitempty"`
 }
 
 // Program is a program that can be downloaded.
