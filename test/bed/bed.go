@@ -98,6 +98,9 @@ type Options struct {
 	Ignition bool
 	// Images are images that hosts have in addition to those of Kubernetes.
 	Images []host.Image
+	// Packages are packages of Debian that hosts have in addition to those of node
+	// images.
+	Packages []string
 	// Delays are durations in the hypervisors that differ from the defaults:
 	// tasks of vCenter by method, and timings of an engine.
 	Delays map[string]time.Duration
@@ -321,6 +324,9 @@ func (b *Bed) startManagement(ctx context.Context, options Options, p *parts) er
 // prepareHosts prepares everything that hosts boot from.
 func (b *Bed) prepareHosts(ctx context.Context, options Options) error {
 	assets, err := host.Prepare(ctx, options.Log, options.Versions...)
+	if err == nil {
+		err = host.PreparePackages(ctx, options.Log, &assets, options.Packages)
+	}
 	if err == nil {
 		err = host.PrepareImages(ctx, options.Log, &assets, options.Images)
 	}

@@ -13,7 +13,9 @@ import (
 type Assets struct {
 	// Debian is the root file system of a node image, without Kubernetes.
 	Debian string
-	// Node lies over Debian: settings of node images, and Kubernetes programs. It is not set for the
+	// Packages lies over Debian: packages that node images do not have.
+	Packages string `json:",omitempty"`
+	// Node lies over them: settings of node images, and Kubernetes programs. It is not set for the
 	// file system of a whole node image.
 	Node string
 	// Machine lies over all of them: everything that hosts have instead of the hardware of a VM and of
@@ -115,16 +117,20 @@ func openCache(ctx context.Context, log io.Writer) (cache, error) {
 
 // lower are the read-only layers of a host, the upper one first.
 func (a Assets) lower(spec Spec) (string, error) {
-	layers := a.Debian
+	system := a.Debian
+	if a.Packages != "" {
+		system = a.Packages + ":" + system
+	}
+	layers := system
 	if a.Node != "" {
-		layers = a.Node + ":" + a.Debian
+		layers = a.Node + ":" + system
 	}
 	if version := spec.Kubernetes; version != "" && version != KubernetesVersion {
 		node, ok := a.Versions[version]
 		if !ok {
 			return "", fmt.Errorf("hosts were not prepared for Kubernetes %s", version)
 		}
-		layers = node + ":" + a.Debian
+		layers = node + ":" + system
 	}
 	if a.Agent != "" {
 		layers = a.Agent + ":" + layers
@@ -135,7 +141,7 @@ func (a Assets) lower(spec Spec) (string, error) {
 		if !ok {
 			return "", fmt.Errorf("hosts were not prepared for the renderer %q", spec.Renderer)
 		}
-		layers = filepath.Join(image, rendererLayer) + ":" + layers
+		layers = filepath.Join(image, packagesLayer) + ":" + layers
 	}
 	if !spec.Ignition {
 		return layers, nil

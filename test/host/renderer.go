@@ -2,19 +2,13 @@ package host
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 )
-
-//go:embed files/guest.sh
-var guestScript string
 
 // image is how images of a family set up their network.
 type image struct {
@@ -64,7 +58,7 @@ var withoutNetworkd = map[string]string{
 // RendererLayer returns the directory whose files lie over those of Debian in the
 // image with a renderer that was prepared.
 func (a Assets) RendererLayer(renderer string) string {
-	return filepath.Join(a.Renderers[renderer], rendererLayer)
+	return filepath.Join(a.Renderers[renderer], packagesLayer)
 }
 
 // PrepareRenderers makes hosts without Kubernetes, for those whose Spec names
@@ -114,23 +108,16 @@ func buildImage(ctx context.Context, c cache, debian, renderer string) (string, 
 	}
 	key := append([]string{filepath.Base(debian), guestScript, renderer, fmt.Sprint(files, links)}, of.packages...)
 	return c.get(ctx, "guest", key, func(ctx context.Context, dir string) error {
-		settings, err := aptSettings(ctx)
-		if err != nil {
-			return err
-		}
-		cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc", guestScript, "guest.sh")
-		cmd.Env = append(os.Environ(), "ROOT="+debian, "LAYER="+dir, "PACKAGES="+strings.Join(of.packages, " "),
-			"APT_SETTINGS="+settings, "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
-		if err := runQuietly(cmd); err != nil {
+		if err := installPackages(ctx, debian, dir, of.packages); err != nil {
 			return err
 		}
 		for _, path := range slices.Sorted(maps.Keys(files)) {
-			if err := writeFile(filepath.Join(dir, rendererLayer, path), []byte(files[path]), 0o644); err != nil {
+			if err := writeFile(filepath.Join(dir, packagesLayer, path), []byte(files[path]), 0o644); err != nil {
 				return err
 			}
 		}
 		for _, path := range slices.Sorted(maps.Keys(links)) {
-			link := filepath.Join(dir, rendererLayer, path)
+			link := filepath.Join(dir, packagesLayer, path)
 			if err := os.RemoveAll(link); err != nil {
 				return err
 			}
@@ -144,6 +131,3 @@ func buildImage(ctx context.Context, c cache, debian, renderer string) (string, 
 		return nil
 	})
 }
-
-// rendererLayer is the directory of the files of an image.
-const rendererLayer = "files"
