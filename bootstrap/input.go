@@ -60,6 +60,8 @@ type Input struct {
 	PKI []File
 	// Join contains the credentials of a joining machine.
 	Join *JoinCredentials
+	// Enrollment is set if the platform has a configuration manager.
+	Enrollment *Enrollment
 	// ClusterTimeout is how long the machine waits for its cluster before it
 	// gives up. It is never less than the platform's join timeout.
 	ClusterTimeout time.Duration

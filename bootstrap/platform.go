@@ -48,6 +48,8 @@ type PlatformData struct {
 	ProxyCredentials, MirrorCredentials ServerCredentials
 	// ProxyCA and MirrorCA are certificates in PEM.
 	ProxyCA, MirrorCA []byte
+	// ConfigurationManagerCA is the certificate of the Puppet server's CA in PEM.
+	ConfigurationManagerCA []byte
 }
 
 // addPlatform configures proxy, mirrors, package repositories and name servers. A

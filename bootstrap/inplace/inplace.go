@@ -40,7 +40,8 @@ var rules = map[string]rule{
 	"containerd.snippets": always,
 	"rollout.inPlace":     inPlace,
 
-	"platform.hostAgent": always, "platform.joinTimeoutSeconds": always, "platform.packageRepositories": always,
+	"platform.configurationManager": always, // only the first boot reads it
+	"platform.hostAgent":            always, "platform.joinTimeoutSeconds": always, "platform.packageRepositories": always,
 	"platform.kubernetesPrograms":            always,
 	"platform.proxy":                         always,
 	"platform.registryMirrors":               mirrors,

@@ -56,6 +56,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		WorkloadClusters: workloadClusters,
 		Authority:        authority,
 		Namespace:        o.Namespace,
+		ManagerNamespace: o.ManagerNamespace,
 		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}

@@ -6,6 +6,7 @@
 //	nova-host-agent report-reset        reports a reset during the first boot
 //	nova-host-agent api-balancer PORT   keeps the node's list of API servers up to date
 //	nova-host-agent follow              applies the desired settings of the node
+//	nova-host-agent puppet              runs Puppet's agent at an interval
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/puppet"
 )
 
 func main() {
@@ -61,8 +63,12 @@ func run(args []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
 		return follow.Run(ctx, m)
+	case verb == "puppet" && len(args) == 1:
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		return puppet.Run(ctx, m)
 	}
-	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT | follow")
+	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT | follow | puppet")
 }
 
 // apply applies the settings of the system, to try a configuration on a node

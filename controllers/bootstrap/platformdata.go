@@ -25,6 +25,7 @@ func (r *contentReader) readPlatformData(ctx context.Context, s *scope) error {
 	}{
 		{"platform.proxy.trustedCAFrom", p.Proxy.TrustedCAFrom, &s.platformData.ProxyCA},
 		{"platform.mirrorTrustedCAFrom", p.MirrorTrustedCAFrom, &s.platformData.MirrorCA},
+		{"platform.configurationManager.trustedCAFrom", p.ConfigurationManager.TrustedCAFrom, &s.platformData.ConfigurationManagerCA},
 	} {
 		if isZero(authority.from) {
 			continue
@@ -87,12 +88,13 @@ func (r *contentReader) readLogin(ctx context.Context, key client.ObjectKey, by 
 
 // platformSecrets returns the Secrets that the platform settings reference.
 func platformSecrets(p *bootstrapv1.PlatformSpec) []string {
-	return notEmpty(p.Proxy.CredentialsSecretRef.Name, p.MirrorCredentialsSecretRef.Name, p.Proxy.TrustedCAFrom.Secret.Name, p.MirrorTrustedCAFrom.Secret.Name)
+	return notEmpty(p.Proxy.CredentialsSecretRef.Name, p.MirrorCredentialsSecretRef.Name, p.Proxy.TrustedCAFrom.Secret.Name, p.MirrorTrustedCAFrom.Secret.Name,
+		p.ConfigurationManager.TrustedCAFrom.Secret.Name)
 }
 
 // platformConfigMaps returns the ConfigMaps that the platform settings reference.
 func platformConfigMaps(p *bootstrapv1.PlatformSpec) []string {
-	return notEmpty(p.Proxy.TrustedCAFrom.ConfigMap.Name, p.MirrorTrustedCAFrom.ConfigMap.Name)
+	return notEmpty(p.Proxy.TrustedCAFrom.ConfigMap.Name, p.MirrorTrustedCAFrom.ConfigMap.Name, p.ConfigurationManager.TrustedCAFrom.ConfigMap.Name)
 }
 
 func notEmpty(names ...string) []string {

@@ -37,6 +37,9 @@ type Reconciler struct {
 	// Namespace is the only namespace watched for Secrets and ConfigMaps that files reference. If not
 	// set, all namespaces are watched.
 	Namespace string
+	// ManagerNamespace is the namespace of the manager, with the key that signs tokens for Puppet
+	// servers. If not set, no machine can use one.
+	ManagerNamespace string
 	// Fence prevents changes to workload clusters that another management cluster manages.
 	Fence fence.Fence
 	// WatchFilterValue limits the NovaConfigs to those with this watch label. If not set, all
@@ -53,7 +56,9 @@ type Reconciler struct {
 	modes   modeReader
 	content contentReader
 	issuer  issuer
-	store   dataStore
+	// enroller issues the tokens for Puppet servers.
+	enroller enroller
+	store    dataStore
 }
 
 // Reconcile updates the bootstrap data of one machine.
@@ -140,7 +145,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
 		r.facts.findControlPlane, r.facts.waitForFormerSecrets, r.modes.decideMode, r.modes.readRestore, r.labelMachine,
-		r.content.readContent, r.content.readPlatformData, r.issuer.issueCredentials, render, r.issuer.recordJoinBy, r.store.store,
+		r.content.readContent, r.content.readPlatformData, r.issuer.issueCredentials, r.enroller.enroll, render, r.issuer.recordJoinBy, r.store.store,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err

@@ -56,6 +56,7 @@ func input(s *scope) bootstrap.Input {
 		KubeVIP:        kubeVIP(s.controlPlane),
 		PKI:            s.pki,
 		Join:           s.join,
+		Enrollment:     s.enrollment,
 		ClusterTimeout: clusterTimeout(s),
 		Etcd:           localEtcd(s.controlPlane),
 		ExternalEtcd:   externalEtcd(s.controlPlane),

@@ -36,6 +36,8 @@ type scope struct {
 	passwordHashes map[string]string
 	pki            []bootstrap.File
 	join           *bootstrap.JoinCredentials
+	// enrollment lets the node get a certificate of the Puppet server's CA, if there is one.
+	enrollment *bootstrap.Enrollment
 	// lifetime is the validity of join. token is its ID if join is a bootstrap token.
 	lifetime time.Duration
 	token    string

@@ -65,6 +65,7 @@ func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
 	reconcile.SetDefaults(mgr, "novaconfig", &r.Client, &r.APIReader, &r.Recorder)
 	r.facts, r.content, r.store = clusterFacts{r.Client}, contentReader{r.Client}, dataStore{r.Client}
 	r.modes = modeReader{client: r.Client, live: r.APIReader}
+	r.enroller = enroller{client: r.Client, namespace: r.ManagerNamespace}
 	r.issuer = issuer{client: r.Client, authority: r.Authority, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/prepare"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/puppet"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/restore"
 )
 
@@ -121,6 +122,12 @@ func (b *boot) run(ctx context.Context) error {
 		node := follow.Node{Name: b.c.Node.Name, Addresses: b.node.ips(), ProviderID: b.node.providerID}
 		settings := &nodeconfig.Settings{Node: b.c.Node.Name, Machine: nodeconfig.WithoutKeys(b.c.Machine), Kubelet: b.c.Kubelet, Components: b.c.Components}
 		if err := follow.Start(ctx, b.m, node, settings); err != nil {
+			return err
+		}
+	}
+	if manager := b.c.ConfigurationManager; manager != nil {
+		b.step(ctx, "Starting Puppet's agent")
+		if err := puppet.Start(ctx, b.m, b.c.Node.Name, manager); err != nil {
 			return err
 		}
 	}

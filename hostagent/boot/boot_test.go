@@ -727,3 +727,28 @@ func TestNodeFollowsItsSettings(t *testing.T) {
 		t.Errorf("a node that does not follow: %v, %s", err, other.Get("calls"))
 	}
 }
+
+// Puppet's agent starts last: kubeadm and the user's commands have changed the system
+// by then.
+func TestNodeStartsPuppet(t *testing.T) {
+	puppet := func(c *nodeconfig.Config) {
+		c.ConfigurationManager = &nodeconfig.ConfigurationManager{Server: "puppet.corp", CA: "CA", Environment: "production", IntervalSeconds: 60, Certname: "blue-abc12.uid", Token: "t0ken"}
+		c.Join.After = []string{`echo post >>"$T/calls"`}
+	}
+	n := newNode(t, puppet)
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.log())
+	}
+	if calls := n.Get("calls"); !strings.HasSuffix(calls, "systemctl enable --now nova-puppet.service\n") || !strings.Contains(calls, "post\n") {
+		t.Errorf("calls:\n%s", calls)
+	}
+	if record := n.Get("var/lib/nova/puppet.json"); !strings.Contains(record, `"node":"blue-abc12"`) || strings.Contains(n.log(), "t0ken") {
+		t.Errorf("the record is %s, the log\n%s", record, n.log())
+	}
+
+	broken := newNode(t, puppet)
+	broken.Put("etc/nova", "a file instead of a folder")
+	if err := broken.boot(); err == nil || !strings.Contains(err.Error(), "starting Puppet's agent") {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -50,6 +50,8 @@ type Config struct {
 	// Components identifies the settings of the control plane components, for an
 	// agent that follows the desired settings.
 	Components string `json:"components,omitempty"`
+	// ConfigurationManager, if set, is the Puppet server that configures the node.
+	ConfigurationManager *ConfigurationManager `json:"configurationManager,omitempty"`
 }
 
 // Node identifies a machine in its cluster.

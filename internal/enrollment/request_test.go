@@ -244,3 +244,18 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+func TestCertname(t *testing.T) {
+	const uid = "0d4f6a3e-6a5e-4a5b-9d1c-0c5a1c2b3d4e"
+	for name, want := range map[string]string{
+		"blue-worker-x7k2p":              "blue-worker-x7k2p." + uid,
+		strings.Repeat("a", 27) + "bcd":  strings.Repeat("a", 27) + "." + uid,
+		strings.Repeat("a", 26) + "-b-c": strings.Repeat("a", 26) + "." + uid,
+		"---":                            uid,
+	} {
+		got := Certname(name, uid)
+		if got != want || len(got) > 64 || !certnamePattern.MatchString(got) {
+			t.Errorf("Certname(%s) = %s, want %s", name, got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -36,6 +37,16 @@ func (i Identity) Extensions() map[string]string {
 type claims struct {
 	Identity
 	jwt.RegisteredClaims
+}
+
+// maxCertname is the longest common name that RFC 5280 allows.
+const maxCertname = 64
+
+// Certname returns the name of the certificate of a Machine, which has its UID and as
+// much of its name as fits.
+func Certname(name, uid string) string {
+	name = name[:min(len(name), max(0, maxCertname-len(uid)-1))]
+	return strings.TrimLeft(strings.TrimRight(name, "-.")+"."+uid, ".")
 }
 
 // Issue returns a token for a node, which is valid for a duration.

@@ -103,10 +103,18 @@ func secretOf(kind corev1.SecretType) write {
 // certificateOf creates a certificate with its key, in the namespace of the test if
 // none is set.
 func certificateOf(name, in string) write {
+	return namedSecret(name, in, corev1.SecretTypeTLS, map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil})
+}
+
+// keyOf creates a key in the same way.
+func keyOf(name, in string) write {
+	return namedSecret(name, in, corev1.SecretTypeOpaque, nil)
+}
+
+func namedSecret(name, in string, kind corev1.SecretType, data map[string][]byte) write {
 	return func(ctx context.Context, c client.Client, namespace string) error {
 		return c.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(in, namespace), Name: name}, Type: corev1.SecretTypeTLS,
-			Data: map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(in, namespace), Name: name}, Type: kind, Data: data,
 		}, client.DryRunAll)
 	}
 }
@@ -234,6 +242,9 @@ var _ = DescribeTable("a write of a manager", func(ctx SpecContext, dir string, 
 	Entry("a Secret of the restore, which is another manager's", "nova-bootstrap", secretOf(controlplanev1.EtcdRestoreSecretType), "may write only Secrets of type"),
 	Entry("the certificate of its runtime extension", "nova-bootstrap", certificateOf("nova-bootstrap-runtime-extension", "nova-bootstrap-system"), ""),
 	Entry("such a certificate in a namespace of a user", "nova-bootstrap", certificateOf("nova-bootstrap-runtime-extension", ""), "may write only Secrets of type"),
+	Entry("the key that signs tokens for Puppet servers", "nova-bootstrap", keyOf("nova-bootstrap-configuration-manager", "nova-bootstrap-system"), ""),
+	Entry("such a key in a namespace of a user", "nova-bootstrap", keyOf("nova-bootstrap-configuration-manager", ""), "may write only Secrets of type"),
+	Entry("another key", "nova-bootstrap", keyOf("other", "nova-bootstrap-system"), "may write only Secrets of type"),
 	Entry("another certificate", "nova-bootstrap", certificateOf("other", "nova-bootstrap-system"), "may write only Secrets of type"),
 	Entry("a lock", "nova-bootstrap", created(configMap("blue-lock", lockOf)), ""),
 	Entry("a lock that exists", "nova-bootstrap", stored(configMap("blue-lock", lockOf), updated), ""),

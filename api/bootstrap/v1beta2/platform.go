@@ -244,6 +244,12 @@ type PlatformSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	KubernetesPrograms []KubernetesProgramsSpec `json:"kubernetesPrograms,omitempty"`
 
+	// configurationManager is a Puppet server that configures the nodes. A change
+	// replaces nothing: new machines use it. If not set, nodes have no configuration
+	// of Puppet.
+	// +optional
+	ConfigurationManager ConfigurationManagerSpec `json:"configurationManager,omitempty,omitzero"`
+
 	// authentication lets users sign in with tokens of OpenID Connect issuers. It
 	// needs Kubernetes v1.34 or newer. A change replaces control plane machines. If not
 	// set, API servers accept client certificates, and the tokens that

@@ -129,7 +129,7 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	fields[infrastructureField] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String() + "/" + ref.Name
 	platform := spec.Platform
 	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{Nodes: platform.DNS.Nodes}, 0
-	platform.HostAgent, platform.KubernetesPrograms = bootstrapv1.HostAgentSpec{}, nil
+	platform.HostAgent, platform.KubernetesPrograms, platform.ConfigurationManager = bootstrapv1.HostAgentSpec{}, nil, bootstrapv1.ConfigurationManagerSpec{}
 	platform.CertificateValidityPeriodDays, platform.CACertificateValidityPeriodDays = 0, 0
 	addHashes(fields, "platform.", platform)
 	addHashes(fields, "endpoint.", spec.Endpoint)

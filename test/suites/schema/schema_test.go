@@ -199,7 +199,7 @@ func filesOf(t *testing.T, golden string) map[string]string {
 // systemd takes the units of the bootstrap data and of the host agent.
 func TestUnits(t *testing.T) {
 	for _, unit := range []string{
-		"bootstrap/nova-bootstrap.service", "hostagent/boot/nova-bootstrap.service", "hostagent/boot/nova-restarted.service", "hostagent/balancer/nova-api-balancer.service",
+		"bootstrap/nova-bootstrap.service", "hostagent/boot/nova-bootstrap.service", "hostagent/boot/nova-restarted.service", "hostagent/balancer/nova-api-balancer.service", "hostagent/puppet/nova-puppet.service",
 	} {
 		t.Run(unit, func(t *testing.T) {
 			content, err := os.ReadFile(filepath.Join(tools.Root(), unit))

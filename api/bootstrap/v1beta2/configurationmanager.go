@@ -1,0 +1,53 @@
+package v1beta2
+
+import (
+	"cmp"
+	"time"
+)
+
+const (
+	// DefaultPuppetEnvironment is the default environment of catalogs.
+	DefaultPuppetEnvironment = "production"
+	// DefaultPuppetInterval is the default time between two runs of Puppet's agent.
+	DefaultPuppetInterval = 30 * time.Minute
+)
+
+// ConfigurationManagerSpec is a Puppet server that configures nodes.
+type ConfigurationManagerSpec struct {
+	// server is the DNS name of the Puppet server, which its certificate must contain.
+	// Nodes connect to its port 8140.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Server string `json:"server,omitempty"`
+
+	// trustedCAFrom is the Secret or ConfigMap in the same namespace with the
+	// certificate of the server's CA, in PEM.
+	// +required
+	TrustedCAFrom FileSource `json:"trustedCAFrom,omitempty,omitzero"`
+
+	// environment is the environment of the nodes' catalogs. Defaults to production.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9_]+$`
+	Environment string `json:"environment,omitempty"`
+
+	// intervalSeconds is the time between two runs of Puppet's agent on a node.
+	// Defaults to 1800.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=86400
+	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
+}
+
+// GetEnvironment returns the environment or its default.
+func (c *ConfigurationManagerSpec) GetEnvironment() string {
+	return cmp.Or(c.Environment, DefaultPuppetEnvironment)
+}
+
+// GetInterval returns the interval or its default.
+func (c *ConfigurationManagerSpec) GetInterval() time.Duration {
+	return cmp.Or(time.Duration(c.IntervalSeconds)*time.Second, DefaultPuppetInterval)
+}
