@@ -142,7 +142,28 @@ func (s *Server) newKey() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.path("keys", "management.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}), 0o644)
+	return s.Trust("suite", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encoded}))
+}
+
+// Trust lets a management cluster with this public key, in PEM, issue tokens.
+func (s *Server) Trust(name string, key []byte) error {
+	if err := os.WriteFile(s.path("keys", name+".pem"), key, 0o644); err != nil {
+		return fmt.Errorf("writing public key: %w", err)
+	}
+	return nil
+}
+
+// Write writes a file of the environment. The server reads its environment again for
+// each catalog.
+func (s *Server) Write(path, content string) error {
+	path = s.path("code/environments/production", path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making folder: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		return fmt.Errorf("writing file of the environment: %w", err)
+	}
+	return nil
 }
 
 // Run starts the server again after Stop, with the same data.

@@ -18,12 +18,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/puppet"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 const (
-	// namespace is the network of the server and of the agents.
-	namespace = "nova-puppet"
+	// serverName is the name of the server, which nodes know by a line in /etc/hosts,
+	// and bridge its address.
+	serverName = "puppet.example.org"
+	bridge     = "10.77.0.1"
 	// tokenValidity is the validity of tokens.
 	tokenValidity = time.Hour
 	// agentTimeout limits a run of an agent, while others run too.
@@ -31,6 +34,8 @@ const (
 )
 
 var (
+	// b is the bed that all specs share.
+	b      *bed.Bed
 	server *puppet.Server
 	// log is the log of the server.
 	log *gbytes.Buffer
@@ -40,32 +45,26 @@ func TestPuppet(t *testing.T) {
 	if os.Getenv("NOVA_SUITES") != "full" {
 		return
 	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Puppet")
+	harness.RunLong(t, "Puppet")
 }
 
-func inside(do func() error) error { return bed.InNamespace(namespace, do) }
+func inside(do func() error) error { return b.Inside(do) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	log = gbytes.NewBuffer()
-	_ = exec.CommandContext(ctx, "ip", "netns", "del", namespace).Run() // left by an interrupted run
-	for _, args := range [][]string{{"netns", "add", namespace}, {"-n", namespace, "link", "set", "lo", "up"}} {
-		out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-	}
-	DeferCleanup(func(ctx context.Context) error {
-		return exec.CommandContext(ctx, "ip", "netns", "del", namespace).Run()
-	})
+	b = harness.Start(ctx, bed.Options{Name: "puppet", Packages: []string{"puppet-agent", "openssh-server"}})
 	dir := GinkgoT().TempDir()
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
 	var err error
 	server, err = puppet.Start(ctx, puppet.Options{
-		Dir: dir, IP: "127.0.0.1", Name: "puppet", Inside: inside, Log: io.MultiWriter(log, GinkgoWriter),
+		Dir: dir, IP: "0.0.0.0", Name: serverName, Inside: inside, Log: io.MultiWriter(log, GinkgoWriter),
 		Environment: filepath.Join(tools.Root(), "templates", "configuration-manager"),
 	})
 	Expect(err).NotTo(HaveOccurred(), "%s", log.Contents())
-	DeferCleanup(server.Stop)
+	DeferCleanup(func() { server.Stop() })
 })
+
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "puppet") })
 
 // node is a node with an agent.
 type node struct {

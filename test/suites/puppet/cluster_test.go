@@ -1,0 +1,153 @@
+package puppet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// How long things may take on a slow machine that builds something else.
+const (
+	bootTimeout  = 10 * time.Minute
+	applyTimeout = 6 * time.Minute
+)
+
+// interval is the shortest interval of the agents, in seconds.
+const interval = int64(60)
+
+// keySecret has the keys that the bootstrap manager signs tokens with.
+var keySecret = client.ObjectKey{Namespace: "nova-bootstrap-system", Name: "nova-bootstrap-configuration-manager"}
+
+// failing is a class that fails on one node.
+const failing = `class profile::failing {
+  exec { 'mount data':
+    command => '/bin/false',
+  }
+}
+`
+
+var _ = Describe("A cluster with a configuration manager", Ordered, func() {
+	c := bed.Cluster{Name: "managed", Namespace: "managed", ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.11"}
+
+	BeforeAll(func(ctx context.Context) {
+		objects, err := b.Generate(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Credentials(ctx, c)).To(Succeed())
+		certificate, err := os.ReadFile(server.CA())
+		Expect(err).NotTo(HaveOccurred())
+		ca := &corev1.ConfigMap{Data: map[string]string{"ca.pem": string(certificate)}}
+		ca.Namespace, ca.Name = c.Namespace, "puppet-ca"
+		Expect(b.Client.Create(ctx, ca)).To(Succeed())
+		for _, o := range objects {
+			switch o.GetKind() {
+			case "NovaControlPlane":
+				Expect(unstructured.SetNestedField(o.Object, map[string]any{
+					"server": serverName, "intervalSeconds": interval,
+					"trustedCAFrom": map[string]any{"configMap": map[string]any{"name": ca.Name, "key": "ca.pem"}},
+				}, "spec", "platform", "configurationManager")).To(Succeed())
+				addHost(o, "spec", "config", "files")
+			case "NovaConfigTemplate":
+				addHost(o, "spec", "template", "spec", "files")
+			}
+		}
+		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
+
+		By("giving the Puppet server the public key of the management cluster, as an administrator does")
+		key := &corev1.Secret{}
+		Eventually(b.Client.Get).WithContext(ctx).WithArguments(keySecret, key).WithTimeout(time.Minute).Should(Succeed())
+		Expect(server.Trust("management", key.Data["public.pem"])).To(Succeed())
+		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Succeed())
+	})
+
+	It("has nodes with certificates of their own, which have the catalog of their role", func(ctx context.Context) {
+		for _, m := range machines(ctx, c) {
+			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
+			role := "worker"
+			if _, is := m.Labels[clusterv1.MachineControlPlaneLabel]; is {
+				role = "control-plane"
+			}
+			Expect(b.Exec(ctx, m.Name, "cat", "/etc/motd")).To(HavePrefix("Node of cluster managed/managed, role " + role + "."))
+			Expect(server.Certificate(certname(&m))).To(BeAnExistingFile())
+
+			By("leaving no token on the node")
+			_, err := b.Exec(ctx, m.Name, "grep", "-r", "challengePassword", "/etc/nova", "/run/nova", "/var/lib/nova")
+			Expect(err).To(HaveOccurred())
+			Expect(b.Exec(ctx, m.Name, "cat", "/var/lib/nova/puppet.json")).NotTo(ContainSubstring(`"token"`))
+		}
+	})
+
+	It("reports a resource that fails, and that it does not fail any more", func(ctx context.Context) {
+		worker := workers(ctx, c)[0]
+		data := "data/nodes/" + certname(&worker) + ".yaml"
+		Expect(server.Write("modules/profile/manifests/failing.pp", failing)).To(Succeed())
+		Expect(server.Write(data, "classes: [profile::failing]\n")).To(Succeed())
+		Expect(awaitApplied(ctx, c, worker.Name, nodeconfig.ResourceFailedReason)).To(And(
+			HavePrefix("/Stage[main]/Profile::Failing/Exec[mount data]/returns: "), ContainSubstring("'/bin/false' returned 1")))
+		Expect(server.Write(data, "--- {}\n")).To(Succeed())
+		awaitApplied(ctx, c, worker.Name, nodeconfig.AppliedReason)
+	})
+})
+
+// addHost adds a line with the address of the server to /etc/hosts.
+func addHost(o *unstructured.Unstructured, fields ...string) {
+	GinkgoHelper()
+	files, _, err := unstructured.NestedSlice(o.Object, fields...)
+	Expect(err).NotTo(HaveOccurred())
+	files = append(files, map[string]any{"path": "/etc/hosts", "append": true, "permissions": "0644", "content": bridge + " " + serverName + "\n"})
+	Expect(unstructured.SetNestedSlice(o.Object, files, fields...)).To(Succeed())
+}
+
+func machines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
+	GinkgoHelper()
+	planes, workers, err := b.Machines(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	return append(planes, workers...)
+}
+
+func workers(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
+	GinkgoHelper()
+	_, workers, err := b.Machines(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	return workers
+}
+
+func certname(m *clusterv1.Machine) string { return enrollment.Certname(m.Name, string(m.UID)) }
+
+// applied returns reason and message of the condition of a Node, if it has one.
+func applied(ctx context.Context, c bed.Cluster, name string) (reason, message string) {
+	GinkgoHelper()
+	workload, err := b.TenantClient(ctx, c.Key())
+	Expect(err).NotTo(HaveOccurred())
+	node := &corev1.Node{}
+	Expect(workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == nodeconfig.ConfigurationCondition {
+			Expect(condition.Status == corev1.ConditionTrue).To(Equal(condition.Reason == nodeconfig.AppliedReason))
+			return condition.Reason, condition.Message
+		}
+	}
+	return "", ""
+}
+
+// awaitApplied waits until the condition of a Node has a reason, and returns its message.
+func awaitApplied(ctx context.Context, c bed.Cluster, name, reason string) (message string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) string {
+		got, text := applied(ctx, c, name)
+		message = text
+		return got
+	}).WithContext(ctx).WithTimeout(applyTimeout).Should(Equal(reason), func() string { return fmt.Sprintf("Node %s: %s", name, message) })
+	return message
+}
