@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -88,8 +89,8 @@ func (c *Client) HasConfigMap(ctx context.Context, name string) error {
 	return nil
 }
 
-// KubernetesVersion returns the version in kubeadm's stored configuration.
-func (c *Client) KubernetesVersion(ctx context.Context) (string, error) {
+// ClusterConfiguration returns kubeadm's stored configuration.
+func (c *Client) ClusterConfiguration(ctx context.Context) (string, error) {
 	const name = "kubeadm-config"
 	config, err := c.dynamic.Resource(configMaps).Namespace(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -99,12 +100,21 @@ func (c *Client) KubernetesVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
+	return text, nil
+}
+
+// KubernetesVersion returns the version in kubeadm's stored configuration.
+func (c *Client) KubernetesVersion(ctx context.Context) (string, error) {
+	text, err := c.ClusterConfiguration(ctx)
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(text) {
 		if version, is := strings.CutPrefix(line, "kubernetesVersion:"); is {
 			return strings.Trim(version, " \"'\n"), nil
 		}
 	}
-	return "", fmt.Errorf("ConfigMap %s has no version", name)
+	return "", errors.New("kubeadm's stored configuration has no version")
 }
 
 // Ready returns nil if an API server is ready.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
@@ -96,35 +95,16 @@ func firstEnd(m *machine.Machine) (time.Time, error) {
 // restartPod restarts a static pod of the node, if there is one, and waits until the
 // new pod is ready.
 func restartPod(ctx context.Context, m *machine.Machine, client *cluster.Client, name, node string) error {
-	file := path.Join(manifestsDir, name+".yaml")
-	if !m.Exists(file) {
+	if !m.Exists(manifestOf(name)) {
 		return nil
 	}
-	content, err := m.Load(file)
+	content, err := m.Load(manifestOf(name))
 	if err != nil {
 		return err
 	}
-	var manifest map[string]any
-	if err := yaml.Unmarshal([]byte(content), &manifest); err != nil {
-		return fmt.Errorf("reading manifest: %w", err)
-	}
-	metadata, ok := manifest["metadata"].(map[string]any)
-	if !ok {
-		return errors.New("reading manifest: it has no metadata")
-	}
-	annotations, ok := metadata["annotations"].(map[string]any)
-	if !ok {
-		annotations = map[string]any{}
-		metadata["annotations"] = annotations
-	}
-	at := m.Now().UTC().Format(time.RFC3339Nano)
-	annotations[restartedAnnotation] = at
-	changed, err := yaml.Marshal(manifest)
+	p, err := readPod(content)
 	if err != nil {
-		return fmt.Errorf("writing manifest: %w", err)
-	}
-	if err := m.Edit(file, string(changed), 0o600); err != nil {
 		return err
 	}
-	return waitFor(ctx, m, func() error { return client.PodReady(ctx, name+"-"+node, map[string]string{restartedAnnotation: at}) })
+	return p.deploy(ctx, m, client, name, node, restartedAnnotation)
 }

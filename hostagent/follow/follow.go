@@ -88,6 +88,10 @@ func (f *follower) once(ctx context.Context) (err error) {
 		if err := restoreVersion(ctx, f.m); err != nil {
 			return err
 		}
+		// As for manifests.
+		if err := f.m.Sleep(ctx, retry); err != nil {
+			return err
+		}
 	}
 	// The kubelet renews its certificate, so it is read each time.
 	if f.client, err = cluster.Load(f.m.At(kubeconfig)); err != nil {
@@ -190,8 +194,11 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
 		return err
 	}
-	if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
-		return fmt.Errorf("changing control plane components: %w", err)
+	if upgrade == nil {
+		// Their settings change with the version.
+		if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
+			return fmt.Errorf("changing control plane components: %w", err)
+		}
 	}
 	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
 		return fmt.Errorf("renewing certificates: %w", err)

@@ -103,7 +103,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]any{
 			"ClusterConfiguration": "networking:\n  kubernetesVersion: v0\nkubernetesVersion: " + s.version + "\n",
 		}})
-	case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/kube-") && strings.HasSuffix(r.URL.Path, "-blue-1"):
+	case r.Method == http.MethodGet && r.URL.Path == "/readyz":
+	case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/") && strings.HasSuffix(r.URL.Path, "-blue-1"):
 		ready := "True"
 		if s.broken != "" && strings.Contains(r.URL.Path, s.broken) {
 			ready = "False"

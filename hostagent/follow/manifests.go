@@ -15,21 +15,32 @@ const (
 	manifestsDir = "/etc/kubernetes/manifests"
 	// keptDir has the manifests of components before a change that has not ended.
 	keptDir = "/var/lib/nova/manifests"
-	// componentsReady is how long components with other settings may take to become
-	// ready, after kubeadm has seen that they were started.
-	componentsReady = 3 * time.Minute
+	// componentsReady is how long components with other settings or another version may
+	// take to become ready, after kubeadm has seen that they were started, and etcd.
+	componentsReady = 5 * time.Minute
 	componentsPoll  = 2 * time.Second
 )
 
 // components are the static pods that a change concerns.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
+// manifestOf returns the path of the manifest of a static pod.
+func manifestOf(name string) string { return path.Join(manifestsDir, name+".yaml") }
+
+func manifestsOf(names []string) []string {
+	var files []string
+	for _, name := range names {
+		files = append(files, manifestOf(name))
+	}
+	return files
+}
+
 // keepManifests copies the manifests before kubeadm replaces them. kubeadm restores
 // them only if the same process fails: one that finds the manifests that it would
 // write changes nothing and succeeds.
 func keepManifests(ctx context.Context, m *machine.Machine) error {
 	for _, name := range components {
-		content, err := m.Load(path.Join(manifestsDir, name+".yaml"))
+		content, err := m.Load(manifestOf(name))
 		if err != nil {
 			return fmt.Errorf("keeping manifests: %w", err)
 		}
@@ -43,7 +54,7 @@ func keepManifests(ctx context.Context, m *machine.Machine) error {
 // restoreManifests restores the manifests of a change that has not ended.
 func restoreManifests(ctx context.Context, m *machine.Machine) error {
 	for _, name := range components {
-		file, kept := path.Join(manifestsDir, name+".yaml"), path.Join(keptDir, name+".yaml")
+		file, kept := manifestOf(name), path.Join(keptDir, name+".yaml")
 		if !m.Exists(kept) {
 			continue // the change was interrupted before
 		}

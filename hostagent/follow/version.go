@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,10 @@ type upgrade struct {
 	client  *cluster.Client
 	node    string
 	version string
+	// controlPlane is true on a control plane node.
+	controlPlane bool
+	// ignored is the argument for checks of kubeadm that may fail.
+	ignored []string
 	// paths are the paths of the programs. The new ones are beside them.
 	paths []string
 }
@@ -68,7 +73,10 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	if want.Version == "" {
 		return nil, nil //nolint:nilnil // a version that is not set is not changed
 	}
-	u := &upgrade{m: m, client: client, node: s.Node, version: want.Version}
+	u := &upgrade{m: m, client: client, node: s.Node, version: want.Version, controlPlane: s.Components != ""}
+	if len(want.IgnorePreflightErrors) > 0 {
+		u.ignored = []string{"--ignore-preflight-errors", strings.Join(want.IgnorePreflightErrors, ",")}
+	}
 	same := true
 	for _, p := range programs {
 		found := m.Find(p.name)
@@ -81,9 +89,6 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	if same {
 		return nil, nil //nolint:nilnil // there is nothing to do
 	}
-	if s.Components != "" {
-		return nil, errors.New("the version of a control plane node is not changed in place")
-	}
 	// kubeadm makes the configuration of the kubelet from that of the cluster.
 	stored, err := client.KubernetesVersion(ctx)
 	if err != nil {
@@ -93,7 +98,8 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	if err != nil {
 		return nil, err
 	}
-	if older {
+	if older || u.controlPlane && stored != want.Version {
+		// kubeadm deploys components of the stored version.
 		return nil, fmt.Errorf("the control plane has version %s", stored)
 	}
 	if err := u.fetch(ctx, want); err != nil {
@@ -126,7 +132,11 @@ func (u *upgrade) fetch(ctx context.Context, want *nodeconfig.Kubernetes) error 
 			return err
 		}
 	}
-	return nil
+	if !u.controlPlane {
+		return nil
+	}
+	// It pulls the images of the components, and checks the node.
+	return u.m.Run(ctx, append([]string{u.m.At(newPath(u.paths[0])), "upgrade", "node", "phase", "preflight"}, u.ignored...)...)
 }
 
 // forget removes the downloads that have replaced nothing.
@@ -191,7 +201,11 @@ func (u *upgrade) keep(ctx context.Context) error {
 	if err := u.m.Remove(part); err != nil {
 		return fmt.Errorf("keeping former programs: %w", err)
 	}
-	for _, file := range append(kubeletFiles, u.paths...) {
+	files := slices.Concat(kubeletFiles, u.paths)
+	if u.controlPlane {
+		files = append(files, manifestsOf(append(components, etcd))...)
+	}
+	for _, file := range files {
 		if !u.m.Exists(file) {
 			continue
 		}
@@ -209,19 +223,23 @@ func (u *upgrade) keep(ctx context.Context) error {
 }
 
 func (u *upgrade) replace(ctx context.Context, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
-	for _, program := range u.paths {
-		if err := os.Rename(u.m.At(newPath(program)), u.m.At(program)); err != nil {
-			return fmt.Errorf("replacing program: %w", err)
-		}
-	}
-	if err := relabel(ctx, u.m, u.paths); err != nil {
+	// The kubelet must not be newer than the API server of its node, also after a reset.
+	if err := u.install(ctx, u.paths[:1]); err != nil {
 		return err
 	}
-	args := []string{"kubeadm", "upgrade", "node", "--kubeconfig", u.m.At(kubeconfig)}
-	if ignored := s.Kubernetes.IgnorePreflightErrors; len(ignored) > 0 {
-		args = append(args, "--ignore-preflight-errors", strings.Join(ignored, ","))
+	args := append([]string{"kubeadm", "upgrade", "node", "--kubeconfig", u.m.At(kubeconfig)}, u.ignored...)
+	if u.controlPlane {
+		if err := changeEtcd(ctx, u.m, u.client, u.node); err != nil {
+			return fmt.Errorf("changing etcd: %w", err)
+		}
+		// The manager changes kube-proxy and CoreDNS. The certificates are renewed by
+		// renewCertificates.
+		args = []string{"kubeadm", "upgrade", "node", "--etcd-upgrade=false", "--certificate-renewal=false", "--skip-phases=preflight,addon"}
 	}
 	if err := u.m.Run(ctx, append(args, patchesArgs(u.m)...)...); err != nil {
+		return err
+	}
+	if err := u.install(ctx, u.paths[1:]); err != nil {
 		return err
 	}
 	// A kubelet may reject arguments for another version.
@@ -233,6 +251,24 @@ func (u *upgrade) replace(ctx context.Context, former []*nodeconfig.Settings, s 
 	if err := restartKubelet(ctx, u.m); err != nil {
 		return err
 	}
+	if err := u.waitForNode(ctx); err != nil || !u.controlPlane {
+		return err
+	}
+	return waitForComponents(ctx, u.m, u.client, u.node)
+}
+
+// install replaces programs by the downloads.
+func (u *upgrade) install(ctx context.Context, paths []string) error {
+	for _, program := range paths {
+		if err := os.Rename(u.m.At(newPath(program)), u.m.At(program)); err != nil {
+			return fmt.Errorf("replacing program: %w", err)
+		}
+	}
+	return relabel(ctx, u.m, paths)
+}
+
+// waitForNode waits until the Node is ready with the version.
+func (u *upgrade) waitForNode(ctx context.Context) error {
 	for until := u.m.Now().Add(nodeReady); ; {
 		err := u.client.NodeReady(ctx, u.node, u.version)
 		if err == nil || !u.m.Now().Before(until) {
@@ -265,6 +301,9 @@ func restoreVersion(ctx context.Context, m *machine.Machine) error {
 			return err
 		}
 		to := strings.TrimPrefix(file, m.At(formerDir))
+		if to == manifestOf(etcd) && etcdStays(m.Read(path.Join(formerDir, to)), m.Read(to)) {
+			return nil
+		}
 		restored = append(restored, to)
 		return m.Copy(path.Join(formerDir, to), to)
 	})

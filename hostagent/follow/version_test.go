@@ -20,11 +20,22 @@ const (
 )
 
 // program returns a program of a version. kubeadm writes its version to the
-// configuration of the kubelet.
+// configuration of the kubelet, and on a control plane node to the manifests.
 func program(name, version string) string {
 	text := "#!/bin/sh\n\"$T/bin/fail\" || exit 1\ncase \"$1\" in *version) echo \"Kubernetes " + version + "\"; exit ;; esac\n"
 	if name == "kubeadm" {
-		text += `[ ! -e "$T/refused" ] || exit 1; echo "kubeadm $(echo "$*" | sed "s,$T,,g")" >>"$T/calls"; echo ` + version + ` >"$T/` + kubeletFile + `"` + "\n"
+		text += `case "$*" in *"phase preflight"*) [ ! -e "$T/unfit" ] || exit 1 ;; esac
+echo "kubeadm $(echo "$*" | sed "s,$T,,g")" >>"$T/calls"
+case "$*" in
+*"phase preflight"*) exit ;;
+init*) cp "$T/etcd-` + version + `" "$KUBEADM_INIT_DRYRUN_DIR/etcd.yaml"; exit ;;
+esac
+[ ! -e "$T/refused" ] || exit 1
+echo ` + version + ` >"$T/` + kubeletFile + `"
+[ -e "$T/etcd-` + version + `" ] || exit 0
+cp "$T/running" "$T/kubelet-before"
+for name in ` + strings.Join(components, " ") + `; do echo ` + version + ` >"$T/etc/kubernetes/manifests/$name.yaml"; done
+`
 	}
 	return text
 }
@@ -110,10 +121,16 @@ func TestVersionWithoutPrograms(t *testing.T) {
 		"OtherHash": {func(_ *agenttest.Machine, _ *apiServer, s *nodeconfig.Settings) {
 			s.Kubernetes.Programs[1].SHA256 = "ab"
 		}, "kubelet v1.37.0 has another SHA-256 than ab"},
-		"ReadOnly":     {func(n *agenttest.Machine, _ *apiServer, _ *nodeconfig.Settings) { n.Put("bin/.nova-kubelet/x", "") }, "kubelet v1.37.0 cannot be downloaded"},
-		"ControlPlane": {func(_ *agenttest.Machine, _ *apiServer, s *nodeconfig.Settings) { s.Components = "1" }, "the version of a control plane node is not changed in place"},
-		"TooEarly":     {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = olderVersion }, "the control plane has version v1.36.3"},
-		"Malformed":    {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = "none" }, "reading version: "},
+		"ReadOnly": {func(n *agenttest.Machine, _ *apiServer, _ *nodeconfig.Settings) { n.Put("bin/.nova-kubelet/x", "") }, "kubelet v1.37.0 cannot be downloaded"},
+		"ControlPlane": {func(_ *agenttest.Machine, a *apiServer, s *nodeconfig.Settings) {
+			a.version, s.Components = "v1.37.1", "1"
+		}, "the control plane has version v1.37.1"},
+		"Unfit": {func(n *agenttest.Machine, _ *apiServer, s *nodeconfig.Settings) {
+			s.Components = "1"
+			n.Put("unfit", "")
+		}, "running .nova-kubeadm: exit status 1"},
+		"TooEarly":  {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = olderVersion }, "the control plane has version v1.36.3"},
+		"Malformed": {func(_ *agenttest.Machine, a *apiServer, _ *nodeconfig.Settings) { a.version = "none" }, "reading version: "},
 		"OtherVersion": {func(_ *agenttest.Machine, a *apiServer, s *nodeconfig.Settings) {
 			a.version, s.Kubernetes.Version = "v1.37.1", "v1.37.1"
 		}, "kubeadm is not version v1.37.1"},
