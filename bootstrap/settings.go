@@ -31,11 +31,10 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	}
 	settings := &nodeconfig.Settings{
 		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
+		Kubernetes: programs(&in),
 	}
 	if settings.Components != "" {
 		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
-	} else {
-		settings.Kubernetes = programs(&in)
 	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {
@@ -50,7 +49,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	return packed, revision, nil
 }
 
-// programs returns where a running worker downloads the programs of its version. A
+// programs returns where a running node downloads the programs of its version. A
 // version without downloads is left out: its machines are replaced.
 func programs(in *Input) nodeconfig.Kubernetes {
 	for _, p := range in.Platform.KubernetesPrograms {

@@ -113,8 +113,7 @@ func TestSettingsOfControlPlanes(t *testing.T) {
 	}
 }
 
-// Workers get the programs of their version, and only if the platform has them: a
-// control plane machine does not change its version in place.
+// Nodes get the programs of their version, and only if the platform has them.
 func TestSettingsHaveThePrograms(t *testing.T) {
 	download := func(name string) bootstrapv1.ProgramSpec {
 		return bootstrapv1.ProgramSpec{URL: "https://universe.corp/" + name, SHA256: strings.Repeat("ab", 32)}
@@ -124,7 +123,7 @@ func TestSettingsHaveThePrograms(t *testing.T) {
 		version string
 		want    int
 	}{
-		"Worker": {JoinWorker, "v1.36.3", 3}, "OtherVersion": {JoinWorker, "v1.36.4", 0}, "ControlPlane": {JoinControlPlane, "v1.36.3", 0},
+		"Worker": {JoinWorker, "v1.36.3", 3}, "OtherVersion": {JoinWorker, "v1.36.4", 0}, "ControlPlane": {JoinControlPlane, "v1.36.3", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := facts(tc.mode, func(in *Input) {

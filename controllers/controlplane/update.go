@@ -58,13 +58,14 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("changing NovaConfig %s: %w", config.Name, err)
 	}
-	// The settings are those that the machine is created from, as far as others
-	// are concerned. They are recorded with the hook: a change that is not begun
-	// leaves the machine outdated.
-	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
-		annotations[controlplanev1.SettingsAnnotation] = settings
-		annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
-		addUpdateHook(annotations)
+	// The settings and the version are those that the machine is created from, as far
+	// as others are concerned. They are recorded with the hook: a change that is not
+	// begun leaves the machine outdated.
+	if err := r.Change(ctx, machine, func(m *clusterv1.Machine) {
+		m.Spec.Version = s.ControlPlane.Spec.Version
+		m.Annotations[controlplanev1.SettingsAnnotation] = settings
+		m.Annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
+		addUpdateHook(m.Annotations)
 	}); err != nil {
 		return fmt.Errorf("requesting the change of machine %s: %w", machine.Name, err)
 	}

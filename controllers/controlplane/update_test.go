@@ -30,6 +30,9 @@ func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
 	if !isMarked(machine) || !input.UpdateBegun(machine) {
 		return
 	}
+	if altered := uptodate.Alterations(machine, nil, nil); len(altered) > 0 {
+		w.wrongf("%s is changed in place with another version than it records: %s", machine.Name, altered)
+	}
 	if !conditions.IsTrue(machine, clusterv1.MachineUpdatingCondition) {
 		conditions.Set(machine, metav1.Condition{
 			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineInPlaceUpdatingReason,
@@ -81,7 +84,7 @@ func (w *world) changedTo(ctx context.Context, content string) func() bool {
 			if isMarked(&machines[i]) {
 				inProgress++
 			}
-			done = done && machines[i].Annotations[controlplanev1.SettingsAnnotation] == settings && config.Spec.Files[0].Content == content
+			done = done && machines[i].Annotations[controlplanev1.SettingsAnnotation] == settings && machines[i].Spec.Version == c.Spec.Version && config.Spec.Files[0].Content == content
 		}
 		if inProgress > 1 {
 			w.wrongf("%d machines are changed at once", inProgress)
@@ -104,6 +107,16 @@ func setContent(content string) func(*controlplanev1.NovaControlPlane) {
 	}
 }
 
+// setVersion also changes the version, whose programs the platform has.
+func setVersion(version, content string) func(*controlplanev1.NovaControlPlane) {
+	return func(c *controlplanev1.NovaControlPlane) {
+		setContent(content)(c)
+		download := bootstrapv1.ProgramSpec{URL: "https://universe.example.org/" + version, SHA256: strings.Repeat("ab", 32)}
+		c.Spec.Version = version
+		c.Spec.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{{Version: version, Kubeadm: download, Kubelet: download, Kubectl: download}}
+	}
+}
+
 var _ = Describe("Changes of a control plane in place", func() {
 	It("replace no machine, whichever write is the last one of a process", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlacePrefer))
@@ -111,7 +124,8 @@ var _ = Describe("Changes of a control plane in place", func() {
 		const writes = 14 // the begin for the first machine, and a part of the second
 		for at := 1; at <= writes; at++ {
 			content := strconv.Itoa(at)
-			w.rig.update(ctx, setContent(content))
+			// The first of them is another minor version.
+			w.rig.update(ctx, setVersion("v1.36."+content, content))
 			crashing := &crash{at: at}
 			dying := w.reconciler(crashing.config())
 			w.driveWith(ctx, func() *Reconciler {
@@ -140,6 +154,21 @@ var _ = Describe("Changes of a control plane in place", func() {
 		Expect(rollingOut()).To(HaveField("Message", ContainSubstring("need another machine: config.preKubeadmCommands. Revert them, or set spec.rollout.inPlace to Prefer")))
 		Expect(w.names()).To(Equal(before))
 		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = nil })
+		w.drive(ctx, reconciler, w.changedTo(ctx, "1"))
+		Expect(w.names()).To(Equal(before))
+	})
+
+	It("stop with Only if the platform has no programs of the version", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlaceOnly))
+		before := w.names()
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
+		w.drive(ctx, reconciler, func() bool {
+			c, err := rollingOut()
+			return err == nil && strings.Contains(c.Message, "need another machine: version (platform.kubernetesPrograms does not have it)")
+		})
+		Expect(w.names()).To(Equal(before))
+		w.rig.update(ctx, setVersion("v1.36.3", "1"))
 		w.drive(ctx, reconciler, w.changedTo(ctx, "1"))
 		Expect(w.names()).To(Equal(before))
 	})

@@ -234,8 +234,8 @@ type PlatformSpec struct {
 	// +optional
 	HostAgent HostAgentSpec `json:"hostAgent,omitempty,omitzero"`
 
-	// kubernetesPrograms are where running workers download the programs of other
-	// patch versions of Kubernetes, for changes in place. A change replaces nothing.
+	// kubernetesPrograms are where running nodes download the programs of other
+	// versions of Kubernetes, for changes in place. A change replaces nothing.
 	// If not set, a machine with another version is replaced.
 	// +optional
 	// +listType=map

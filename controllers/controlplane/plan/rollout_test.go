@@ -111,6 +111,10 @@ func TestRolloutShowsTheDecision(t *testing.T) {
 		one := func(of ...int) int { return of[r.IntN(len(of))] }
 		in := inPlace(one(1, 3, 5), []InPlace{Never, Prefer, Only}[r.IntN(3)])
 		in.MaxSurge, in.KubeadmVersion = one(0, 1), in.Version
+		upgraded := r.IntN(3) == 0
+		if upgraded {
+			in.Version, in.KubeadmVersion = newerVersion, []string{newerVersion, "v1.36.3"}[r.IntN(2)]
+		}
 		if r.IntN(4) == 0 {
 			in.RolloutAfter = now.Add(-time.Duration(r.IntN(3)) * time.Hour)
 		}
@@ -124,6 +128,9 @@ func TestRolloutShowsTheDecision(t *testing.T) {
 			switch r.IntN(5) {
 			case 0:
 				m.Differs = nil
+				if upgraded {
+					m.Version = newerVersion
+				}
 			case 1:
 				m.NeedReplacement = m.Differs
 			}
@@ -138,6 +145,10 @@ func TestRolloutShowsTheDecision(t *testing.T) {
 			if c := changes[0]; !c.Replaced || !strings.Contains(d.Reason, "to replace "+c.Machine+":") {
 				t.Fatalf("seed %d: %s, but the rollout begins with %+v", seed, d.Reason, c)
 			}
+		case SetVersion:
+			if c := changes[0]; !strings.Contains(d.Reason, "machine "+c.Machine+" ") && !c.Replaced {
+				t.Fatalf("seed %d: %s, but the rollout begins with %+v", seed, d.Reason, c)
+			}
 		case Nothing:
 			if len(changes) > 0 {
 				t.Fatalf("seed %d: nothing is done, but the rollout has %+v", seed, changes)
@@ -145,7 +156,7 @@ func TestRolloutShowsTheDecision(t *testing.T) {
 		}
 		seen[d.Action]++
 	}
-	for _, action := range []Action{UpdateMachine, DeleteMachine, CreateMachine, Nothing, Wait} {
+	for _, action := range []Action{UpdateMachine, DeleteMachine, CreateMachine, SetVersion, Nothing, Wait} {
 		if seen[action] == 0 {
 			t.Errorf("no decision was %s", action)
 		}

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// newerVersion is the next minor version.
+const newerVersion = "v1.37.0"
+
 // inPlace returns a running control plane whose machines differ from the spec.
 func inPlace(replicas int, mode InPlace) Input {
 	in := running(replicas)
@@ -81,6 +84,30 @@ func TestUpdatesInPlace(t *testing.T) {
 		"ConfigurationNotStored": {
 			reason: "the components would read former settings", in: inPlace(3, Prefer), change: func(in *Input) { in.JoinBlocked = "it is not stored" },
 			want: Wait, about: "it is not stored",
+		},
+		"Upgrade": {
+			reason: "kubeadm deploys the version that is stored", in: inPlace(3, Prefer), change: func(in *Input) { in.Version = newerVersion },
+			want: SetVersion, about: "for machine b to v1.37.0",
+		},
+		"UpgradeStored": {
+			reason: "the machine changes its version", in: inPlace(3, Only), change: func(in *Input) { in.Version, in.KubeadmVersion = newerVersion, newerVersion },
+			want: UpdateMachine, on: "b",
+		},
+		"UpgradeOfTheNext": {
+			reason: "one machine after another, the leader last", in: inPlace(3, Prefer), change: func(in *Input) {
+				in.Version, in.KubeadmVersion = newerVersion, newerVersion
+				in.Machines[1].Differs, in.Machines[1].Version = nil, newerVersion
+			}, want: UpdateMachine, on: "c",
+		},
+		"UpgradeOverAMinor": {
+			reason: "no minor version is left out", in: inPlace(3, Only), change: func(in *Input) { in.Version = "v1.38.0" },
+			want: Wait, about: "upgrade to the minor version between them first",
+		},
+		"UpgradeBesideALearner": {
+			reason: "a member has to vote first", in: inPlace(3, Prefer), change: func(in *Input) {
+				in.Version, in.KubeadmVersion = newerVersion, newerVersion
+				in.Etcd.Members[2].Learner = true
+			}, want: Wait, about: "etcd member c (3) to vote",
 		},
 		"RevertedUpgrade": {
 			reason: "kubeadm would deploy the version that is stored", in: inPlace(3, Prefer), change: func(in *Input) { in.KubeadmVersion = "v1.37.0" },

@@ -381,6 +381,9 @@ func (w *world) users() {
 		}
 	case 1:
 		w.template++
+		if w.in.Version != newerVersion && w.chance(300) {
+			w.in.Version = newerVersion
+		}
 	case 2:
 		w.in.Strategy = []Strategy{RollingUpdate, OnDelete}[w.r.IntN(2)]
 	case 3:
@@ -468,7 +471,10 @@ func (w *world) update(h *host) {
 	if !w.calm && w.chance(200) {
 		return
 	}
-	h.UpdateBegun, h.UpdatingSince, h.template = true, w.now, w.template
+	if w.in.KubeadmVersion != w.in.Version && !w.acting {
+		w.failf("machine %s is changed in place to %s, but kubeadm would deploy %s", h.Name, w.in.Version, w.in.KubeadmVersion)
+	}
+	h.UpdateBegun, h.UpdatingSince, h.template, h.Version = true, w.now, w.template, w.in.Version
 	h.updateFails = !w.calm && w.chance(200)
 	w.endAPI(h)
 }
@@ -779,7 +785,9 @@ func (w *world) carryOut(d Decision) {
 		w.moveEndpoint(h, d)
 	case BeginRestore, DeleteForRestore, CreateForRestore, EndRestore:
 		w.carryOutRestore(d)
-	case Nothing, Wait, SetVersion, DeleteAll, EndDeletion:
+	case SetVersion:
+		w.in.KubeadmVersion = w.in.Version
+	case Nothing, Wait, DeleteAll, EndDeletion:
 	}
 }
 

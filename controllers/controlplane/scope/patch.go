@@ -27,11 +27,16 @@ func WithoutGone(err error) error {
 
 // Annotate changes the annotations of the observed machine.
 func (r *Config) Annotate(ctx context.Context, machine *clusterv1.Machine, change func(map[string]string)) error {
+	return r.Change(ctx, machine, func(m *clusterv1.Machine) { change(m.Annotations) })
+}
+
+// Change changes a machine, which has a map of annotations.
+func (r *Config) Change(ctx context.Context, machine *clusterv1.Machine, change func(*clusterv1.Machine)) error {
 	before := machine.DeepCopy()
 	if machine.Annotations == nil {
 		machine.Annotations = map[string]string{}
 	}
-	change(machine.Annotations)
+	change(machine)
 	return r.Client.Patch(ctx, machine, client.MergeFrom(before))
 }
 

@@ -62,6 +62,10 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 	for _, field := range differences {
 		switch {
 		case strings.HasPrefix(field, configPrefix):
+		case strings.HasPrefix(field, versionField+" "):
+			if why := inplace.RefuseControlPlaneVersion(was[versionField], is[versionField], controlPlane.Spec.Platform.KubernetesPrograms); why != "" {
+				replaced = append(replaced, versionField+" ("+why+")")
+			}
 		case field == "platform.apiServer" && was[certSANsRecord] != is[certSANsRecord]:
 			// Its certificate is that of the first boot.
 			replaced = append(replaced, field+".certSANs")

@@ -23,6 +23,7 @@ func base() *controlplanev1.NovaControlPlane {
 	c.Spec.Platform.APIServer.CertSANs = []string{"api.example.org"}
 	c.Spec.Platform.APIServer.ExtraVolumes = []bootstrapv1.HostPathMount{{Name: "audit", HostPath: "/etc/kubernetes/audit/", MountPath: "/etc/kubernetes/audit"}}
 	c.Spec.Platform.NTP.Servers = []string{"a"}
+	c.Spec.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.35.4"}, {Version: "v1.37.0"}}
 	c.Spec.Platform.RegistryMirrors = []bootstrapv1.RegistryMirror{{Registry: "docker.io", Endpoints: []string{"https://mirror"}}}
 	return c
 }
@@ -57,15 +58,18 @@ func TestNeedReplacement(t *testing.T) {
 		"Kubelet": {reason: "the kubelet is restarted", change: func(c *controlPlane) {
 			c.Spec.Config.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "v", Value: ptr.To("4")}}
 		}},
-		"EtcdPatch": {reason: "the manifest of etcd is never changed", change: func(c *controlPlane) { c.Spec.Config.Kubeadm.Patches[0].Patch = "{a: 1}" }, want: "config.kubeadm.patches[etcd]"},
-		"Taints":    {reason: "the kubelet sets them when it registers", change: func(c *controlPlane) { c.Spec.Config.Taints = []bootstrapv1.Taint{{Key: "x"}} }, want: "config.taints"},
+		"EtcdPatch":              {reason: "the manifest of etcd is never changed", change: func(c *controlPlane) { c.Spec.Config.Kubeadm.Patches[0].Patch = "{a: 1}" }, want: "config.kubeadm.patches[etcd]"},
+		"Version":                {reason: "the platform has its programs", change: func(c *controlPlane) { c.Spec.Version = "v1.37.0" }},
+		"VersionWithoutPrograms": {reason: "the agent cannot download it", change: func(c *controlPlane) { c.Spec.Version = "v1.36.4" }, want: "version (platform.kubernetesPrograms does not have it)"},
+		"VersionBefore":          {reason: "kubeadm upgrades only", change: func(c *controlPlane) { c.Spec.Version = "v1.35.4" }, want: "version (a former version)"},
+		"Taints":                 {reason: "the kubelet sets them when it registers", change: func(c *controlPlane) { c.Spec.Config.Taints = []bootstrapv1.Taint{{Key: "x"}} }, want: "config.taints"},
 		"Several": {
 			reason: "each field is named", change: func(c *controlPlane) {
-				c.Spec.Version, c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "v1.37.0", "other"
+				c.Spec.Version, c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "v1.38.0", "other"
 				c.Spec.Etcd.Local.DataDir, c.Spec.Endpoint.KubeVIP.Interface = "/data", "eth1"
 				c.Spec.Platform.ImageRepository, c.Spec.Platform.NTP.Servers = "registry.example.org", nil
 			},
-			want: "endpoint.kubeVIP etcd.local.dataDir machineTemplate.spec.infrastructureRef platform.imageRepository version is v1.36.3 instead of v1.37.0",
+			want: "endpoint.kubeVIP etcd.local.dataDir machineTemplate.spec.infrastructureRef platform.imageRepository version (another minor version)",
 		},
 		"Created": {
 			reason: "the agent of a machine that was created with Never follows no settings", created: bootstrapv1.InPlaceNever,
