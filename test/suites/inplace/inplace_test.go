@@ -31,6 +31,7 @@ var _ = func() bool {
 		if everything && i == 0 {
 			// Nodes do the same on each hypervisor.
 			Describe("Control planes on "+name, Ordered, Label(name), func() { controlPlaneChanges(name, 21) })
+			Describe("The versions of control planes on "+name, Ordered, Label(name), func() { controlPlaneUpgrades(name, 22) })
 		}
 	}
 	return true

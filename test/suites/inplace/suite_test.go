@@ -30,7 +30,11 @@ func TestInPlace(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "inplace", Hypervisors: harness.Hypervisors(everything), InPlace: true})
+	options := bed.Options{Name: "inplace", Hypervisors: harness.Hypervisors(everything), InPlace: true}
+	if everything {
+		options.Versions = []string{bed.OlderVersion, bed.NewerVersion}
+	}
+	b = harness.Start(ctx, options)
 	Expect(b.RegisterExtension(ctx)).To(Succeed())
 })
 
