@@ -88,7 +88,7 @@ func Start(ctx context.Context, m *machine.Machine, node string, manager *nodeco
 // configuration returns puppet.conf. It has folders of its own: the image may
 // contain an agent with another server.
 func configuration(m *machine.Machine, manager *nodeconfig.ConfigurationManager) string {
-	text := "# Written by nova-host-agent.\n[main]\n"
+	lines := []string{"# Written by nova-host-agent.", "[main]"}
 	for _, s := range []nodeconfig.Setting{
 		{Name: "server", Value: manager.Server}, {Name: "certname", Value: manager.Certname}, {Name: "environment", Value: manager.Environment},
 		{Name: "vardir", Value: m.At(dataDir)}, {Name: "ssldir", Value: m.At(sslDir)}, {Name: "publicdir", Value: m.At(dataDir + "/public")},
@@ -97,9 +97,9 @@ func configuration(m *machine.Machine, manager *nodeconfig.ConfigurationManager)
 		// refuses. Puppet 7 ignores the setting.
 		{Name: "hostcert_renewal_interval", Value: "0"},
 	} {
-		text += s.Name + " = " + s.Value + "\n"
+		lines = append(lines, s.Name+" = "+s.Value)
 	}
-	return text
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // attributes returns the file with the token and the trusted facts that the agent
