@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,6 +70,28 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		Expect(machine.Labels).To(HaveKeyWithValue("node-role.kubernetes.io/infra", ""))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretCreated"))
+	})
+
+	It("has a token for the Puppet server, and does not block the deletion of a NovaConfig", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		authority := &corev1.Secret{}
+		Expect(b.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: "blue-ca"}, authority)).To(Succeed())
+		ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "puppet-ca"}, Data: map[string]string{"ca.pem": string(authority.Data["tls.crt"])}}
+		Expect(b.Create(ctx, ca)).To(Succeed())
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{ConfigurationManager: bootstrapv1.ConfigurationManagerSpec{
+			Server: "puppet.corp", TrustedCAFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: ca.Name, Key: "ca.pem"}},
+		}}})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		secret, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(nodeConfig(secret).ConfigurationManager.Token).NotTo(BeEmpty())
+		config := &bootstrapv1.NovaConfig{}
+		Expect(b.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: "w-1"}, config)).To(Succeed())
+		Expect(config.Finalizers).To(ContainElement(bootstrapv1.PuppetFinalizer))
+		Expect(b.Delete(ctx, config)).To(Succeed())
+		Eventually(func() error { return b.Get(ctx, client.ObjectKeyFromObject(config), config) }).Should(Satisfy(apierrors.IsNotFound))
 	})
 
 	It("waits for its inputs one after another and continues immediately", func(ctx SpecContext) {

@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -36,6 +37,8 @@ type enroller struct {
 	// namespace is the namespace of the manager. Users must not read its Secrets: the key signs tokens
 	// for nodes of all clusters.
 	namespace string
+	// revoker revokes the certificates of deleted machines.
+	revoker *puppet.Revoker
 }
 
 // enroll issues a token if the platform has a configuration manager.
@@ -46,6 +49,9 @@ func (e *enroller) enroll(ctx context.Context, s *scope) error {
 	}
 	if e.namespace == "" {
 		return reconcile.Blocked(bootstrapv1.RenderingFailedReason, "platform.configurationManager needs the flag --manager-namespace of nova-bootstrap")
+	}
+	if err := e.revoker.Hold(ctx, s.config); err != nil {
+		return err //nolint:wrapcheck // it names the finalizer
 	}
 	key, err := e.key(ctx)
 	if err != nil {

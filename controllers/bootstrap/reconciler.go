@@ -9,12 +9,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -67,8 +69,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, s.config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !reconcile.Watched(s.config, r.WatchFilterValue) || !s.config.DeletionTimestamp.IsZero() {
+	if !reconcile.Watched(s.config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
+	}
+	if !s.config.DeletionTimestamp.IsZero() {
+		return r.release(ctx, s)
 	}
 	if pool := poolOf(s.config.OwnerReferences); pool != "" {
 		return ctrl.Result{}, r.rejectPool(ctx, s, pool)
@@ -101,6 +106,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		r.announce(s, before)
 	}()
 	return r.step(ctx, s)
+}
+
+// release revokes the certificate of a machine whose NovaConfig is deleted. A paused Cluster may be
+// moved to another management cluster, where its machines stay.
+func (r *Reconciler) release(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.findOwners(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	foreign := false
+	if s.cluster != nil {
+		if annotations.IsPaused(s.cluster, s.config) {
+			return ctrl.Result{}, nil
+		}
+		err := joining.Allowed(ctx, r.Client, r.Fence, s.cluster)
+		if foreign = fence.IsOther(err); err != nil && !foreign {
+			return ctrl.Result{}, err //nolint:wrapcheck // it names the objects
+		}
+	}
+	return r.enroller.revoker.Delete(ctx, s.config, s.machine, foreign) //nolint:wrapcheck // it names the request
 }
 
 // owned lists the conditions that only this controller writes.

@@ -24,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -65,7 +66,7 @@ func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
 	reconcile.SetDefaults(mgr, "novaconfig", &r.Client, &r.APIReader, &r.Recorder)
 	r.facts, r.content, r.store = clusterFacts{r.Client}, contentReader{r.Client}, dataStore{r.Client}
 	r.modes = modeReader{client: r.Client, live: r.APIReader}
-	r.enroller = enroller{client: r.Client, namespace: r.ManagerNamespace}
+	r.enroller = enroller{client: r.Client, namespace: r.ManagerNamespace, revoker: &puppet.Revoker{Client: r.Client, Recorder: r.Recorder, Namespace: r.ManagerNamespace}}
 	r.issuer = issuer{client: r.Client, authority: r.Authority, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}
 }
 

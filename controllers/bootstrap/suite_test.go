@@ -98,7 +98,7 @@ func (b *bed) run(ttl time.Duration) *bootstrap.Reconciler {
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
 	workloadClusters, err := approver.SetupWorkloadClusters(ctx, mgr, "test", mgr.GetClient(), approver.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
 	Expect(err).NotTo(HaveOccurred())
-	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, WorkloadClusters: workloadClusters, Fence: b.fence}
+	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, ManagerNamespace: b.namespace, CredentialTTL: ttl, WorkloadClusters: workloadClusters, Fence: b.fence}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&approver.Reconciler{WorkloadClusters: workloadClusters, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&bootstrap.TemplateReconciler{}).SetupWithManager(ctx, mgr, options)).To(Succeed())

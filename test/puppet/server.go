@@ -2,6 +2,7 @@ package puppet
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -25,6 +26,8 @@ import (
 )
 
 const (
+	// Revoker is the name of the certificate that may revoke others.
+	Revoker = "nova-management-1"
 	// Port is the port of the server.
 	Port = 8140
 	// startTimeout is how long a server may take to start on a slow machine.
@@ -104,6 +107,9 @@ func (s *Server) configure(ctx context.Context) error {
 			return fmt.Errorf("copying %s: %w", source, err)
 		}
 	}
+	if err := s.allowRevocation(); err != nil {
+		return err
+	}
 	if err := s.newKey(); err != nil {
 		return fmt.Errorf("making key: %w", err)
 	}
@@ -112,7 +118,7 @@ func (s *Server) configure(ctx context.Context) error {
 	}
 	for name, content := range map[string]string{
 		"autosign":                 fmt.Sprintf("#!/bin/sh\nexec %s -keys %s -records %s \"$@\"\n", s.path("nova-autosign"), s.path("keys"), s.path("records")),
-		"puppet.conf":              fmt.Sprintf("[server]\ncertname = %[1]s\ndns_alt_names = %[1]s,localhost\nautosign = %[2]s\nallow_duplicate_certs = true\ncadir = %[3]s\nssldir = %[4]s\n", s.options.Name, s.path("autosign"), s.path("ca"), s.path("ssl")),
+		"puppet.conf":              fmt.Sprintf("[main]\nserver = localhost\n[server]\ncertname = %[1]s\ndns_alt_names = %[1]s,localhost\nautosign = %[2]s\nallow_duplicate_certs = true\ncadir = %[3]s\nssldir = %[4]s\n", s.options.Name, s.path("autosign"), s.path("ca"), s.path("ssl")),
 		"logback.xml":              logConf,
 		"conf.d/puppetserver.conf": strings.ReplaceAll(serverConf, "DIR", s.options.Dir),
 		"conf.d/global.conf":       fmt.Sprintf("global: { logging-config: %s }\n", s.path("logback.xml")),
@@ -129,6 +135,46 @@ func (s *Server) configure(ctx context.Context) error {
 	return filepath.WalkDir(s.options.Dir, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, int(s.owner.Uid), int(s.owner.Gid)))
 	})
+}
+
+// allowRevocation changes the authorization rules as docs/configuration-manager.md
+// describes it.
+func (s *Server) allowRevocation() error {
+	path := s.path("conf.d", "auth.conf")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading authorization rules: %w", err)
+	}
+	before, clean, found := strings.Cut(string(content), `path: "/puppet-ca/v1/clean"`)
+	allow := strings.Index(clean, "allow: {")
+	end := strings.Index(clean, "sort-order:")
+	if !found || allow < 0 || end < allow {
+		return errors.New("changing authorization rules: no rule for /puppet-ca/v1/clean")
+	}
+	changed := before + `path: "/puppet-ca/v1/clean"` + clean[:allow] +
+		fmt.Sprintf("allow: [ { extensions: { pp_cli_auth: \"true\" } }, %q ]\n            ", Revoker) + clean[end:]
+	if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+		return fmt.Errorf("writing authorization rules: %w", err)
+	}
+	return nil
+}
+
+// Generate makes a certificate of the CA as an administrator does. It returns the
+// certificate and its key, in PEM.
+func (s *Server) Generate(ctx context.Context, certname string) (certificate, key []byte, err error) {
+	var out bytes.Buffer
+	command := exec.CommandContext(ctx, "puppetserver", "ca", "generate", "--certname", certname, "--config", s.path("puppet.conf"))
+	command.Dir, command.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
+	command.Stdout, command.Stderr = &out, &out
+	if err := s.options.Inside(command.Run); err != nil {
+		return nil, nil, fmt.Errorf("running puppetserver ca generate: %w: %s", err, &out)
+	}
+	certificate, err1 := os.ReadFile(s.path("ssl", "certs", certname+".pem"))
+	key, err2 := os.ReadFile(s.path("ssl", "private_keys", certname+".pem"))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, fmt.Errorf("reading certificate of %s: %w", certname, err)
+	}
+	return certificate, key, nil
 }
 
 // newKey makes the key of a management cluster, and gives the policy its public part.

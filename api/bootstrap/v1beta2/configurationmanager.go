@@ -12,6 +12,10 @@ const (
 	DefaultPuppetInterval = 30 * time.Minute
 )
 
+// PuppetFinalizer is the finalizer of the NovaConfig of a machine whose bootstrap data
+// has a token for a Puppet server.
+const PuppetFinalizer = "nova.bootstrap.cluster.x-k8s.io/puppet"
+
 // ConfigurationManagerSpec is a Puppet server that configures nodes.
 type ConfigurationManagerSpec struct {
 	// server is the DNS name of the Puppet server, which its certificate must contain.

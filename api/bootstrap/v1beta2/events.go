@@ -16,6 +16,26 @@ const (
 	// Action: wait. If the request stays pending, see
 	// docs/troubleshooting.md#kubectl-logs-and-kubectl-exec-fail-with-a-tls-error.
 	CertificatePendingEventReason = "CertificatePending"
+
+	// PuppetCertificateRevokedEventReason: the certificate of a deleted machine was
+	// revoked at the Puppet server.
+	//
+	// Action: none.
+	PuppetCertificateRevokedEventReason = "PuppetCertificateRevoked"
+
+	// PuppetRevocationFailedEventReason: the certificate of a deleted machine could not be
+	// revoked at the Puppet server. The request is repeated for 5 minutes, and the deletion
+	// of the Machine waits.
+	//
+	// Action: check the Puppet server, and the Secret that the message names.
+	PuppetRevocationFailedEventReason = "PuppetRevocationFailed"
+
+	// PuppetCertificateKeptEventReason: the certificate was not revoked within 5 minutes,
+	// and the Machine was deleted without.
+	//
+	// Action: revoke the certificate by hand; see
+	// docs/configuration-manager.md#revocation.
+	PuppetCertificateKeptEventReason = "PuppetCertificateKept"
 )
 
 // Cluster's events.

@@ -5,16 +5,28 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	revocation "github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/puppet"
 )
 
@@ -51,22 +63,76 @@ func (c *catalog) file(path string) string {
 	return ""
 }
 
+// catalogCode returns the HTTP status with which the server responds to a request for
+// the catalog, or an error of curl.
+func (n *node) catalogCode(ctx context.Context) string {
+	GinkgoHelper()
+	out, err := n.requestCatalog(ctx, "--output", filepath.Join(n.dir, "catalog"), "--write-out", "%{http_code}")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
 // catalog returns the catalog that the server compiles for the node. Nothing is
 // applied. The facts that the node reports claim another role.
 func (n *node) catalog(ctx context.Context) *catalog {
 	GinkgoHelper()
-	ssl := filepath.Join(n.dir, "ssldir")
-	command := exec.CommandContext(ctx, "curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "120",
-		"--cacert", filepath.Join(ssl, "certs", "ca.pem"), "--cert", filepath.Join(ssl, "certs", n.Certname+".pem"), "--key", filepath.Join(ssl, "private_keys", n.Certname+".pem"),
+	out, err := n.requestCatalog(ctx, "--fail-with-body")
+	Expect(err).NotTo(HaveOccurred(), out)
+	c := &catalog{}
+	Expect(json.Unmarshal([]byte(out), c)).To(Succeed(), out)
+	return c
+}
+
+// requestCatalog requests the catalog of the node, and returns the output of curl.
+func (n *node) requestCatalog(ctx context.Context, args ...string) (string, error) {
+	return n.curl(ctx, "/puppet/v3/catalog/"+n.Certname+"?environment=production", append(args,
 		"--header", "Accept: application/json", "--data", "environment=production", "--data", "facts_format=application/json",
-		"--data-urlencode", fmt.Sprintf(`facts={"name": %q, "values": {"pp_role": "infra", "role": "infra"}}`, n.Certname),
-		fmt.Sprintf("https://localhost:%d/puppet/v3/catalog/%s?environment=production", puppet.Port, n.Certname))
+		"--data-urlencode", fmt.Sprintf(`facts={"name": %q, "values": {"pp_role": "infra", "role": "infra"}}`, n.Certname))...)
+}
+
+// curl sends a request with the certificate of the node.
+func (n *node) curl(ctx context.Context, path string, args ...string) (string, error) {
+	ssl := filepath.Join(n.dir, "ssldir")
+	command := exec.CommandContext(ctx, "curl", append(args, "--silent", "--show-error", "--max-time", "120",
+		"--cacert", filepath.Join(ssl, "certs", "ca.pem"), "--cert", filepath.Join(ssl, "certs", n.Certname+".pem"), "--key", filepath.Join(ssl, "private_keys", n.Certname+".pem"),
+		fmt.Sprintf("https://localhost:%d%s", puppet.Port, path))...)
 	var out bytes.Buffer
 	command.Stdout, command.Stderr = &out, &out
-	Expect(inside(command.Run)).To(Succeed(), "%s", &out)
-	c := &catalog{}
-	Expect(json.Unmarshal(out.Bytes(), c)).To(Succeed(), "%s", &out)
-	return c
+	err := inside(command.Run)
+	return out.String(), err
+}
+
+// forward returns an address of this process that leads to the server: connections of
+// an HTTP client are opened by other threads than the one in the network of the server.
+func forward(ctx context.Context) string {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			var to net.Conn
+			err = inside(func() (err error) {
+				to, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", puppet.Port))
+				return err //nolint:wrapcheck // a test
+			})
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(to, client); _ = to.Close() }()
+			go func() { _, _ = io.Copy(client, to); _ = client.Close() }()
+		}
+	}()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	return "localhost:" + port
 }
 
 var _ = Describe("Nodes at a Puppet server", func() {
@@ -127,6 +193,45 @@ var _ = Describe("Nodes at a Puppet server", func() {
 			return &n
 		}),
 	)
+
+	It("lose their certificate when nova-bootstrap revokes it", func(ctx context.Context) {
+		certificate, key, err := server.Generate(ctx, puppet.Revoker)
+		Expect(err).NotTo(HaveOccurred())
+		authority, err := os.ReadFile(server.CA())
+		Expect(err).NotTo(HaveOccurred())
+		secret := &corev1.Secret{Data: map[string][]byte{"server": []byte(forward(ctx)), "ca.crt": authority, "tls.crt": certificate, "tls.key": key}}
+		secret.Namespace, secret.Name = keySecret.Namespace, revocation.RevocationSecret
+		// The certname is that of a Machine with this name and UID.
+		owner := newNode("deleted.0d4f", "worker")
+		out, code := owner.enroll(ctx)
+		Expect(code).To(BeZero(), out)
+		Expect(owner.catalogCode(ctx)).To(Equal("200"))
+
+		deleted := metav1.Now()
+		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "deleted", UID: "0d4f", DeletionTimestamp: &deleted}}
+		config := &bootstrapv1.NovaConfig{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "deleted", DeletionTimestamp: &deleted, Finalizers: []string{bootstrapv1.PuppetFinalizer},
+		}}
+		c := fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(secret, config).Build()
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		recorder := events.NewFakeRecorder(1)
+		revoker := &revocation.Revoker{Client: c, Recorder: recorder, Namespace: secret.Namespace}
+		result, err := revoker.Delete(ctx, config, machine, false)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.IsZero()).To(BeTrue())
+		Expect(recorder.Events).To(Receive(ContainSubstring("PuppetCertificateRevoked")))
+		Expect(server.Certificate(owner.Certname)).NotTo(BeAnExistingFile())
+		Eventually(owner.catalogCode).WithContext(ctx).WithTimeout(time.Minute).ShouldNot(Equal("200"))
+
+		By("letting the same credential sign nothing")
+		Expect(os.WriteFile(filepath.Join(owner.dir, "ssldir", "certs", puppet.Revoker+".pem"), certificate, 0o600)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(owner.dir, "ssldir", "private_keys", puppet.Revoker+".pem"), key, 0o600)).To(Succeed())
+		owner.Certname = puppet.Revoker
+		sign, err := owner.curl(ctx, "/puppet-ca/v1/certificate_status/any", "--request", "PUT", "--header", "Content-Type: application/json",
+			"--data", `{"desired_state": "signed"}`, "--output", filepath.Join(owner.dir, "status"), "--write-out", "%{http_code}")
+		Expect(err).NotTo(HaveOccurred(), sign)
+		Expect(sign).To(Equal("403"))
+	})
 
 	It("get no certificate with a token that was used", func(ctx context.Context) {
 		owner := newNode("replayed.0d4f", "worker")
