@@ -19,6 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/inplace"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
@@ -78,6 +79,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
+		return err
+	}
+	runs := &puppet.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
+	if err := runs.SetupWithManager(mgr, o.Controller()); err != nil {
 		return err
 	}
 	templates := &bootstrap.TemplateReconciler{WatchFilterValue: o.WatchFilter}

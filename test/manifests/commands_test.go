@@ -104,6 +104,8 @@ var elsewhere = map[string]map[string]string{
 	},
 	"docs/configuration-manager.md": {
 		"install -m 0755": "test/suites/puppet, with folders of its own", "sudo -u puppet": "people, on a Puppet server; test/suites/puppet runs the program as the server does",
+		"kubectl get secret": "test/suites/puppet reads the Secret in Go", "puppetserver ca generate": "test/suites/puppet",
+		"kubectl create secret generic": "test/suites/puppet, with the same keys",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
 	"docs/demo.md":         {"make demo": "test/suites/demo", "kubectl get clusters": "test/suites/demo"},

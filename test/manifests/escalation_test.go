@@ -13,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -130,6 +132,29 @@ func stored(o func() client.Object, change func(context.Context, client.Client, 
 			return err
 		}
 		return change(ctx, c, object)
+	}
+}
+
+// machineReady is the condition of a Machine that has a status.
+const machineReady = `{"type":"Ready","status":"False","reason":"NotReady","message":"","lastTransitionTime":"2026-11-27T12:00:00Z"}`
+
+// machineWithStatus is a Machine with a Node and a condition.
+func machineWithStatus() client.Object {
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}}
+	machine.Spec.ClusterName = "blue"
+	machine.Spec.Bootstrap.DataSecretName = ptr.To("data")
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infraGroup, Kind: "NovaVSphereMachine", Name: "w-1"}
+	return machine
+}
+
+// statusPatch gives a Machine a status as its administrator, and patches it as the manager.
+func statusPatch(patch string) func(context.Context, client.Client, client.Object) error {
+	return func(ctx context.Context, c client.Client, o client.Object) error {
+		before := client.RawPatch(types.MergePatchType, []byte(`{"status":{"nodeRef":{"name":"w-1"},"conditions":[`+machineReady+`]}}`))
+		if err := server.Client.Status().Patch(ctx, o, before); err != nil {
+			return err
+		}
+		return c.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"status":`+patch+`}`)), client.DryRunAll)
 	}
 }
 
@@ -251,6 +276,12 @@ var _ = DescribeTable("a write of a manager", func(ctx SpecContext, dir string, 
 	Entry("another ConfigMap", "nova-bootstrap", created(configMap("coredns", nil)), "may write only ConfigMaps with the lock"),
 	Entry("another ConfigMap of a cluster", "nova-bootstrap", stored(configMap("blue-files", lockOf), updated), "may write only ConfigMaps with the lock"),
 	Entry("a lock whose label names another cluster", "nova-bootstrap", created(configMap("red-lock", lockOf)), "may write only ConfigMaps with the lock"),
+
+	Entry("the condition of a Machine about Puppet", "nova-bootstrap", stored(machineWithStatus, statusPatch(`{"conditions":[{"type":"ConfigurationApplied","status":"True","reason":"Applied","message":"","lastTransitionTime":"2026-11-27T12:00:00Z"},`+machineReady+`]}`)), ""),
+	Entry("another condition of a Machine", "nova-bootstrap", stored(machineWithStatus, statusPatch(`{"conditions":[{"type":"Ready","status":"True","reason":"Ready","message":"","lastTransitionTime":"2026-11-27T12:00:00Z"}]}`)), "may change only the condition ConfigurationApplied"),
+	Entry("the Node of a Machine", "nova-bootstrap", stored(machineWithStatus, statusPatch(`{"nodeRef":{"name":"another"}}`)), "may change only the condition ConfigurationApplied"),
+	Entry("no Node of a Machine any more", "nova-bootstrap", stored(machineWithStatus, statusPatch(`{"nodeRef":null}`)), "may change only the condition ConfigurationApplied"),
+	Entry("the phase of a Machine", "nova-bootstrap", stored(machineWithStatus, statusPatch(`{"phase":"Running"}`)), "may change only the condition ConfigurationApplied"),
 
 	Entry("a CA", "nova-control-plane", secretOf(clusterv1.ClusterSecretType), ""),
 	Entry("a kubeconfig that exists", "nova-control-plane", stored(someSecret(clusterv1.ClusterSecretType), updated), ""),

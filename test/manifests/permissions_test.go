@@ -43,6 +43,7 @@ var permissions = map[string]map[string]string{
 		"clusters.cluster.x-k8s.io": "get list watch", "machinesets.cluster.x-k8s.io": "get list watch",
 		"machinepools.cluster.x-k8s.io": "get list watch",
 		"machines.cluster.x-k8s.io":     "get list watch patch", "machinedeployments.cluster.x-k8s.io": "get list watch patch",
+		"machines.cluster.x-k8s.io/status":                      "patch",
 		"novaconfigs.bootstrap.cluster.x-k8s.io":                "get list watch patch",
 		"novaconfigs.bootstrap.cluster.x-k8s.io/status":         "patch",
 		"novaconfigs.bootstrap.cluster.x-k8s.io/finalizers":     "update",

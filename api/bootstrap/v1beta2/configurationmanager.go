@@ -16,6 +16,46 @@ const (
 // has a token for a Puppet server.
 const PuppetFinalizer = "nova.bootstrap.cluster.x-k8s.io/puppet"
 
+// Machine's ConfigurationApplied condition and corresponding reasons.
+const (
+	// ConfigurationAppliedCondition is true if the Puppet server of the platform has
+	// configured the node. It is the condition of the same type of the Node. Machines
+	// without a Puppet server do not have it. It can be a readiness gate.
+	ConfigurationAppliedCondition = "ConfigurationApplied"
+
+	// ConfigurationAppliedReason: the last catalog of the node is applied.
+	//
+	// Action: none.
+	ConfigurationAppliedReason = "Applied"
+
+	// NotEnrolledReason: the node has no certificate of the Puppet server yet.
+	//
+	// Action: read the log of the Puppet server; see
+	// docs/configuration-manager.md#the-result-of-a-node.
+	NotEnrolledReason = "NotEnrolled"
+
+	// ResourceFailedReason: the resource in the message failed.
+	//
+	// Action: fix the control repository, or the node.
+	ResourceFailedReason = "ResourceFailed"
+
+	// RunFailedReason: the node got no catalog, or its run did not end in time.
+	//
+	// Action: check the Puppet server.
+	RunFailedReason = "RunFailed"
+
+	// PuppetNotFoundReason: the node image has no program puppet.
+	//
+	// Action: add puppet-agent to the node image.
+	PuppetNotFoundReason = "PuppetNotFound"
+
+	// ConfigurationNotReportedReason: the node has not reported a run yet.
+	//
+	// Action: wait. If the reason stays, read the journal of nova-puppet.service on the
+	// node.
+	ConfigurationNotReportedReason = "NotReported"
+)
+
 // ConfigurationManagerSpec is a Puppet server that configures nodes.
 type ConfigurationManagerSpec struct {
 	// server is the DNS name of the Puppet server, which its certificate must contain.

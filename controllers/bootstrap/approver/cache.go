@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
 )
 
 const (
@@ -28,6 +30,14 @@ const (
 
 // kubeletSigners are the signers whose requests are decided.
 var kubeletSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
+
+// keepUsed keeps only the fields of certificate requests and Nodes that are used.
+func keepUsed(o any) (any, error) {
+	if node, is := o.(*corev1.Node); is {
+		return puppet.Keep(node), nil
+	}
+	return keepRequest(o)
+}
 
 // keepRequest keeps only the fields of a certificate request that are used to decide it. Every node of
 // a workload cluster may create requests of 1.5 MiB for any signer, without a limit on their number.

@@ -21,8 +21,9 @@ func NewUser(authority workload.Authority) *workload.User {
 		Own:       nodesettings.Rules(),
 		Cluster: append(joinRules(),
 			rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/"}},
-			// A serving certificate must not contain the addresses of other nodes.
-			rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			// A serving certificate must not contain the addresses of other nodes, and the condition of a
+			// Node about Puppet is copied to its Machine.
+			rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
 			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kubernetes"}},
 			rbacv1.PolicyRule{Verbs: []string{"update", "patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/approval"}},
 			rbacv1.PolicyRule{Verbs: []string{"approve"}, APIGroups: certificates, Resources: []string{"signers"}, ResourceNames: kubeletSigners},

@@ -32,8 +32,8 @@ import (
 // wait for it.
 const ConnectRetry = 3 * time.Second
 
-// SetupWorkloadClusters adds a cluster cache to mgr. It connects as user and caches only the
-// certificate requests of a workload cluster.
+// SetupWorkloadClusters adds a cluster cache to mgr. It connects as user and caches only
+// certificate requests of a workload cluster, and a condition of its Nodes.
 func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, user *workload.User, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
 	return connections.Setup(ctx, mgr, clustercache.Options{
 		SecretClient:     workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novaconfig")),
@@ -42,7 +42,7 @@ func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, userAgent stri
 		// The transform is not set by object: a cache that names a kind cannot be created if the API
 		// server does not serve that kind. A field selector would select one signer, but two are
 		// decided.
-		Cache: clustercache.CacheOptions{DefaultTransform: keepRequest},
+		Cache: clustercache.CacheOptions{DefaultTransform: keepUsed},
 	}, options, ConnectRetry)
 }
 

@@ -50,7 +50,7 @@ var ErrOtherNode = errors.New("the Node has another name than its Machine")
 // NodeOf reads the Node of a machine that has joined. A Node has the name of its
 // Machine: any other one comes from a user of the workload cluster, who has given
 // it the provider ID of the machine.
-func NodeOf(ctx context.Context, c client.Client, machine *clusterv1.Machine) (*corev1.Node, error) {
+func NodeOf(ctx context.Context, c client.Reader, machine *clusterv1.Machine) (*corev1.Node, error) {
 	if machine.Status.NodeRef.Name != machine.Name {
 		return nil, ErrOtherNode
 	}
@@ -156,14 +156,14 @@ func ReportOf(node *corev1.Node, revision string) (Report, bool) {
 		case c.Status == corev1.ConditionTrue:
 			return Report{Applied: true, Text: "the settings are applied"}, true
 		}
-		return Report{Text: printable(text)}, true
+		return Report{Text: Printable(text)}, true
 	}
 	return Report{}, false
 }
 
-// printable limits a text of a workload cluster and removes characters that do not
+// Printable limits a text of a workload cluster and removes characters that do not
 // belong in a condition.
-func printable(text string) string {
+func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1

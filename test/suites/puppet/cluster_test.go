@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
@@ -22,6 +25,9 @@ import (
 const (
 	bootTimeout  = 10 * time.Minute
 	applyTimeout = 6 * time.Minute
+	// mirrorTimeout is shorter than the safety nets of reconcilers, so only a watch can
+	// be in time.
+	mirrorTimeout = 25 * time.Second
 )
 
 // interval is the shortest interval of the agents, in seconds.
@@ -74,6 +80,7 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 	It("has nodes with certificates of their own, which have the catalog of their role", func(ctx context.Context) {
 		for _, m := range machines(ctx, c) {
 			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
+			Eventually(machineIs).WithContext(ctx).WithArguments(c, m.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(Equal("True Applied"))
 			role := "worker"
 			if _, is := m.Labels[clusterv1.MachineControlPlaneLabel]; is {
 				role = "control-plane"
@@ -95,8 +102,11 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 		Expect(server.Write(data, "classes: [profile::failing]\n")).To(Succeed())
 		Expect(awaitApplied(ctx, c, worker.Name, nodeconfig.ResourceFailedReason)).To(And(
 			HavePrefix("/Stage[main]/Profile::Failing/Exec[mount data]/returns: "), ContainSubstring("'/bin/false' returned 1")))
+		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(
+			HavePrefix("False ResourceFailed /Stage[main]/Profile::Failing/Exec[mount data]/returns: "))
 		Expect(server.Write(data, "--- {}\n")).To(Succeed())
 		awaitApplied(ctx, c, worker.Name, nodeconfig.AppliedReason)
+		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(Equal("True Applied"))
 	})
 })
 
@@ -126,28 +136,49 @@ func workers(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
 func certname(m *clusterv1.Machine) string { return enrollment.Certname(m.Name, string(m.UID)) }
 
 // applied returns reason and message of the condition of a Node, if it has one.
-func applied(ctx context.Context, c bed.Cluster, name string) (reason, message string) {
-	GinkgoHelper()
+func applied(ctx context.Context, c bed.Cluster, name string) (reason, message string, err error) {
 	workload, err := b.TenantClient(ctx, c.Key())
-	Expect(err).NotTo(HaveOccurred())
-	node := &corev1.Node{}
-	Expect(workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == nodeconfig.ConfigurationCondition {
-			Expect(condition.Status == corev1.ConditionTrue).To(Equal(condition.Reason == nodeconfig.AppliedReason))
-			return condition.Reason, condition.Message
-		}
+	if err != nil {
+		return "", "", err //nolint:wrapcheck // a test
 	}
-	return "", ""
+	node := &corev1.Node{}
+	if err := workload.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return "", "", err //nolint:wrapcheck // a test
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != nodeconfig.ConfigurationCondition {
+			continue
+		}
+		if is := condition.Status == corev1.ConditionTrue; is != (condition.Reason == nodeconfig.AppliedReason) {
+			return "", "", fmt.Errorf("the condition is %s with reason %s", condition.Status, condition.Reason)
+		}
+		return condition.Reason, condition.Message, nil
+	}
+	return "", "", nil
 }
 
 // awaitApplied waits until the condition of a Node has a reason, and returns its message.
+// The API server of a cluster with one control plane machine may be away for a moment.
 func awaitApplied(ctx context.Context, c bed.Cluster, name, reason string) (message string) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) string {
-		got, text := applied(ctx, c, name)
+	Eventually(func(g Gomega, ctx context.Context) {
+		got, text, err := applied(ctx, c, name)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(got).To(Equal(reason), text)
 		message = text
-		return got
-	}).WithContext(ctx).WithTimeout(applyTimeout).Should(Equal(reason), func() string { return fmt.Sprintf("Node %s: %s", name, message) })
+	}).WithContext(ctx).WithTimeout(applyTimeout).Should(Succeed(), "Node %s", name)
 	return message
+}
+
+// machineIs returns status, reason and message of a condition of a Machine.
+func machineIs(ctx context.Context, c bed.Cluster, name, condition string) (string, error) {
+	machine := &clusterv1.Machine{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, machine); err != nil {
+		return "", err //nolint:wrapcheck // a test
+	}
+	found := conditions.Get(machine, condition)
+	if found == nil {
+		return "", nil
+	}
+	return strings.TrimSpace(string(found.Status) + " " + found.Reason + " " + found.Message), nil
 }
