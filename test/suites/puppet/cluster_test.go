@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/enrollment"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/puppet"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -80,7 +85,6 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 	It("has nodes with certificates of their own, which have the catalog of their role", func(ctx context.Context) {
 		for _, m := range machines(ctx, c) {
 			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
-			Eventually(machineIs).WithContext(ctx).WithArguments(c, m.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(Equal("True Applied"))
 			role := "worker"
 			if _, is := m.Labels[clusterv1.MachineControlPlaneLabel]; is {
 				role = "control-plane"
@@ -96,7 +100,10 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 	})
 
 	It("reports a resource that fails, and that it does not fail any more", func(ctx context.Context) {
+		By("letting Ready of the workers wait for it")
+		patchWorkers(ctx, c, fmt.Sprintf(`{"spec":{"template":{"spec":{"readinessGates":[{"conditionType":%q}]}}}}`, bootstrapv1.ConfigurationAppliedCondition))
 		worker := workers(ctx, c)[0]
+		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, clusterv1.ReadyCondition).WithTimeout(applyTimeout).Should(HavePrefix("True"))
 		data := "data/nodes/" + certname(&worker) + ".yaml"
 		Expect(server.Write("modules/profile/manifests/failing.pp", failing)).To(Succeed())
 		Expect(server.Write(data, "classes: [profile::failing]\n")).To(Succeed())
@@ -104,9 +111,34 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 			HavePrefix("/Stage[main]/Profile::Failing/Exec[mount data]/returns: "), ContainSubstring("'/bin/false' returned 1")))
 		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(
 			HavePrefix("False ResourceFailed /Stage[main]/Profile::Failing/Exec[mount data]/returns: "))
+		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, clusterv1.ReadyCondition).WithTimeout(mirrorTimeout).Should(
+			And(HavePrefix("False"), ContainSubstring("Profile::Failing")))
 		Expect(server.Write(data, "--- {}\n")).To(Succeed())
 		awaitApplied(ctx, c, worker.Name, nodeconfig.AppliedReason)
 		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, bootstrapv1.ConfigurationAppliedCondition).WithTimeout(mirrorTimeout).Should(Equal("True Applied"))
+		Eventually(machineIs).WithContext(ctx).WithArguments(c, worker.Name, clusterv1.ReadyCondition).WithTimeout(mirrorTimeout).Should(HavePrefix("True"))
+	})
+
+	It("revokes the certificate of a Machine that is deleted", func(ctx context.Context) {
+		By("giving nova-bootstrap a credential, as an administrator does")
+		certificate, key, err := server.Generate(ctx, puppet.Revoker)
+		Expect(err).NotTo(HaveOccurred())
+		authority, err := os.ReadFile(server.CA())
+		Expect(err).NotTo(HaveOccurred())
+		secret := &corev1.Secret{Data: map[string][]byte{"server": []byte("localhost"), "ca.crt": authority, "tls.crt": certificate, "tls.key": key}}
+		secret.Namespace, secret.Name = keySecret.Namespace, "nova-bootstrap-puppet-revocation"
+		Expect(b.Client.Create(ctx, secret)).To(Succeed())
+
+		worker := workers(ctx, c)[0]
+		copied := copyCertificate(ctx, &worker)
+		Expect(copied.catalogCode(ctx)).To(Equal("200"))
+		Expect(b.Client.Delete(ctx, &worker)).To(Succeed())
+		awaitDeleted(ctx, &worker)
+		Expect(eventsOf(ctx, &worker)).To(ContainElement(HavePrefix("PuppetCertificateRevoked Certificate " + certname(&worker))))
+		Expect(server.Certificate(certname(&worker))).NotTo(BeAnExistingFile())
+		By("refusing a copy of the certificate")
+		Eventually(copied.catalogCode).WithContext(ctx).WithTimeout(time.Minute).ShouldNot(Equal("200"))
+		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Succeed())
 	})
 })
 
@@ -170,6 +202,15 @@ func awaitApplied(ctx context.Context, c bed.Cluster, name, reason string) (mess
 	return message
 }
 
+// patchWorkers changes the MachineDeployment of the workers.
+func patchWorkers(ctx context.Context, c bed.Cluster, patch string) {
+	GinkgoHelper()
+	list := &clusterv1.MachineDeploymentList{}
+	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	Expect(b.Client.Patch(ctx, &list.Items[0], client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
 // machineIs returns status, reason and message of a condition of a Machine.
 func machineIs(ctx context.Context, c bed.Cluster, name, condition string) (string, error) {
 	machine := &clusterv1.Machine{}
@@ -181,4 +222,39 @@ func machineIs(ctx context.Context, c bed.Cluster, name, condition string) (stri
 		return "", nil
 	}
 	return strings.TrimSpace(string(found.Status) + " " + found.Reason + " " + found.Message), nil
+}
+
+// awaitDeleted waits until a Machine does not exist.
+func awaitDeleted(ctx context.Context, m *clusterv1.Machine) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) bool {
+		return apierrors.IsNotFound(b.Client.Get(ctx, client.ObjectKeyFromObject(m), &clusterv1.Machine{}))
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(BeTrue())
+}
+
+// eventsOf returns reason and note of the events about a Machine.
+func eventsOf(ctx context.Context, m *clusterv1.Machine) (found []string) {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(b.Client.List(ctx, list, client.InNamespace(m.Namespace))).To(Succeed())
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Regarding.UID == m.UID {
+			found = append(found, e.Reason+" "+e.Note)
+		}
+	}
+	return found
+}
+
+// copyCertificate copies the certificate of a worker and its key.
+func copyCertificate(ctx context.Context, m *clusterv1.Machine) *node {
+	GinkgoHelper()
+	n := &node{dir: GinkgoT().TempDir(), Identity: enrollment.Identity{Certname: certname(m)}}
+	for _, file := range []string{"certs/ca.pem", "certs/" + n.Certname + ".pem", "private_keys/" + n.Certname + ".pem"} {
+		content, err := b.Exec(ctx, m.Name, "cat", "/var/lib/nova/puppet/ssl/"+file)
+		Expect(err).NotTo(HaveOccurred())
+		to := filepath.Join(n.dir, "ssldir", file)
+		Expect(os.MkdirAll(filepath.Dir(to), 0o700)).To(Succeed())
+		Expect(os.WriteFile(to, []byte(content+"\n"), 0o600)).To(Succeed())
+	}
+	return n
 }
