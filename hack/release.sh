@@ -94,8 +94,15 @@ operator() {
 # user, time or machine of the build, so that it is reproducible; the part "tools"
 # would have checksums of cyclonedx-gomod's own executable.
 sbom() {
-	GOOS=linux GOARCH=$3 "$cyclonedx" bin -json -noserial -version "$version" -output - "$2" 2>/dev/null |
-		sed -e '/^    "timestamp": /d' -e '/^    "tools": \[$/,/^    \],\{0,1\}$/d' >"$dir/sbom/$1.cdx.json"
+	local log
+	log=$(mktemp)
+	GOOS=linux GOARCH=$3 "$cyclonedx" bin -json -noserial -version "$version" -output - "$2" 2>"$log" |
+		sed -e '/^    "timestamp": /d' -e '/^    "tools": \[$/,/^    \],\{0,1\}$/d' >"$dir/sbom/$1.cdx.json" || {
+		echo "release.sh: no SBOM of $1:" >&2
+		cat "$log" >&2
+		exit 1
+	}
+	rm "$log"
 }
 
 tools=$("$here/tools/build.sh" nova-release cyclonedx-gomod kubectl)
