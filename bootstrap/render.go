@@ -62,6 +62,7 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 		config.Kubelet = nodeconfig.Kubelet{}
 		return config, nil
 	}
+	config.Kubernetes = Programs(in)
 	return config, addComponents(in, config)
 }
 

@@ -31,7 +31,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	}
 	settings := &nodeconfig.Settings{
 		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
-		Kubernetes: programs(&in),
+		Kubernetes: Programs(&in),
 	}
 	if settings.Components != "" {
 		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
@@ -49,9 +49,9 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	return packed, revision, nil
 }
 
-// programs returns where a running node downloads the programs of its version. A
-// version without downloads is left out: its machines are replaced.
-func programs(in *Input) nodeconfig.Kubernetes {
+// Programs returns where a node downloads the programs of its version. They
+// are empty if the platform does not have the version.
+func Programs(in *Input) nodeconfig.Kubernetes {
 	for _, p := range in.Platform.KubernetesPrograms {
 		if p.Version == in.Version {
 			return nodeconfig.Kubernetes{Version: p.Version, IgnorePreflightErrors: in.Spec.Kubeadm.IgnorePreflightErrors, Programs: []nodeconfig.Program{

@@ -18,6 +18,7 @@ func TestSettingsEqualThoseOfAFreshMachine(t *testing.T) {
 		everything(in)
 		in.Platform.NTP.Servers = []string{"10.0.0.1"}
 		in.Platform.APIServerLoadBalancer = &bootstrapv1.APIServerLoadBalancerSpec{}
+		in.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{{Version: in.Version, Kubelet: bootstrapv1.ProgramSpec{URL: "https://universe.corp/kubelet"}}}
 		in.Follow = true
 	})
 	config, err := nodeConfig(&in)
@@ -33,8 +34,8 @@ func TestSettingsEqualThoseOfAFreshMachine(t *testing.T) {
 	if err != nil || read != revision {
 		t.Fatalf("revision %s, want %s: %v", read, revision, err)
 	}
-	want := &nodeconfig.Settings{Version: 2, Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet}
-	if diff := cmp.Diff(want, settings); diff != "" || !config.Follow {
+	want := &nodeconfig.Settings{Version: 2, Node: in.Machine, Machine: config.Machine, Kubelet: config.Kubelet, Kubernetes: config.Kubernetes}
+	if diff := cmp.Diff(want, settings); diff != "" || !config.Follow || config.Kubernetes.Version != in.Version {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	args := []nodeconfig.Setting{

@@ -120,7 +120,7 @@ func (b *boot) run(ctx context.Context) error {
 	if b.c.Follow {
 		b.step(ctx, "Starting the host agent")
 		node := follow.Node{Name: b.c.Node.Name, Addresses: b.node.ips(), ProviderID: b.node.providerID}
-		settings := &nodeconfig.Settings{Node: b.c.Node.Name, Machine: nodeconfig.WithoutKeys(b.c.Machine), Kubelet: b.c.Kubelet, Components: b.c.Components}
+		settings := &nodeconfig.Settings{Node: b.c.Node.Name, Machine: nodeconfig.WithoutKeys(b.c.Machine), Kubelet: b.c.Kubelet, Components: b.c.Components, Kubernetes: b.c.Kubernetes}
 		if err := follow.Start(ctx, b.m, node, settings); err != nil {
 			return err
 		}
@@ -191,6 +191,11 @@ func (b *boot) prepare(ctx context.Context) error {
 	}
 	if err := b.waitForClock(ctx); err != nil {
 		return err
+	}
+	if b.c.Kubernetes.Version != "" {
+		if err := follow.InstallVersion(ctx, b.m, &b.c.Kubernetes); err != nil {
+			return fmt.Errorf("getting Kubernetes %s: %w", b.c.Kubernetes.Version, err)
+		}
 	}
 	if r := b.c.Join.Restore; r != nil {
 		b.step(ctx, "Restoring etcd")

@@ -1,8 +1,11 @@
 package boot_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -750,5 +753,68 @@ func TestNodeStartsPuppet(t *testing.T) {
 	broken.Put("etc/nova", "a file instead of a folder")
 	if err := broken.boot(); err == nil || !strings.Contains(err.Error(), "starting Puppet's agent") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// A machine whose image has another version of Kubernetes gets the programs before it
+// becomes a node.
+func TestNodeInstallsItsVersion(t *testing.T) {
+	const older, newer = "v1.36.3", "v1.37.0"
+	program := func(name, version string) string {
+		return "#!/bin/sh\ncase \"$1\" in *version) echo \"Kubernetes " + version + "\"; exit ;; esac\n" + commands[name] + "\n"
+	}
+	for name, tc := range map[string]struct {
+		// image is the version of the image.
+		image, hash string
+		downloads   int
+		want        string
+	}{
+		"Other":     {image: older, downloads: 3},
+		"Same":      {image: newer},
+		"WrongHash": {image: older, hash: strings.Repeat("0", 64), downloads: 2, want: "getting Kubernetes v1.37.0: kubelet v1.37.0 has another SHA-256 than 000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			downloads := 0
+			files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				downloads++
+				_, _ = w.Write([]byte(program(strings.TrimPrefix(r.URL.Path, "/"), newer)))
+			}))
+			t.Cleanup(files.Close)
+			n := newNode(t, func(c *nodeconfig.Config) {
+				c.Follow, c.Kubernetes.Version = true, newer
+				for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
+					sum := sha256.Sum256([]byte(program(name, newer)))
+					p := nodeconfig.Program{Name: name, URL: files.URL + "/" + name, SHA256: hex.EncodeToString(sum[:])}
+					if name == "kubelet" && tc.hash != "" {
+						p.SHA256 = tc.hash
+					}
+					c.Kubernetes.Programs = append(c.Kubernetes.Programs, p)
+				}
+			})
+			for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
+				n.Program("bin/"+name, program(name, tc.image))
+			}
+			err := n.boot()
+			if downloads != tc.downloads {
+				t.Errorf("%d downloads", downloads)
+			}
+			if tc.want != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(n.Get("calls"), "kubeadm join") || n.Get("bin/kubelet") != program("kubelet", tc.image) {
+					t.Errorf("%v\n%s", err, n.Get("calls"))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, n.log())
+			}
+			for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
+				if n.Get("bin/"+name) != program(name, newer) {
+					t.Errorf("%s is another one", name)
+				}
+			}
+			if !strings.Contains(n.Get("var/lib/nova/settings.json"), `"kubernetes":{"version":"v1.37.0"`) {
+				t.Error("the record does not have the version")
+			}
+		})
 	}
 }

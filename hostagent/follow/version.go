@@ -66,6 +66,21 @@ func newPath(program string) string {
 	return path.Join(path.Dir(program), ".nova-"+path.Base(program))
 }
 
+// InstallVersion gives a machine that is no node yet the programs of a version, if it
+// has others.
+func InstallVersion(ctx context.Context, m *machine.Machine, want *nodeconfig.Kubernetes) error {
+	u, err := findUpgrade(ctx, m, want.Version)
+	if err != nil || u == nil {
+		return err
+	}
+	m.Logf("Downloading the programs of Kubernetes %s", want.Version)
+	err = u.fetch(ctx, want)
+	if err == nil {
+		err = u.install(ctx, u.paths)
+	}
+	return errors.Join(err, u.forget())
+}
+
 // fetchVersion downloads the programs of the desired version, and changes nothing
 // else. The result is nil if the machine has them.
 func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Client, s *nodeconfig.Settings) (*upgrade, error) {
@@ -73,21 +88,13 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	if want.Version == "" {
 		return nil, nil //nolint:nilnil // a version that is not set is not changed
 	}
-	u := &upgrade{m: m, client: client, node: s.Node, version: want.Version, controlPlane: s.Components != ""}
+	u, err := findUpgrade(ctx, m, want.Version)
+	if err != nil || u == nil {
+		return nil, err
+	}
+	u.client, u.node, u.controlPlane = client, s.Node, s.Components != ""
 	if len(want.IgnorePreflightErrors) > 0 {
 		u.ignored = []string{"--ignore-preflight-errors", strings.Join(want.IgnorePreflightErrors, ",")}
-	}
-	same := true
-	for _, p := range programs {
-		found := m.Find(p.name)
-		if found == "" {
-			return nil, fmt.Errorf("the node has no %s", p.name)
-		}
-		u.paths = append(u.paths, "/"+strings.TrimPrefix(strings.TrimPrefix(found, m.At("/")), "/"))
-		same = same && printsVersion(ctx, m, found, p.version, want.Version) == nil
-	}
-	if same {
-		return nil, nil //nolint:nilnil // there is nothing to do
 	}
 	// kubeadm makes the configuration of the kubelet from that of the cluster.
 	stored, err := client.KubernetesVersion(ctx)
@@ -104,6 +111,24 @@ func fetchVersion(ctx context.Context, m *machine.Machine, client *cluster.Clien
 	}
 	if err := u.fetch(ctx, want); err != nil {
 		return nil, errors.Join(err, u.forget())
+	}
+	return u, nil
+}
+
+// findUpgrade finds the programs of a machine. The result is nil if all have the
+// version.
+func findUpgrade(ctx context.Context, m *machine.Machine, want string) (*upgrade, error) {
+	u, same := &upgrade{m: m, version: want}, true
+	for _, p := range programs {
+		found := m.Find(p.name)
+		if found == "" {
+			return nil, fmt.Errorf("the node has no %s", p.name)
+		}
+		u.paths = append(u.paths, "/"+strings.TrimPrefix(strings.TrimPrefix(found, m.At("/")), "/"))
+		same = same && printsVersion(ctx, m, found, p.version, want) == nil
+	}
+	if same {
+		return nil, nil //nolint:nilnil // there is nothing to do
 	}
 	return u, nil
 }

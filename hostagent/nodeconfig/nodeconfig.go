@@ -52,6 +52,9 @@ type Config struct {
 	Components string `json:"components,omitempty"`
 	// ConfigurationManager, if set, is the Puppet server that configures the node.
 	ConfigurationManager *ConfigurationManager `json:"configurationManager,omitempty"`
+	// Kubernetes, if set, is the version that an agent that follows the desired
+	// settings installs if the image has another one.
+	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
 
 // Node identifies a machine in its cluster.
