@@ -62,7 +62,9 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 		config.Kubelet = nodeconfig.Kubelet{}
 		return config, nil
 	}
-	config.Kubernetes = Programs(in)
+	if in.Mode == JoinWorker {
+		config.Kubernetes = Programs(in)
+	}
 	return config, addComponents(in, config)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
@@ -89,7 +91,24 @@ func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, m
 	if err != nil {
 		return nodesettings.Settings{}, fmt.Errorf("rendering settings: %w", err)
 	}
+	if settings.Programs && s.mode == bootstrap.JoinWorker && s.controlPlane != nil && isAhead(machine.Spec.Version, s.controlPlane) {
+		return nodesettings.Settings{}, reconcile.Wait(bootstrapv1.WaitingForControlPlaneReason, "Waiting for all API servers of the control plane to have version %s", machine.Spec.Version)
+	}
 	return settings, nil
+}
+
+// isAhead reports whether a version is newer than that of the oldest API server, which a kubelet must
+// not be.
+func isAhead(of string, controlPlane *controlplanev1.NovaControlPlane) bool {
+	if len(controlPlane.Status.Versions) == 0 {
+		return true
+	}
+	oldest, err := version.ParseSemantic(controlPlane.Status.Versions[0].Version)
+	if err != nil {
+		return true
+	}
+	order, err := oldest.Compare(of)
+	return err != nil || order < 0
 }
 
 // Programs returns the programs that the platform of a cluster has for nodes with a NovaConfig.
@@ -107,6 +126,7 @@ func (r *Reconciler) Programs(ctx context.Context, key client.ObjectKey, config 
 
 // rendered renders the settings of a node, and the configuration that its components are made from.
 func rendered(s *scope, in bootstrap.Input) (settings nodesettings.Settings, err error) {
+	settings.Programs = bootstrap.Programs(&in).Version != ""
 	if settings.Packed, settings.Revision, err = bootstrap.Settings(in); err != nil || in.Mode == bootstrap.JoinWorker || s.controlPlane == nil {
 		return settings, err //nolint:wrapcheck // the caller wraps it
 	}

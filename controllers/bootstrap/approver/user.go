@@ -24,6 +24,11 @@ func NewUser(authority workload.Authority) *workload.User {
 			// A serving certificate must not contain the addresses of other nodes, and the condition of a
 			// Node about Puppet is copied to its Machine.
 			rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			// A node is drained before its kubelet gets another minor version.
+			rbacv1.PolicyRule{Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods", "namespaces"}},
+			rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/eviction"}},
+			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}},
 			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kubernetes"}},
 			rbacv1.PolicyRule{Verbs: []string{"update", "patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/approval"}},
 			rbacv1.PolicyRule{Verbs: []string{"approve"}, APIGroups: certificates, Resources: []string{"signers"}, ResourceNames: kubeletSigners},

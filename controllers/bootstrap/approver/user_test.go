@@ -5,13 +5,16 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -73,6 +76,19 @@ func TestUserHasPermissions(t *testing.T) {
 	}
 	g.Expect(workloadClient.List(ctx, &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	g.Expect(workloadClient.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
+
+	// Nodes are drained: the pods of a node are evicted, and not deleted.
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "drained"}, Spec: corev1.PodSpec{
+		NodeName: node.Name, Containers: []corev1.Container{{Name: "x", Image: "x"}},
+	}}
+	g.Expect(api.Client.Create(ctx, pod)).To(Succeed())
+	g.Expect(workloadClient.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)))).To(Succeed())
+	helper := &drain.Helper{Client: api.Client, RemoteClient: workloadClient, GracePeriodSeconds: -1}
+	pods, err := helper.GetPodsForEviction(ctx, cluster, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}}, node.Name)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(workloadClient.Delete(ctx, pod)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+	g.Expect(helper.EvictPods(ctx, pods).PodsDeletionTimestampSet).To(HaveLen(1))
+	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "none"}, &appsv1.DaemonSet{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	g.Expect(workloadClient.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
 	g.Expect(workloadClient.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	g.Expect(workloadClient.Create(ctx, &rbacv1.ClusterRoleBinding{

@@ -73,7 +73,9 @@ func TestDecision(t *testing.T) {
 		"Never":       {change: func(s *side) { s.spec.Files = file }},
 		"WereNever":   {is: prefer, change: func(s *side) { s.spec.Files = file }, condition: replaced + "NovaConfigTemplate spec.template.spec.rollout.inPlace"},
 		"Replaced":    {was: prefer, is: prefer, change: func(s *side) { s.spec.Taints = []bootstrapv1.Taint{{Key: "x"}} }, condition: replaced + "NovaConfigTemplate spec.template.spec.taints"},
-		"Version":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.37.0: another minor version)"},
+		"Minor":       {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.37.0" }, inPlace: true, condition: "True"},
+		"Skipped":     {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.38.0" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.38.0: minor versions cannot be skipped)"},
+		"Former":      {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.35.4" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.35.4: a former version)"},
 		"Patch":       {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.36.5" }, inPlace: true, condition: "True"},
 		"PatchToo":    {was: prefer, is: prefer, change: func(s *side) { s.version, s.spec.Files = "v1.36.5", file }, inPlace: true, condition: "True"},
 		"OtherPatch":  {was: prefer, is: prefer, change: func(s *side) { s.version = "v1.36.6" }, condition: replaced + "MachineDeployment spec.template.spec.version (v1.36.6: platform.kubernetesPrograms does not have it)"},
@@ -81,10 +83,10 @@ func TestDecision(t *testing.T) {
 		"OnlyChanged": {was: only, is: only, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
 		"Only": {
 			was: only, is: only, change: func(s *side) {
-				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.37.0", "8"
+				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.38.0", "8"
 			},
 			failed:    "machines are not replaced with rollout.inPlace Only; see condition InPlaceUpdatable of NovaConfigTemplate new",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.infrastructureRef, MachineDeployment spec.template.spec.version (v1.37.0: another minor version). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.infrastructureRef, MachineDeployment spec.template.spec.version (v1.38.0: minor versions cannot be skipped). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 		"OnlyWereNever": {
 			is: only, change: func(*side) {}, failed: "machines are not replaced",
@@ -111,7 +113,7 @@ func TestDecision(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, config).WithStatusSubresource(template).Build()
 			e := &Extension{Client: c, Reader: c, Programs: func(context.Context, client.ObjectKey, *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
-				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.36.5"}, {Version: "v1.37.0"}}, nil
+				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.36.5"}, {Version: "v1.37.0"}, {Version: "v1.38.0"}}, nil
 			}}
 			response := &runtimehooksv1.CanUpdateMachineSetResponse{}
 			for range 2 {

@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,19 @@ func TestPreview(t *testing.T) {
 			reason: "the other template may make other machines", mode: bootstrapv1.InPlacePrefer, want: "False " + replaced + "MachineDeployment spec.template.spec.infrastructureRef",
 			change: func(d *clusterv1.MachineDeployment, _ *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
 				d.Spec.Template.Spec.InfrastructureRef.Name = "large"
+			},
+		},
+		"NextMinor": {
+			reason: "the host agents get the programs", mode: bootstrapv1.InPlacePrefer, want: "True",
+			change: func(d *clusterv1.MachineDeployment, set *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
+				d.Spec.Template.Spec.Version, set.Spec.Template.Spec.Version = "v1.37.0", "v1.36.3"
+			},
+		},
+		"NoPrograms": {
+			reason: "the platform has no such version", mode: bootstrapv1.InPlacePrefer,
+			want: "False " + replaced + "MachineDeployment spec.template.spec.version (v1.37.1: platform.kubernetesPrograms does not have it)",
+			change: func(d *clusterv1.MachineDeployment, set *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
+				d.Spec.Template.Spec.Version, set.Spec.Template.Spec.Version = "v1.37.1", "v1.36.3"
 			},
 		},
 		"MachineDiffers": {
@@ -116,7 +130,9 @@ func TestPreview(t *testing.T) {
 				}
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(was, is, d, set, machine).WithStatusSubresource(is).Build()
-			p := &Preview{Client: c}
+			p := &Preview{Client: c, Programs: func(context.Context, client.ObjectKey, *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
+				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.37.0"}}, nil
+			}}
 			if _, err := p.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)}); err != nil {
 				t.Fatal(err)
 			}

@@ -131,9 +131,16 @@ func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machi
 	if waiting, err := waitForConfiguration(ctx, workloadClient, settings.Configuration, machine.Spec.Version); err != nil || waiting != "" {
 		return nodesettings.Report{Text: waiting}, err
 	}
+	next := prepare(node, machine, settings.Programs, time.Now())
+	if next.blocked != "" {
+		return nodesettings.Report{Text: nodesettings.Printable(next.blocked)}, nil
+	}
 	report, known := nodesettings.ReportOf(node, settings.Revision)
 	if report.Applied {
-		return report, nil
+		return report, uncordon(ctx, workloadClient, node)
+	}
+	if waiting, err := e.drainNode(ctx, next, cluster, machine, workloadClient, node); err != nil || waiting != "" {
+		return nodesettings.Report{Text: waiting}, err
 	}
 	if err := nodesettings.Allow(ctx, workloadClient, node); err != nil {
 		return nodesettings.Report{}, fmt.Errorf("allowing the node to read its settings: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,7 @@ import (
 func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, update func() *runtimehooksv1.UpdateMachineResponse, workload client.Client) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{bootstrapv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{bootstrapv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,10 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 	is := &corev1.Node{}
 	is.Name = "blue-1"
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine, cluster, config).Build()
-	workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithInterceptorFuncs(interceptor.Funcs{
+	workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+		pod, _ := o.(*corev1.Pod)
+		return []string{pod.Spec.NodeName}
+	}).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if _, waits := o.(*corev1.Node); waits {
 				select {

@@ -127,6 +127,9 @@ type Settings struct {
 	// Packed is their content, and Revision identifies it.
 	Packed   []byte
 	Revision string
+	// Programs is true if the agent can change the version of Kubernetes to that of
+	// the Machine.
+	Programs bool
 	// Configuration is the ClusterConfiguration that kubeadm must have stored before
 	// a control plane node changes its components; nil for workers.
 	Configuration []byte

@@ -63,7 +63,7 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 		switch {
 		case strings.HasPrefix(field, configPrefix):
 		case strings.HasPrefix(field, versionField+" "):
-			if why := inplace.RefuseControlPlaneVersion(was[versionField], is[versionField], controlPlane.Spec.Platform.KubernetesPrograms); why != "" {
+			if why := inplace.RefuseVersion(was[versionField], is[versionField], controlPlane.Spec.Platform.KubernetesPrograms); why != "" {
 				replaced = append(replaced, versionField+" ("+why+")")
 			}
 		case field == "platform.apiServer" && was[certSANsRecord] != is[certSANsRecord]:

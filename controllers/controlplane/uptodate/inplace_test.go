@@ -69,7 +69,7 @@ func TestNeedReplacement(t *testing.T) {
 				c.Spec.Etcd.Local.DataDir, c.Spec.Endpoint.KubeVIP.Interface = "/data", "eth1"
 				c.Spec.Platform.ImageRepository, c.Spec.Platform.NTP.Servers = "registry.example.org", nil
 			},
-			want: "endpoint.kubeVIP etcd.local.dataDir machineTemplate.spec.infrastructureRef platform.imageRepository version (another minor version)",
+			want: "endpoint.kubeVIP etcd.local.dataDir machineTemplate.spec.infrastructureRef platform.imageRepository version (minor versions cannot be skipped)",
 		},
 		"Created": {
 			reason: "the agent of a machine that was created with Never follows no settings", created: bootstrapv1.InPlaceNever,

@@ -3,7 +3,6 @@ package inplace
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,34 +115,19 @@ func controlPlaneChanges(hypervisor string, address int) {
 			cp.Spec.Platform.APIServer.ExtraArgs = []bootstrapv1.Arg{{Name: "event-ttl", Value: ptr.To("3h")}}
 		})
 		seen := map[string]bool{}
-		// next waits for the next machine whose node applies the settings.
-		next := func() (name string) {
-			GinkgoHelper()
-			Eventually(func(g Gomega, ctx context.Context) {
-				machines, _, err := b.Machines(ctx, *c)
-				g.Expect(err).NotTo(HaveOccurred())
-				at := slices.IndexFunc(machines, func(m clusterv1.Machine) bool {
-					return !seen[m.Name] && strings.Contains(updating(m), "the settings are being applied")
-				})
-				g.Expect(at).NotTo(BeNumerically("<", 0))
-				name = machines[at].Name
-			}).WithContext(ctx).WithTimeout(changeTimeout).WithPolling(200 * time.Millisecond).Should(Succeed())
-			seen[name] = true
-			return name
-		}
 		By("killing the host agent of the first machine, whenever it runs again")
-		agent := next()
+		agent := applying(ctx, c, seen)
 		for range 4 {
 			_, err := b.Exec(ctx, agent, "sh", "-c", "systemctl kill -s KILL nova-host-agent; systemctl reset-failed nova-host-agent; systemctl start nova-host-agent")
 			Expect(err).NotTo(HaveOccurred())
 		}
 		By("killing the managers, and so the extension, while the second machine is changed")
-		next()
+		applying(ctx, c, seen)
 		for _, name := range []string{"nova-bootstrap", "nova-control-plane"} {
 			Expect(b.Kill(name, syscall.SIGKILL)).To(Succeed())
 		}
 		By("pulling the plug of the third machine")
-		host := next()
+		host := applying(ctx, c, seen)
 		virtual, err := b.Hypervisor(c.Hypervisor)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(virtual.PowerOff(ctx, host)).To(Succeed())

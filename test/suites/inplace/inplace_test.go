@@ -32,6 +32,7 @@ var _ = func() bool {
 			// Nodes do the same on each hypervisor.
 			Describe("Control planes on "+name, Ordered, Label(name), func() { controlPlaneChanges(name, 21) })
 			Describe("The versions of control planes on "+name, Ordered, Label(name), func() { controlPlaneUpgrades(name, 22) })
+			Describe("Workers of another version on "+name, Ordered, Label(name), func() { versionChanges(name, 31) })
 		}
 	}
 	return true
@@ -168,13 +169,18 @@ func move(ctx context.Context, c *bed.Cluster, name string, change func(*bootstr
 	Expect(b.Client.Create(ctx, changed)).To(Succeed())
 	patched := deployment.DeepCopy()
 	patched.Spec.Template.Spec.Bootstrap.ConfigRef.Name = changed.Name
-	patched.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+	patched.Spec.Rollout.Strategy = oneByOne()
+	Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
+}
+
+// oneByOne changes one machine after another, and creates none.
+func oneByOne() clusterv1.MachineDeploymentRolloutStrategy {
+	return clusterv1.MachineDeploymentRolloutStrategy{
 		Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
 		RollingUpdate: clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
 			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1)),
 		},
 	}
-	Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
 }
 
 func group(ctx context.Context, c *bed.Cluster) *clusterv1.MachineDeployment {
@@ -244,6 +250,24 @@ func identitiesOf(ctx context.Context, c *bed.Cluster, machines []clusterv1.Mach
 	}
 	slices.SortFunc(all, func(a, b identity) int { return strings.Compare(a.Machine, b.Machine) })
 	return all
+}
+
+// applying waits for a machine whose node applies its settings, and that was not seen
+// before.
+func applying(ctx context.Context, c *bed.Cluster, seen map[string]bool) (name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		planes, workers, err := b.Machines(ctx, *c)
+		g.Expect(err).NotTo(HaveOccurred())
+		machines := slices.Concat(planes, workers)
+		at := slices.IndexFunc(machines, func(m clusterv1.Machine) bool {
+			return !seen[m.Name] && strings.Contains(updating(m), "the settings are being applied")
+		})
+		g.Expect(at).NotTo(BeNumerically("<", 0))
+		name = machines[at].Name
+	}).WithContext(ctx).WithTimeout(changeTimeout).WithPolling(200*time.Millisecond).Should(Succeed(), func() string { return story(ctx, c) })
+	seen[name] = true
+	return name
 }
 
 func node(ctx context.Context, c *bed.Cluster, name string) *corev1.Node {
