@@ -52,23 +52,29 @@ func run(args []string) error {
 	case verb == "report-reset" && len(args) == 1:
 		return boot.ReportReset(context.Background(), m)
 	case verb == "api-balancer" && len(args) == 2:
-		port, err := strconv.ParseUint(args[1], 10, 16)
-		if err != nil {
-			return fmt.Errorf("%q is no port", args[1])
-		}
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		return balancer.Follow(ctx, m, int(port))
+		return balance(m, args[1])
 	case verb == "follow" && len(args) == 1:
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		return follow.Run(ctx, m)
+		return untilStopped(func(ctx context.Context) error { return follow.Run(ctx, m) })
 	case verb == "puppet" && len(args) == 1:
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		return puppet.Run(ctx, m)
+		return untilStopped(func(ctx context.Context) error { return puppet.Run(ctx, m) })
 	}
 	return errors.New("usage: nova-host-agent bootstrap | apply FILE | report-reset | api-balancer PORT | follow | puppet")
+}
+
+// untilStopped runs a service until a signal ends it.
+func untilStopped(run func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	return run(ctx)
+}
+
+// balance connects the node to the API servers at a port.
+func balance(m *machine.Machine, port string) error {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return fmt.Errorf("%q is no port", port)
+	}
+	return untilStopped(func(ctx context.Context) error { return balancer.Follow(ctx, m, int(number)) })
 }
 
 // apply applies the settings of the system, to try a configuration on a node
