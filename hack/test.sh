@@ -7,9 +7,9 @@
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
 # these need root. If no argument is set, these three run. older are the suites
 # that depend on cloud-init, on hosts with the one of Debian 12. Two packages of
-# unit and three of hosts run in parallel: hosts and simulated hypervisors are idle
-# most of the time, and each test environment has its own network. NOVA_AT_ONCE
-# sets another number. CHECKS is a file with the results of verify.sh, which are
+# unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
+# the time, and each test environment has its own network. NOVA_AT_ONCE sets
+# another number. CHECKS is a file with the results of verify.sh, which are
 # counted too. REPORT is a folder for reports: JUnit of each part, and a table of
 # all packages.
 set -uo pipefail
@@ -21,7 +21,7 @@ cd "$here/.."
 host_packages='/test/(bed|host|hostile|registry|suites)(/|$)'
 hosts_timeout=40m
 at_once=${NOVA_AT_ONCE:-2}
-hosts_at_once=${NOVA_AT_ONCE:-3}
+hosts_at_once=$at_once
 if [[ ${NOVA_SUITES:-} == full ]]; then
 	# Benchmarks measure times: nothing else may run.
 	hosts_timeout=180m
