@@ -11,13 +11,14 @@ import (
 	"os"
 	"time"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 // ServePrograms serves kubeadm, kubelet and kubectl of versions of Kubernetes to hosts,
 // and returns platform.kubernetesPrograms with them.
-func (b *Bed) ServePrograms(ctx context.Context, versions ...string) (programs []any, stop func(), err error) {
+func (b *Bed) ServePrograms(ctx context.Context, versions ...string) (programs []bootstrapv1.KubernetesProgramsSpec, stop func(), err error) {
 	listener, err := b.Listen(ctx, "tcp", host.Gateway+":0")
 	if err != nil {
 		return nil, nil, fmt.Errorf("serving programs: %w", err)
@@ -25,8 +26,8 @@ func (b *Bed) ServePrograms(ctx context.Context, versions ...string) (programs [
 	files := http.NewServeMux()
 	server := &http.Server{Handler: files, ReadHeaderTimeout: time.Minute}
 	for _, version := range versions {
-		found := map[string]any{"version": version}
-		for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
+		found := bootstrapv1.KubernetesProgramsSpec{Version: version}
+		for name, program := range map[string]*bootstrapv1.ProgramSpec{"kubeadm": &found.Kubeadm, "kubelet": &found.Kubelet, "kubectl": &found.Kubectl} {
 			pinned := name
 			if version != KubernetesVersion {
 				pinned += "@" + version
@@ -41,7 +42,7 @@ func (b *Bed) ServePrograms(ctx context.Context, versions ...string) (programs [
 			}
 			sum, at := sha256.Sum256(content), "/"+version+"/"+name
 			files.HandleFunc(at, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, paths[pinned]) })
-			found[name] = map[string]any{"url": "http://" + listener.Addr().String() + at, "sha256": hex.EncodeToString(sum[:])}
+			program.URL, program.SHA256 = "http://"+listener.Addr().String()+at, hex.EncodeToString(sum[:])
 		}
 		programs = append(programs, found)
 	}

@@ -10,8 +10,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
@@ -33,9 +35,11 @@ func controlPlaneUpgrades(hypervisor string, address int) {
 		programs, stop, err := b.ServePrograms(context.WithoutCancel(ctx), bed.KubernetesVersion, bed.NewerVersion)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(stop)
+		platform, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&bootstrapv1.PlatformSpec{KubernetesPrograms: programs})
+		Expect(err).NotTo(HaveOccurred())
 		create(ctx, c, "NovaControlPlane",
 			field{"Only", []string{"spec", "rollout", "inPlace"}},
-			field{programs, []string{"spec", "platform", "kubernetesPrograms"}})
+			field{platform["kubernetesPrograms"], []string{"spec", "platform", "kubernetesPrograms"}})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = planes(ctx, c)
 		Expect(before).To(HaveLen(3))

@@ -2,12 +2,7 @@ package inplace
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,14 +20,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 const (
-	// programsPort is where the programs are downloaded.
-	programsPort = 10088
 	// workloadLoss is how long clients may be without a workload whose pods move.
 	workloadLoss = 2 * time.Second
 )
@@ -48,7 +39,11 @@ func versionChanges(hypervisor string, address int) {
 	)
 
 	BeforeAll(func(ctx context.Context) {
-		programs = servePrograms(ctx, bed.KubernetesVersion, bed.NewerVersion)
+		var stop func()
+		var err error
+		programs, stop, err = b.ServePrograms(context.WithoutCancel(ctx), bed.KubernetesVersion, bed.NewerVersion)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(stop)
 		create(ctx, c, "NovaConfigTemplate", field{"Prefer", []string{"spec", "template", "spec", "rollout", "inPlace"}})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = identities(ctx, c)
@@ -156,43 +151,6 @@ func versionChanges(hypervisor string, address int) {
 			Expect(node(ctx, c, one.Machine).Status.NodeInfo.KubeletVersion).To(Equal(bed.NewerVersion))
 		}
 	})
-}
-
-// servePrograms serves the programs of versions, and returns their downloads.
-func servePrograms(ctx context.Context, versions ...string) []bootstrapv1.KubernetesProgramsSpec {
-	GinkgoHelper()
-	files := map[string]string{}
-	var all []bootstrapv1.KubernetesProgramsSpec
-	for _, version := range versions {
-		of := bootstrapv1.KubernetesProgramsSpec{Version: version}
-		for name, p := range map[string]*bootstrapv1.ProgramSpec{"kubeadm": &of.Kubeadm, "kubelet": &of.Kubelet, "kubectl": &of.Kubectl} {
-			tool := name
-			if version != bed.KubernetesVersion {
-				tool += "@" + version
-			}
-			found, err := tools.Paths(ctx, GinkgoWriter, tool)
-			Expect(err).NotTo(HaveOccurred())
-			content, err := os.ReadFile(found[tool])
-			Expect(err).NotTo(HaveOccurred())
-			sum := sha256.Sum256(content)
-			at := "/" + version + "/" + name
-			files[at] = found[tool]
-			p.URL, p.SHA256 = "http://"+net.JoinHostPort(host.Gateway, strconv.Itoa(programsPort))+at, hex.EncodeToString(sum[:])
-		}
-		all = append(all, of)
-	}
-	listener, err := b.Listen(ctx, "tcp", net.JoinHostPort(host.Gateway, strconv.Itoa(programsPort)))
-	Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if file, found := files[r.URL.Path]; found {
-			http.ServeFile(w, r, file)
-			return
-		}
-		http.NotFound(w, r)
-	})}
-	go func() { _ = server.Serve(listener) }()
-	DeferCleanup(server.Close)
-	return all
 }
 
 // toVersion changes the version of the workers.
