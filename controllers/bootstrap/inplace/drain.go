@@ -85,7 +85,7 @@ func drainStarted(node *corev1.Node, now time.Time) (time.Time, bool) {
 	return since, true
 }
 
-// drainNode takes the next steps of a preparation, and returns what it waits for.
+// drainNode cordons and drains a Node as decided, and returns why it has to wait.
 // Each request of Cluster API continues where the former one ended.
 func (e *Extension) drainNode(ctx context.Context, p preparation, cluster *clusterv1.Cluster, machine *clusterv1.Machine, workloadClient client.Client, node *corev1.Node) (string, error) {
 	if p.cordon {
