@@ -80,6 +80,9 @@ type Options struct {
 	// MachineTaints lets the core manager put the taints of Machines on their
 	// Nodes.
 	MachineTaints bool
+	// Unlimited lets the core manager reconcile an object more than once a second,
+	// for beds with few clusters.
+	Unlimited bool
 	// InPlace lets the core manager change machines in place, once the bed's
 	// RegisterExtension was called.
 	InPlace bool
@@ -119,6 +122,7 @@ func (o Options) variables() map[string]string {
 		"EXP_MACHINE_TAINT_PROPAGATION": strconv.FormatBool(o.MachineTaints),
 		"EXP_RUNTIME_SDK":               strconv.FormatBool(o.InPlace),
 		"EXP_IN_PLACE_UPDATES":          strconv.FormatBool(o.InPlace),
+		"EXP_RECONCILER_RATE_LIMITING":  strconv.FormatBool(!o.Unlimited),
 	}
 }
 

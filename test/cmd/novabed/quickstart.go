@@ -89,6 +89,8 @@ func (q *quickstart) create(ctx context.Context, began time.Time) (r result, tab
 		return r, "", err
 	}
 	q.options.Hypervisors = []string{facts.Name}
+	// There is one cluster, and a person waits for it.
+	q.options.Unlimited = true
 	if q.options.Flux, q.options.FluxLater = q.modules, true; q.modules {
 		q.cluster.BaseDomain = baseDomain
 	}
