@@ -6,12 +6,12 @@
 # unit are the tests that need at most an API server, hosts the tests that
 # boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
 # these need root. If no argument is set, these three run. older are the suites
-# that depend on cloud-init, on hosts with the one of Debian 12. Two packages of
-# unit or hosts run in parallel: hosts and simulated hypervisors are idle most of
-# the time, and each test environment has its own network. NOVA_AT_ONCE sets
-# another number. CHECKS is a file with the results of verify.sh, which are
-# counted too. REPORT is a folder for reports: JUnit of each part, and a table of
-# all packages.
+# that depend on cloud-init, on hosts with the one of Debian 12. Three packages of
+# unit and two of hosts run in parallel: API servers, hosts and simulated
+# hypervisors are idle most of the time, and each test environment has its own
+# network. NOVA_AT_ONCE sets another number. CHECKS is a file with the results of
+# verify.sh, which are counted too. REPORT is a folder for reports: JUnit of each
+# part, and a table of all packages.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,8 +20,8 @@ cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts e2e
 host_packages='/test/(bed|host|hostile|registry|suites)(/|$)'
 hosts_timeout=40m
-at_once=${NOVA_AT_ONCE:-2}
-hosts_at_once=$at_once
+unit_at_once=${NOVA_AT_ONCE:-3}
+hosts_at_once=${NOVA_AT_ONCE:-2}
 if [[ ${NOVA_SUITES:-} == full ]]; then
 	# Benchmarks measure times: nothing else may run.
 	hosts_timeout=180m
@@ -81,7 +81,7 @@ tests() {
 # longest_first puts the packages first that take longest, so that none of them
 # runs alone at the end.
 longest_first() {
-	local longest='/(controllers/(controlplane|machine)|providers/vsphere|test/(hostile|manifests|suites/(tenant|modules|gitops|controlplane)))$'
+	local longest='/(controllers/(controlplane|machine|modules)|providers/(vsphere|proxmox|zvirt)|test/(hostile|manifests|suites/(tenant|modules|gitops|controlplane)))$'
 	grep -E "$longest" <<<"$1"
 	grep -vE "$longest" <<<"$1"
 }
@@ -95,7 +95,7 @@ else
 	for part in "$@"; do
 		case $part in
 		# shellcheck disable=SC2046 # a list of words
-		unit) tests unit "$at_once" 15m $(longest_first "$(grep -vE "$host_packages" <<<"$packages")") || failed=1 ;;
+		unit) tests unit "$unit_at_once" 15m $(longest_first "$(grep -vE "$host_packages" <<<"$packages")") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
 		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(longest_first "$(grep -E "$host_packages" <<<"$packages")") || failed=1 ;;
 		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;
