@@ -3,16 +3,19 @@ package inplace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
@@ -24,6 +27,14 @@ const (
 	drainStartedAnnotation = "nova-platform.io/drain-started"
 	// cordonedAnnotation is set on a Node that was schedulable before.
 	cordonedAnnotation = "nova-platform.io/cordoned"
+)
+
+const (
+	// maxNodes limits the Nodes of a workload cluster that are read for a drain. With more
+	// of them, another one may run each pod.
+	maxNodes = 100
+	// stateTaints is the prefix of the taints that Kubernetes sets for the state of a Node.
+	stateTaints = "node.kubernetes.io/"
 )
 
 // preparation is the preparation of a Node for the version of its Machine. The Node
@@ -39,8 +50,7 @@ type preparation struct {
 
 // prepare decides how a Node is prepared for the version of its Machine: Kubernetes
 // supports another minor version of a kubelet only after a drain, and only the next
-// one. programs is false if the agent does not change the version. Control plane
-// machines are not drained.
+// one. programs is false if the agent does not change the version.
 func prepare(node *corev1.Node, machine *clusterv1.Machine, programs bool, now time.Time) preparation {
 	is := node.Status.NodeInfo.KubeletVersion
 	minors, err := minorsBetween(is, machine.Spec.Version)
@@ -48,7 +58,7 @@ func prepare(node *corev1.Node, machine *clusterv1.Machine, programs bool, now t
 	_, excluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
 	timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
 	switch {
-	case util.IsControlPlaneMachine(machine), machine.Spec.Version == "", err == nil && minors == 0, err != nil && !programs:
+	case machine.Spec.Version == "", err == nil && minors == 0, err != nil && !programs:
 		return preparation{}
 	case !programs:
 		return preparation{blocked: fmt.Sprintf("the kubelet has version %s, and platform.kubernetesPrograms does not have %s", is, machine.Spec.Version)}
@@ -96,17 +106,71 @@ func (e *Extension) drainNode(ctx context.Context, p preparation, cluster *clust
 	if !p.drain {
 		return "", nil
 	}
+	pods, err := movable(ctx, workloadClient, node.Name)
+	if err != nil {
+		return "", err
+	}
 	// The grace period is that of each pod.
-	helper := &drain.Helper{Client: e.Client, RemoteClient: workloadClient, GracePeriodSeconds: -1}
-	pods, err := helper.GetPodsForEviction(ctx, cluster, machine, node.Name)
+	helper := &drain.Helper{Client: e.Client, RemoteClient: pods, GracePeriodSeconds: -1}
+	evicted, err := helper.GetPodsForEviction(ctx, cluster, machine, node.Name)
 	if err != nil {
 		return "", fmt.Errorf("draining Node: %w", err)
 	}
-	if len(pods.Pods()) == 0 {
+	if len(evicted.Pods()) == 0 {
 		return "", nil
 	}
-	message := helper.EvictPods(ctx, pods).ConditionMessage(metav1.NewTime(p.since))
+	message := helper.EvictPods(ctx, evicted).ConditionMessage(metav1.NewTime(p.since))
 	return nodesettings.Printable(strings.Join(strings.Fields(message), " ")), nil
+}
+
+// movablePods is a workload cluster without the pods of a Node that no other one may
+// run. They stay: they would not run until the change of the Node ends, and the change
+// may depend on them, for instance in a management cluster that manages itself.
+type movablePods struct {
+	client.Client
+
+	// others are the other Nodes. They are not known if there are too many.
+	others []corev1.Node
+	known  bool
+}
+
+// movable reads the Nodes other than the one that is drained.
+func movable(ctx context.Context, c client.Client, drained string) (*movablePods, error) {
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes, client.Limit(maxNodes)); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	others := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == drained })
+	return &movablePods{Client: c, others: others, known: nodes.Continue == ""}, nil
+}
+
+// List lists objects.
+func (m *movablePods) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := m.Client.List(ctx, list, options...); err != nil {
+		return err //nolint:wrapcheck // the drain wraps it
+	}
+	if pods, is := list.(*corev1.PodList); is {
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !m.has(&pod) })
+	}
+	return nil
+}
+
+// has reports whether a pod does not stay on its Node.
+func (m *movablePods) has(pod *corev1.Pod) bool {
+	return !m.known || pod.DeletionTimestamp != nil || slices.ContainsFunc(m.others, func(n corev1.Node) bool { return mayRun(&n, pod) })
+}
+
+// mayRun reports whether a Node may run a pod, now or once it is ready and schedulable
+// again: the state of other Nodes is no reason to change a kubelet without a drain.
+func mayRun(node *corev1.Node, pod *corev1.Pod) bool {
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	if err != nil || !matches {
+		return false
+	}
+	_, refused := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, stateTaints)
+	}, false)
+	return !refused
 }
 
 // cordon makes a Node unschedulable, and records that in the same request.

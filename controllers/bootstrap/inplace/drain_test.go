@@ -24,6 +24,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
+var controlPlaneLabels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+
 func TestPreparation(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) map[string]string {
@@ -64,6 +66,15 @@ func TestPreparation(t *testing.T) {
 			reason: "they were removed during the change", is: "v1.35.4", version: "v1.36.3", noPrograms: true,
 			want: preparation{blocked: "the kubelet has version v1.35.4, and platform.kubernetesPrograms does not have v1.36.3"},
 		},
+		"ControlPlane": {
+			reason: "its other pods have the same rules", is: "v1.35.4", version: "v1.36.3",
+			machine: func(m *clusterv1.Machine) { m.Labels = controlPlaneLabels },
+			want:    preparation{cordon: true, drain: true, since: now},
+		},
+		"PatchOfControlPlane": {
+			reason: "as on workers", is: "v1.36.3", version: "v1.36.5",
+			machine: func(m *clusterv1.Machine) { m.Labels = controlPlaneLabels },
+		},
 		"Excluded": {
 			reason: "as before a deletion", is: "v1.35.4", version: "v1.36.3",
 			machine: func(m *clusterv1.Machine) {
@@ -99,10 +110,11 @@ func TestPreparation(t *testing.T) {
 	}
 }
 
-// drainRig is a worker whose kubelet gets the next minor version, with a pod.
+// drainRig is a node whose kubelet gets the next minor version, with a pod that another
+// node may run.
 type drainRig struct {
-	update   func() *runtimehooksv1.UpdateMachineResponse
-	workload client.Client
+	update               func() *runtimehooksv1.UpdateMachineResponse
+	workload, management client.Client
 	// budget rejects evictions. failAt is the request of the workload cluster that fails.
 	budget           bool
 	failAt, requests int
@@ -113,7 +125,7 @@ func newDrainRig(t *testing.T, cordoned bool, rules ...client.Object) *drainRig 
 	answer := make(chan struct{})
 	close(answer)
 	e, update, inner := updating(t, "blue-1", answer)
-	r := &drainRig{update: update, workload: inner}
+	r := &drainRig{update: update, workload: inner, management: e.Client}
 	count := func() error {
 		if r.requests++; r.requests == r.failAt {
 			return errors.New("the connection was closed")
@@ -161,7 +173,9 @@ func newDrainRig(t *testing.T, cordoned bool, rules ...client.Object) *drainRig 
 		return s, err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "blue-1"}}
-	for _, o := range []client.Object{pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} {
+	for _, o := range []client.Object{
+		pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "blue-2"}},
+	} {
 		if err := inner.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -300,5 +314,117 @@ func TestDrainRules(t *testing.T) {
 	r.update()
 	if !r.hasSettings(t) || !r.hasPod(t) {
 		t.Errorf("settings: %t, pod: %t", r.hasSettings(t), r.hasPod(t))
+	}
+}
+
+// Static pods of a control plane node stay, and its other pods are moved.
+func TestDrainOfControlPlane(t *testing.T) {
+	r := newDrainRig(t, false)
+	machine := &clusterv1.Machine{}
+	if err := r.management.Get(t.Context(), client.ObjectKey{Namespace: "tenants", Name: "blue-1"}, machine); err != nil {
+		t.Fatal(err)
+	}
+	machine.Labels = controlPlaneLabels
+	if err := r.management.Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "etcd", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "1"}}}
+	static.Spec.NodeName = "blue-1"
+	if err := r.workload.Create(t.Context(), static); err != nil {
+		t.Fatal(err)
+	}
+	r.complete(t)
+	if err := r.workload.Get(t.Context(), client.ObjectKeyFromObject(static), static); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pod that no other node may run stays: it would not run during the change, which may
+// depend on it.
+func TestDrainWithoutAnotherNode(t *testing.T) {
+	r := newDrainRig(t, false)
+	if err := r.workload.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "blue-2"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.budget = true // it rejects evictions, and there are none
+	r.update()
+	if node := r.node(t); !r.hasSettings(t) || !r.hasPod(t) || !node.Spec.Unschedulable {
+		t.Errorf("settings: %t, pod: %t, unschedulable: %t", r.hasSettings(t), r.hasPod(t), node.Spec.Unschedulable)
+	}
+	r.report(t, "v1.36.3", "abc")
+	r.update()
+	if node := r.node(t); node.Spec.Unschedulable || len(node.Annotations) > 0 {
+		t.Errorf("unschedulable: %t, annotations %v", node.Spec.Unschedulable, node.Annotations)
+	}
+}
+
+func TestMayRun(t *testing.T) {
+	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node, *corev1.Pod) {
+		return func(n *corev1.Node, _ *corev1.Pod) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
+	}
+	const plane = "node-role.kubernetes.io/control-plane"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*corev1.Node, *corev1.Pod)
+		want   bool
+	}{
+		"Plain":     {"nothing speaks against it", func(*corev1.Node, *corev1.Pod) {}, true},
+		"Taint":     {"the pod does not tolerate it", taint(plane, corev1.TaintEffectNoSchedule), false},
+		"NoExecute": {"the pod does not tolerate it", taint("own", corev1.TaintEffectNoExecute), false},
+		"Prefer":    {"the scheduler may ignore it", taint(plane, corev1.TaintEffectPreferNoSchedule), true},
+		"NotReady":  {"it will be ready again", taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), true},
+		"Cordoned": {"it will be schedulable again", func(n *corev1.Node, p *corev1.Pod) {
+			taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)(n, p)
+			n.Spec.Unschedulable = true
+		}, true},
+		"Tolerated": {"the pod tolerates the taint", func(n *corev1.Node, p *corev1.Pod) {
+			taint(plane, corev1.TaintEffectNoSchedule)(n, p)
+			p.Spec.Tolerations = []corev1.Toleration{{Key: plane, Operator: corev1.TolerationOpExists}}
+		}, true},
+		"Selector": {"the node has no such label", func(_ *corev1.Node, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }, false},
+		"Selected": {"the node has the label", func(n *corev1.Node, p *corev1.Pod) {
+			p.Spec.NodeSelector, n.Labels = map[string]string{"disk": "fast"}, map[string]string{"disk": "fast"}
+		}, true},
+		"Affinity": {"the node has another zone", func(n *corev1.Node, p *corev1.Pod) {
+			n.Labels = map[string]string{corev1.LabelTopologyZone: "b"}
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
+				}}},
+			}}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, pod := &corev1.Node{}, &corev1.Pod{}
+			tc.change(node, pod)
+			if got := mayRun(node, pod); got != tc.want {
+				t.Errorf("%s: %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestMovablePods(t *testing.T) {
+	now := metav1.Now()
+	selected := corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "fast"}}}
+	ending := *selected.DeepCopy()
+	ending.DeletionTimestamp = &now
+	for name, tc := range map[string]struct {
+		reason string
+		pod    corev1.Pod
+		nodes  movablePods
+		want   bool
+	}{
+		"Alone":    {"there is no other Node", corev1.Pod{}, movablePods{known: true}, false},
+		"Movable":  {"another Node may run it", corev1.Pod{}, movablePods{known: true, others: make([]corev1.Node, 2)}, true},
+		"Bound":    {"no other Node may run it", selected, movablePods{known: true, others: make([]corev1.Node, 2)}, false},
+		"Ending":   {"it ends anyway", ending, movablePods{known: true}, true},
+		"TooLarge": {"the other Nodes are not known", selected, movablePods{others: make([]corev1.Node, maxNodes)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.nodes.has(&tc.pod); got != tc.want {
+				t.Errorf("%s: %t", tc.reason, got)
+			}
+		})
 	}
 }
