@@ -62,9 +62,7 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 		config.Kubelet = nodeconfig.Kubelet{}
 		return config, nil
 	}
-	if in.Mode == JoinWorker {
-		config.Kubernetes = Programs(in)
-	}
+	config.Kubernetes = Programs(in)
 	return config, addComponents(in, config)
 }
 

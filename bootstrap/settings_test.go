@@ -156,3 +156,35 @@ func TestSettingsHaveThePrograms(t *testing.T) {
 		})
 	}
 }
+
+// A new machine that follows its settings installs the programs of its version before
+// it becomes a node, also if its image has another version.
+func TestProgramsOfNewMachines(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode    Mode
+		follow  bool
+		version string
+		want    string
+	}{
+		"Worker":           {JoinWorker, true, "v1.36.3", "v1.36.3"},
+		"ControlPlane":     {JoinControlPlane, true, "v1.36.3", "v1.36.3"},
+		"FirstOrRestored":  {Init, true, "v1.36.3", "v1.36.3"},
+		"OtherVersion":     {JoinControlPlane, true, "v1.36.4", ""},
+		"WithoutChanges":   {JoinControlPlane, false, "v1.36.3", ""},
+		"WorkerNotChanged": {JoinWorker, false, "v1.36.3", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := facts(tc.mode, func(in *Input) {
+				in.Version, in.Follow = tc.version, tc.follow
+				in.Platform.KubernetesPrograms = []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.36.3", Kubelet: bootstrapv1.ProgramSpec{URL: "https://universe.corp/kubelet"}}}
+			})
+			out, err := Render(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := configOf(t, out).Kubernetes; got.Version != tc.want || (len(got.Programs) == 3) != (tc.want != "") {
+				t.Errorf("programs %v", got)
+			}
+		})
+	}
+}

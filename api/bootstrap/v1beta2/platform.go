@@ -234,8 +234,10 @@ type PlatformSpec struct {
 	// +optional
 	HostAgent HostAgentSpec `json:"hostAgent,omitempty,omitzero"`
 
-	// kubernetesPrograms are where running nodes download the programs of other
-	// versions of Kubernetes, for changes in place. A change replaces nothing.
+	// kubernetesPrograms are where nodes download the programs of other versions
+	// of Kubernetes, for changes in place and, if their image has another version,
+	// on the first boot. Machines with rollout.inPlace Never do not read them.
+	// A change replaces nothing.
 	// If not set, a machine with another version is replaced.
 	// +optional
 	// +listType=map
