@@ -26,8 +26,20 @@ func (s *scope[M]) publish() error {
 	if nics := networkInterfaces(s.vm.NICs); len(nics) > 0 {
 		status.NetworkInterfaces = nics
 	}
+	if len(s.vm.Resizable) > 0 {
+		status.Resizable = resizable(s.vm.Resizable)
+	}
 	status.Host = cmp.Or(s.vm.Host, status.Host) // a host that is not known at the moment keeps its last value
 	return nil
+}
+
+// resizable returns the sizes of a VM for the status.
+func resizable(sizes []hypervisor.Resizable) []infrav1.ResizableStatus {
+	out := make([]infrav1.ResizableStatus, 0, len(sizes))
+	for _, size := range sizes {
+		out = append(out, infrav1.ResizableStatus(size))
+	}
+	return out
 }
 
 // networkInterfaces returns the network interfaces of a VM for the status. The guest and the

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -55,7 +56,10 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 	},
 		Entry("the template", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Template.Name = "other" }, "spec is immutable"),
 		Entry("the network", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "other" }, "spec is immutable"),
-		Entry("the hardware", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.CPUs = 4 }, "spec is immutable"),
+		Entry("the hardware", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.Firmware = infrav1.FirmwareEFI }, "spec is immutable"),
+		Entry("the CPUs to fewer", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.CPUs = 1 }, "spec is immutable"),
+		Entry("the memory of the template", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.MemoryMiB = 1024 }, "spec is immutable"),
+		Entry("the way to add CPUs", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.CPUHotAdd = ptr.To(true) }, "spec is immutable"),
 		Entry("the hardware to nothing", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware = vspherev1.NovaVSphereHardware{} }, "spec is immutable"),
 		Entry("the placement", func(m *vspherev1.NovaVSphereMachine) {
 			m.Spec.Placement = vspherev1.NovaVSpherePlacement{Folder: "other"}
@@ -64,6 +68,15 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		Entry("the provider ID", func(m *vspherev1.NovaVSphereMachine) { m.Spec.ProviderID = "vsphere://two" }, "providerID cannot change once it is set"),
 		Entry("the provider ID to nothing", func(m *vspherev1.NovaVSphereMachine) { m.Spec.ProviderID = "" }, "providerID cannot change once it is set"),
 	)
+
+	It("accept more CPUs and memory", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		m := rig.InfraMachine()
+		m.Spec.Hardware = vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 1024, CPUHotAdd: ptr.To(true)}
+		Expect(rig.Client.Create(ctx, m)).To(Succeed())
+		m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = 4, 2048
+		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+	})
 
 	It("refuse a provider ID in a template", func(ctx SpecContext) {
 		rig := newRig(ctx)

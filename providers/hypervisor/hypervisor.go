@@ -80,8 +80,12 @@ type Syncer[M any] struct {
 	Apply func(ctx context.Context, m M) error
 }
 
-// UserData is the name of the Syncer that removes the bootstrap data.
-const UserData = "UserData"
+// Names of Syncers that all drivers have: UserData removes the bootstrap data, and
+// Resize increases sizes of a VM that runs.
+const (
+	UserData = "UserData"
+	Resize   = "Resize"
+)
 
 // Pending reports whether Observe found a difference in the part.
 func (s Syncer[M]) Pending(vm *VM) bool { return slices.Contains(vm.ToSync, s.Name) }
@@ -182,6 +186,9 @@ type VM struct {
 	// UserData is set while the settings of the VM contain the bootstrap data,
 	// which includes secrets.
 	UserData bool
+	// Resizable are the sizes of a Running VM. The list is empty while they are not
+	// known.
+	Resizable []Resizable
 	// Report is the progress of the first boot that the guest reports. It is the
 	// zero value if the guest reports nothing.
 	Report Report
@@ -197,6 +204,21 @@ type VM struct {
 	// Message is, for display, the current operation of a Busy VM, the fault of a
 	// Running VM, or the step that is required before an Absent VM can be
 	// created.
+	Message string
+}
+
+// Resizable is a size of a VM, such as its memory.
+type Resizable struct {
+	// Field is the path in the spec of the machine, such as hardware.cpus.
+	Field string
+	// Size is the size of the VM in the unit of the field.
+	Size int64
+	// MaxSize is the largest size that the hypervisor can give the VM while it
+	// runs. It is zero if the hypervisor cannot change the size then.
+	MaxSize int64
+	// Step is the number of which an increase must be a multiple. Zero is one.
+	Step int64
+	// Message is, for display, why MaxSize is zero.
 	Message string
 }
 

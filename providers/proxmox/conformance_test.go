@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
@@ -135,7 +136,7 @@ func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
 func (adapter) Machine(f conformance.Fields) *proxmoxv1.NovaProxmoxMachine {
 	m := &proxmoxv1.NovaProxmoxMachine{Spec: proxmoxv1.NovaProxmoxMachineSpec{
 		Template: proxmoxv1.NovaProxmoxTemplate{Name: templateName}, CloneMode: infrav1.CloneFull,
-		Hardware: proxmoxv1.NovaProxmoxHardware{CPUs: 1, MemoryMiB: 1024},
+		Hardware: proxmoxv1.NovaProxmoxHardware{CPUs: 1, MaxCPUs: 4, MemoryMiB: 1024, MemoryHotAdd: ptr.To(true), NUMA: ptr.To(true)},
 		Disks:    proxmoxv1.NovaProxmoxDisks{Boot: proxmoxv1.NovaProxmoxBootDisk{SizeGiB: 20}},
 		Network:  proxmoxv1.NovaProxmoxNetwork{Interfaces: []proxmoxv1.NovaProxmoxInterface{{Network: f.Network}}},
 	}}
@@ -151,6 +152,10 @@ func (adapter) Machine(f conformance.Fields) *proxmoxv1.NovaProxmoxMachine {
 }
 
 var idInPath = regexp.MustCompile(`/[0-9]{3,9}(/|$)|/[^/]*(UPID:|:iso)[^/]*`)
+
+func (adapter) SetSizes(m *proxmoxv1.NovaProxmoxMachine, cpus int32, memoryMiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
+}
 
 func (adapter) Request(r *http.Request, _ []byte) (string, bool) {
 	path := idInPath.ReplaceAllString(strings.TrimPrefix(r.URL.EscapedPath(), "/api2/json"), "/{}$1")
@@ -233,7 +238,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 				settings.WriteString("abcdef0123456789bootstrap")
 			}
 		}
-		seen := conformance.VM{ID: strconv.Itoa(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings.String()}
+		seen := conformance.VM{ID: strconv.Itoa(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings.String(), CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB}
 		for _, mac := range vm.MACs {
 			seen.NICs = append(seen.NICs, strings.ToLower(mac))
 		}
@@ -381,6 +386,7 @@ var requests = map[conformance.Operation]pvesim.Fault{
 	conformance.PowerOn:  {Method: "POST", Path: "nodes/*/qemu/*/status/start"},
 	conformance.PowerOff: {Method: "POST", Path: "nodes/*/qemu/*/status/stop"},
 	conformance.Destroy:  {Method: "DELETE", Path: "nodes/*/qemu/*"},
+	conformance.Increase: {Method: "PUT", Path: "nodes/*/qemu/*/config"},
 }
 
 func (s *simulator) Fail(op conformance.Operation) {

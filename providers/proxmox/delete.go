@@ -134,6 +134,7 @@ func (d *driver) Syncers() []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine] {
 	return []hypervisor.Syncer[*proxmoxv1.NovaProxmoxMachine]{
 		{Name: userData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: tags, Apply: d.syncTags},
+		{Name: hypervisor.Resize, AfterJoin: true, Apply: d.resize},
 		{Name: highAvailability, AfterJoin: true, Apply: d.syncHA},
 	}
 }

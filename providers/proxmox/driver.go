@@ -163,6 +163,9 @@ func (d *driver) compare(m *proxmoxv1.NovaProxmoxMachine, v *view, out *hypervis
 		d.running(m, v, out)
 	}
 	d.outOfSync(m, v, out)
+	if v.state == hypervisor.Running && v.Complete {
+		kit.ReportSizes(m, plan.Sizes(m, v.VM), out)
+	}
 }
 
 // outOfSync adds the parts of a VM that differ from m to out.

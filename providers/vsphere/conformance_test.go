@@ -87,7 +87,7 @@ func (adapter) Identity(spec infrav1.IdentitySpec) client.Object {
 func (adapter) Machine(f conformance.Fields) *vspherev1.NovaVSphereMachine {
 	m := &vspherev1.NovaVSphereMachine{Spec: vspherev1.NovaVSphereMachineSpec{
 		Template: vspherev1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
-		Hardware: vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 1024},
+		Hardware: vspherev1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 1024, CPUHotAdd: ptr.To(true), MemoryHotAdd: ptr.To(true)},
 		Network:  vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
 	}}
 	if f.Template != "" {
@@ -102,6 +102,10 @@ func (adapter) Machine(f conformance.Fields) *vspherev1.NovaVSphereMachine {
 		m.Spec.Tags = []vspherev1.NovaVSphereTag{{Category: "suite", Name: f.Tag}}
 	}
 	return m
+}
+
+func (adapter) SetSizes(m *vspherev1.NovaVSphereMachine, cpus int32, memoryMiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
 }
 
 func (adapter) Request(r *http.Request, body []byte) (string, bool) {
@@ -171,7 +175,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 		if vm.Template {
 			continue
 		}
-		seen := conformance.VM{ID: vm.Ref, Name: vm.Name, Host: vm.Host, On: vm.PoweredOn, Addresses: vm.IPAddress != "", Settings: fmt.Sprint(vm.ExtraConfig)}
+		seen := conformance.VM{ID: vm.Ref, Name: vm.Name, Host: vm.Host, On: vm.PoweredOn, Addresses: vm.IPAddress != "", Settings: fmt.Sprint(vm.ExtraConfig), CPUs: int64(vm.CPUs), MemoryMiB: int64(vm.MemoryMiB)}
 		for _, nic := range vm.NICs {
 			seen.NICs = append(seen.NICs, nic.MAC)
 		}
@@ -316,7 +320,7 @@ func (s *simulator) IgnoreShutdown() { s.guests.ignore.Store(true) }
 // operations are the requests of operations.
 var operations = map[conformance.Operation]string{
 	conformance.Create: "CloneVM_Task", conformance.PowerOn: "PowerOnVM_Task",
-	conformance.PowerOff: "PowerOffVM_Task", conformance.Destroy: "Destroy_Task",
+	conformance.PowerOff: "PowerOffVM_Task", conformance.Destroy: "Destroy_Task", conformance.Increase: "ReconfigVM_Task",
 }
 
 func (s *simulator) Fail(op conformance.Operation) {

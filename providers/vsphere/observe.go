@@ -87,6 +87,12 @@ func (d *driver) observe(ctx context.Context, id uuid.UUID, m *vspherev1.NovaVSp
 	if text := d.pendingUpgrade(id, m, s.VM.State); text != "" {
 		s.VM.OutOfSync, s.VM.ToSync = inventory.OutOfSyncPrefix+text, append(s.VM.ToSync, inventory.SyncHardware)
 	}
+	if s.VM.State == hypervisor.Running {
+		info := inv.Info(id)
+		for _, size := range info.Sizes.Of(m) {
+			s.VM.Resizable = append(s.VM.Resizable, size.Resizable)
+		}
+	}
 	s.VM.Addresses = kit.WithoutEndpoint(s.VM.Addresses, d.endpoint)
 	return s, d.verifyVCenter(ctx, hypervisor.KeyOf(m))
 }

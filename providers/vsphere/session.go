@@ -32,7 +32,7 @@ type session struct {
 func newSession(e vcenter.Endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), availabilityChanged func()) *session {
 	s := &session{inv: inventory.New(changed, t.Done, o.timeouts.Lag), creations: t}
 	s.rules, s.tags = parts.NewRuleWorker(s, s.inv, o.timeouts.BatchDelay), parts.NewTagWorker(s, s.inv, o.timeouts.BatchDelay)
-	s.inv.SetParts(&s.rules.State, &s.tags.State)
+	s.inv.SetParts(&s.rules.State, &s.tags.State, &sizePart{})
 	s.Session = vcenter.Open(e, vcenter.Options{
 		Timeouts: o.timeouts, Wrap: o.wrap, Logins: o.logins,
 		OpenStream: func(ctx context.Context, c *vim25.Client, onResponse func()) (vcenter.Stream, error) {

@@ -24,6 +24,7 @@ func (d *driver) Syncers() []hypervisor.Syncer[*vspherev1.NovaVSphereMachine] {
 	return []hypervisor.Syncer[*vspherev1.NovaVSphereMachine]{
 		{Name: inventory.SyncUserData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: inventory.SyncHardware, Apply: d.upgrade},
+		{Name: inventory.SyncSizes, AfterJoin: true, Apply: d.resize},
 		{Name: inventory.SyncRules, Apply: d.changeRules},
 		{Name: inventory.SyncTags, Apply: d.setTags},
 	}
@@ -73,6 +74,35 @@ func (d *driver) upgrade(ctx context.Context, m *vspherev1.NovaVSphereMachine) e
 	})
 }
 
+// resize starts to increase the CPUs and the memory of a VM that runs.
+func (d *driver) resize(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
+	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
+	if err != nil {
+		return err
+	}
+	info := d.session.inv.Info(id)
+	due, err := kit.Increases(m, info.Sizes.Of(m))
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	vm, _ := d.session.inv.BeginSync(id, hypervisor.KeyOf(m), inventory.SyncSizes, kit.IncreaseText(due))
+	if vm == (ref{}) {
+		return nil
+	}
+	return d.reconfigure(ctx, id, vm, spec.ResizeConfig(due))
+}
+
+// reconfigure starts to change the settings of a VM.
+func (d *driver) reconfigure(ctx context.Context, id uuid.UUID, vm ref, config types.VirtualMachineConfigSpec) error {
+	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: config})
+		if err != nil {
+			return ref{}, err
+		}
+		return res.Returnval, nil
+	})
+}
+
 // removeUserData removes the bootstrap data from a VM's settings.
 func (d *driver) removeUserData(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
@@ -88,11 +118,5 @@ func (d *driver) removeUserData(ctx context.Context, m *vspherev1.NovaVSphereMac
 		// An empty value removes the key.
 		config.ExtraConfig = append(config.ExtraConfig, &types.OptionValue{Key: key, Value: ""})
 	}
-	return d.startTask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
-		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: config})
-		if err != nil {
-			return ref{}, err
-		}
-		return res.Returnval, nil
-	})
+	return d.reconfigure(ctx, id, vm, config)
 }

@@ -102,6 +102,10 @@ func (adapter) Machine(f conformance.Fields) *zvirtv1.NovaZVirtMachine {
 
 var idInPath = regexp.MustCompile(`/[0-9a-f]{8}-[0-9a-f-]{27}`)
 
+func (adapter) SetSizes(m *zvirtv1.NovaZVirtMachine, cpus int32, memoryMiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
+}
+
 func (adapter) Request(r *http.Request, _ []byte) (string, bool) {
 	path := idInPath.ReplaceAllString(strings.TrimPrefix(r.URL.Path, "/ovirt-engine/api"), "/{}")
 	return r.Method + " " + path, r.Method == http.MethodGet
@@ -127,7 +131,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 		}
 		seen := conformance.VM{
 			ID: vm.ID, Name: vm.Name, Host: vm.Host, On: vm.Status != "down" && vm.Status != "image_locked" && vm.Status != "suspended",
-			Addresses: len(vm.Addresses) > 0, Settings: settings,
+			Addresses: len(vm.Addresses) > 0, Settings: settings, CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB,
 		}
 		for _, nic := range vm.NICs {
 			seen.NICs = append(seen.NICs, nic.MAC)
@@ -271,6 +275,7 @@ var requests = map[conformance.Operation]ovirtsim.Fault{
 	conformance.PowerOn:  {Method: "POST", Path: "vms/*/start"},
 	conformance.PowerOff: {Method: "POST", Path: "vms/*/stop"},
 	conformance.Destroy:  {Method: "DELETE", Path: "vms/*"},
+	conformance.Increase: {Method: "PUT", Path: "vms/*"},
 }
 
 func (s *simulator) Fail(op conformance.Operation) {

@@ -6,6 +6,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -17,6 +18,7 @@ func (d *driver) Syncers() []hypervisor.Syncer[*zvirtv1.NovaZVirtMachine] {
 	return []hypervisor.Syncer[*zvirtv1.NovaZVirtMachine]{
 		{Name: plan.UserData, AfterJoin: true, Apply: d.removeUserData},
 		{Name: plan.Hardware, Apply: d.sync},
+		{Name: hypervisor.Resize, AfterJoin: true, Apply: d.resize},
 		{Name: plan.AffinityGroups, Apply: d.sync},
 		{Name: plan.Labels, Apply: d.sync},
 	}
@@ -29,6 +31,27 @@ func (d *driver) removeUserData(ctx context.Context, m *zvirtv1.NovaZVirtMachine
 		return err
 	}
 	return d.apply(ctx, view, mark, plan.RemoveUserData(view.VM, mark))
+}
+
+// resize increases the CPUs and the memory of a VM that runs.
+func (d *driver) resize(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
+	view, mark, err := d.editable(m)
+	if err != nil || view.VM == nil || view.VM.Status != "up" {
+		return err
+	}
+	due, err := kit.Increases(m, sizes(m, view.VM))
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	step, result := increase(m, view.VM, due)
+	if err := d.apply(ctx, view, mark, step); err != nil {
+		return err
+	}
+	if left, _ := kit.Increases(m, sizes(m, result)); len(left) > 0 {
+		return hypervisor.Failure(infrav1.HypervisorErrorReason, "the engine stored the sizes for the next start of the VM and did not change it while it runs: %w",
+			d.session.LastError(ctx, m.Spec.VMName(m)))
+	}
+	return nil
 }
 
 // sync takes the next step.

@@ -53,8 +53,12 @@ type Adapter[M Machine, C Cluster] interface {
 	Cluster() C
 
 	// Machine returns a machine with one network interface that can be created in
-	// a new simulator. The suite sets its metadata.
+	// a new simulator, to whose VM CPUs and memory can be added while it runs. The
+	// suite sets its metadata.
 	Machine(f Fields) M
+
+	// SetSizes changes the CPUs and the memory in the spec of a machine.
+	SetSizes(m M, cpus int32, memoryMiB int64)
 
 	// Identity returns a cluster-scoped identity. The suite sets its metadata.
 	Identity(infrav1.IdentitySpec) client.Object
@@ -129,6 +133,8 @@ type VM struct {
 	NICs []string
 	// Addresses is set once the guest has reported addresses.
 	Addresses bool
+	// CPUs and MemoryMiB are those with which the VM runs.
+	CPUs, MemoryMiB int64
 	// Settings are all settings of the VM that a user with read access can see.
 	Settings string
 }
@@ -143,6 +149,8 @@ const (
 	// PowerOff is the hard power-off.
 	PowerOff Operation = "power off"
 	Destroy  Operation = "destroy"
+	// Increase increases the CPUs and the memory of a VM that runs.
+	Increase Operation = "increase"
 )
 
 // Simulator is a running simulator. Its methods fail the test on errors. VMs

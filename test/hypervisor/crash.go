@@ -97,7 +97,16 @@ func (e *environment[M, C]) life(name string, lost *loss) error {
 	if groups := e.sim.Groups(); len(groups) != 1 || len(groups[0]) != 2 {
 		return fmt.Errorf("the group is %v", groups)
 	}
+	for _, m := range machines {
+		e.setSizes(m, moreCPUs, moreMemoryMiB)
+	}
+	if err := e.finish(lost, machines...); err != nil {
+		return fmt.Errorf("increase: %w", err)
+	}
 	for i, m := range machines {
+		if found := e.named(m.GetName()); len(found) != 1 || found[0].CPUs != moreCPUs || found[0].MemoryMiB != moreMemoryMiB {
+			return fmt.Errorf("%s is %+v", m.GetName(), found)
+		}
 		machines[i] = deleting(m)
 	}
 	if err := e.finish(lost, machines...); err != nil {

@@ -31,7 +31,7 @@ func Run[M Machine, C Cluster](t *testing.T, a Adapter[M, C]) {
 // behaviors returns all behaviors.
 func behaviors[M Machine, C Cluster]() (all []behavior[M, C]) {
 	for _, list := range [][]behavior[M, C]{
-		lifecycle[M, C](), foreign[M, C](), outside[M, C](), userData[M, C](),
+		lifecycle[M, C](), sizes[M, C](), foreign[M, C](), outside[M, C](), userData[M, C](),
 		failures[M, C](), queue[M, C](), session[M, C](), crashes[M, C](), storms[M, C](),
 	} {
 		all = append(all, list...)

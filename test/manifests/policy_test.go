@@ -112,6 +112,36 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 	Entry("of control planes", controlPlaneTemplate),
 )
 
+// CustomResourceDefinitions cannot read annotations.
+var _ = DescribeTable("The hardware of an infrastructure machine", func(ctx SpecContext, m client.Object, increase func()) {
+	m.SetNamespace(newNamespace(ctx))
+	m.SetGenerateName("hardware-")
+	Expect(server.Client.Create(ctx, m)).To(Succeed())
+	increase()
+	// An API server notices a policy that is new a moment later.
+	Eventually(func() error { return server.Client.Update(ctx, m.DeepCopyObject().(client.Object), client.DryRunAll) }).WithContext(ctx).WithTimeout(policyTimeout).
+		Should(MatchError(ContainSubstring("changes only while Cluster API updates the machine in place")))
+	m.SetAnnotations(map[string]string{clusterv1.UpdateInProgressAnnotation: ""})
+	Expect(server.Client.Update(ctx, m)).To(Succeed(), "Cluster API sets the annotation in the same request")
+	m.SetAnnotations(nil)
+	Expect(server.Client.Update(ctx, m)).To(Succeed(), "the update has ended")
+},
+	machineEntry("on vSphere", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.CPUs += 2 }),
+	machineEntry("on zVirt", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Hardware.CPUs += 2 }),
+	machineEntry("on Proxmox VE", func(m *proxmoxv1.NovaProxmoxMachine) { m.Spec.Hardware.CPUs += 2 }),
+)
+
+// machineEntry returns an entry of a machine with hardware.
+func machineEntry[M any, P interface {
+	*M
+	client.Object
+}](name string, increase func(P),
+) TableEntry {
+	m := P(new(M))
+	increase(m)
+	return Entry(name, m, func() { increase(m) })
+}
+
 // Annotations are open to everybody who may write the object, and the VMs of all
 // machines are found by this one.
 var _ = DescribeTable("The ID of an infrastructure cluster", func(ctx SpecContext, c client.Object) {

@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,8 @@ type vm struct {
 	system GuestSystem
 	// kubernetes and renderer are those of the disk that the template had.
 	kubernetes, renderer string
+	// memoryDevices is the number of times that memory was plugged in.
+	memoryDevices int
 	// run counts starts and stops, so that a timer of an old run does nothing.
 	run int
 	// calls is closed when the last call of Guests has ended.
@@ -271,7 +274,8 @@ func (s *Server) checkName(name, clusterID, own, action string) error {
 	return nil
 }
 
-// updateVM changes a VM. Hardware of a VM that runs changes with its next start.
+// updateVM changes a VM. Hardware of a VM that runs changes with its next start, except
+// for CPUs and memory that are plugged in.
 func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	if v.status == vmImageLocked {
 		return nil, conflict("Cannot edit VM: VM is locked. Please try again in a few minutes.")
@@ -301,7 +305,13 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	if !slices.Equal(changed.hosts, v.hosts) {
 		v.passed = nil // they are those of the host that the VM was pinned to
 	}
+	if v.status != vmDown && changed.memory > v.maxMemory {
+		return nil, conflict("Cannot edit VM. Memory size cannot exceed the maximum memory of the running VM (%dMB).", v.maxMemory/mib)
+	}
 	v.meta, v.cluster = m, cluster
+	if v.status == vmUp {
+		s.hotSet(q, v, &changed)
+	}
 	switch {
 	case v.status == vmDown:
 		v.config = changed
@@ -313,6 +323,48 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	}
 	s.event(35, "normal", "VM "+v.name+" configuration was updated by "+s.opts.Username+".", q, v)
 	return s.vmElem(v, true), nil
+}
+
+// memoryBlock is the size of which memory that is plugged in must be a multiple, and
+// memorySlots the number of times that memory can be plugged in.
+const (
+	memoryBlock = 256 * mib
+	memorySlots = 16
+)
+
+// hotSet plugs CPUs and memory into a VM that runs. The engine reports a failure only as
+// an event: the change waits for the next start then.
+func (s *Server) hotSet(q *request, v *vm, changed *config) {
+	failed := func(what, why string, args ...any) {
+		s.event(125, "error", "Failed to hot set "+what+" of VM "+v.name+". Underlying error message: "+fmt.Sprintf(why, args...), q, v)
+	}
+	sameTopology := changed.cores == v.cores && changed.threads == v.threads
+	pinning := ""
+	if policy := v.rest["cpu_pinning_policy"]; policy != nil {
+		pinning = policy.text
+	}
+	switch {
+	case changed.sockets <= v.sockets || !sameTopology:
+	case pinning != "" && pinning != "none":
+		failed("number of CPUs", "CPU hot plug conflicts with the CPU pinning policy %s", pinning)
+	case q.doomed:
+		failed("number of CPUs", "the host refuses it")
+	default:
+		v.sockets = changed.sockets
+	}
+	hugePages := slices.ContainsFunc(v.properties, func(p property) bool { return p.name == "hugepages" })
+	switch added := changed.memory - v.memory; {
+	case added <= 0 || added%memoryBlock != 0:
+	case hugePages:
+		failed("memory", "memory hot plug is not supported with huge pages")
+	case v.memoryDevices == memorySlots:
+		failed("memory", "the maximum number of memory devices (%d) is reached", memorySlots)
+	case q.doomed:
+		failed("memory", "the host refuses it")
+	default:
+		v.memory, v.guaranteed = changed.memory, changed.guaranteed
+		v.memoryDevices++
+	}
 }
 
 // newCluster returns the cluster that an update leaves a VM in. Only a VM that is

@@ -107,15 +107,62 @@ func TestHardwareOfARunningVMChangesWithItsNextStart(t *testing.T) {
 	e := newEngine(t)
 	id := e.vm("a", "")
 	e.up(id)
-	changed := e.must("PUT", "/vms/"+id, "<vm><comment>c</comment><memory>2147483648</memory></vm>")
+	// The memory that is added is no multiple of a block.
+	changed := e.must("PUT", "/vms/"+id, "<vm><comment>c</comment><memory>2148532224</memory></vm>")
 	if changed.str("comment") != "c" || changed.str("memory") != "1073741824" || changed.str("next_run_configuration_exists") != "true" {
 		t.Fatalf("got %s", text(changed))
 	}
 	e.must("POST", "/vms/"+id+"/stop", "<action/>")
 	e.clock.Advance(time.Minute)
-	if now := e.must("GET", "/vms/"+id, ""); now.str("memory") != "2147483648" || now.str("next_run_configuration_exists") != "false" {
+	if now := e.must("GET", "/vms/"+id, ""); now.str("memory") != "2148532224" || now.str("next_run_configuration_exists") != "false" {
 		t.Fatalf("got %s", text(now))
 	}
+}
+
+// The engine accepts an increase that the host cannot make, and reports that as an
+// event only.
+func TestCPUsAndMemoryOfARunningVMAreIncreased(t *testing.T) {
+	const (
+		two   = "<vm><memory>2147483648</memory></vm>"
+		cpus  = "<vm><cpu><topology><cores>1</cores><sockets>2</sockets><threads>1</threads></topology></cpu></vm>"
+		cores = "<vm><cpu><topology><cores>2</cores><sockets>1</sockets><threads>1</threads></topology></cpu></vm>"
+		fewer = "<vm><memory>805306368</memory><memory_policy><guaranteed>805306368</guaranteed></memory_policy></vm>"
+		huge  = "<custom_properties><custom_property><name>hugepages</name><value>2048</value></custom_property></custom_properties>"
+	)
+	for name, tc := range map[string]struct {
+		vm, change      string
+		sockets, memory string
+		event           string
+	}{
+		"Memory":        {change: two, sockets: "1", memory: "2147483648"},
+		"CPUs":          {change: cpus, sockets: "2", memory: "1073741824"},
+		"Cores":         {change: cores, sockets: "1", memory: "1073741824"},
+		"LessMemory":    {change: fewer, sockets: "1", memory: "1073741824"},
+		"PinnedCPUs":    {vm: "<cpu_pinning_policy>dedicated</cpu_pinning_policy>", change: cpus, sockets: "1", memory: "1073741824", event: "Failed to hot set number of CPUs of VM a."},
+		"HugePages":     {vm: huge, change: two, sockets: "1", memory: "1073741824", event: "Failed to hot set memory of VM a."},
+		"CPUsAndMemory": {change: strings.TrimSuffix(cpus, "</vm>") + "<memory>2147483648</memory></vm>", sockets: "2", memory: "2147483648"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			id := e.vm("a", tc.vm)
+			e.up(id)
+			e.must("PUT", "/vms/"+id, tc.change)
+			now := e.must("GET", "/vms/"+id, "")
+			if now.str("cpu/topology/sockets") != tc.sockets || now.str("cpu/topology/cores") != "1" || now.str("memory") != tc.memory {
+				t.Errorf("got %s", text(now))
+			}
+			if got := e.must("GET", "/events?search=type%3D125", "").str("event/description"); !strings.HasPrefix(got, tc.event) || (got == "") != (tc.event == "") {
+				t.Errorf("event %q", got)
+			}
+		})
+	}
+}
+
+func TestMemoryOfARunningVMIsLimited(t *testing.T) {
+	e := newEngine(t)
+	id := e.vm("a", "")
+	e.up(id)
+	e.refuse("PUT", "/vms/"+id, "<vm><memory>5368709120</memory></vm>", http.StatusConflict, "Memory size cannot exceed the maximum memory of the running VM (4096MB)")
 }
 
 func TestHighAvailability(t *testing.T) {

@@ -156,6 +156,41 @@ func TestPendingChanges(t *testing.T) {
 	}
 }
 
+// CPUs and memory of a running VM increase if the option hotplug names them, and stay
+// pending otherwise.
+func TestIncreases(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vm, change string
+		option     string
+		want       any
+		problem    string
+	}{
+		"CPUs":             {vm: "hotplug=cpu vcpus=1", change: "vcpus=2", option: "vcpus", want: 2.0},
+		"CPUsNoHotplug":    {vm: "vcpus=1", change: "vcpus=2", option: "vcpus", want: 1.0},
+		"MoreThanAllCPUs":  {vm: "hotplug=cpu vcpus=1", change: "vcpus=3", option: "vcpus", want: 1.0, problem: "hotplug problem - you can't add more vcpus than maxcpus"},
+		"Memory":           {vm: "hotplug=memory numa=1 memory=2048", change: "memory=3072", option: "memory", want: "3072"},
+		"MemoryIsRounded":  {vm: "hotplug=memory numa=1 memory=2048", change: "memory=2049", option: "memory", want: "2560"},
+		"MemoryNoHotplug":  {vm: "memory=2048", change: "memory=3072", option: "memory", want: "2048"},
+		"MemoryOfTheGuest": {vm: "hotplug=memory numa=1 memory=2048", change: "memory=1024", option: "memory", want: "2048", problem: "hotplug problem - error unplug memory module"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, Options{})
+			const vm = "/nodes/pve1/qemu/100"
+			c.task(post, "/nodes/pve1/qemu/9000/clone", "newid=100")
+			c.ok(put, vm+"/config", strings.Fields(tc.vm)...)
+			c.task(post, vm+"/status/start")
+			if tc.problem == "" {
+				c.ok(put, vm+"/config", tc.change)
+			} else {
+				c.refused(400, tc.problem, put, vm+"/config", tc.change)
+			}
+			if current, _ := c.ok(get, vm+"/config", "current=1").(map[string]any); current[tc.option] != tc.want {
+				t.Errorf("got %v", current)
+			}
+		})
+	}
+}
+
 // Tasks hold the file lock of a VM, and locks in the configuration reject.
 func TestLocks(t *testing.T) {
 	timings := quick()

@@ -108,7 +108,7 @@ func TestContainerViewFollowsVMs(t *testing.T) {
 		"name", "runtime.powerState", "guest.net", "guest.ipAddress", "config.instanceUuid", "config.extraConfig", "config.hardware.memoryMB",
 	})
 	spec := b.cloneSpec()
-	spec.Config = &types.VirtualMachineConfigSpec{InstanceUuid: "50000000-0000-4000-8000-000000000001"}
+	spec.Config = &types.VirtualMachineConfigSpec{InstanceUuid: "50000000-0000-4000-8000-000000000001", MemoryMB: 4096, MemoryHotAddEnabled: types.NewBool(true)}
 	vm := b.clone("watched", spec)
 	enter := s.kind(b, vm.Reference(), types.ObjectUpdateKindEnter)
 	seen := map[string]any{}
@@ -130,9 +130,9 @@ func TestContainerViewFollowsVMs(t *testing.T) {
 	b.Expect(value).To(Equal("10.0.0.7"))
 	b.Expect(when.Sub(changed)).To(BeNumerically("<", prompt))
 
-	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{MemoryMB: 4096}))
+	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{MemoryMB: 8192}))
 	value, _ = s.next(b, vm.Reference(), "config.hardware.memoryMB")
-	b.Expect(value).To(BeEquivalentTo(4096))
+	b.Expect(value).To(BeEquivalentTo(8192))
 
 	changed = time.Now()
 	b.Expect(b.server.GuestStopped(b.read(vm).Config.Uuid)).To(Succeed())

@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -206,6 +207,9 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 	if refused := fitDevices(vm, spec.DeviceChange); refused != nil {
 		return refused
 	}
+	if refused := checkSizes(vm, &spec); refused != nil {
+		return refused
+	}
 	// The simulator changes the list in place, and snapshots share it.
 	vm.Config.Hardware.Device = slices.Clone(vm.Config.Hardware.Device)
 	for _, change := range spec.DeviceChange {
@@ -233,6 +237,50 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 		completeEvent(ctx, vm.Self, before, spec.ExtraConfig)
 	}
 	return refused
+}
+
+// Memory that can be added to a VM that runs, in MiB. A guest with Linux and at most
+// smallMemory cannot get more than that.
+const (
+	smallMemory   = 3072
+	memoryFactor  = 16
+	memoryStepMiB = 128
+)
+
+// checkSizes refuses CPUs and memory that a VM cannot get, or lose, while it runs.
+func checkSizes(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfigSpec) *failure {
+	if vm.Runtime.PowerState == poweredOff {
+		return nil
+	}
+	has := &vm.Config.Hardware
+	added := spec.MemoryMB - int64(has.MemoryMB)
+	switch {
+	case vm.Runtime.PowerState == suspended && (spec.NumCPUs != 0 || spec.MemoryMB != 0), spec.CpuHotAddEnabled != nil, spec.MemoryHotAddEnabled != nil:
+		return fail(&types.InvalidPowerState{RequestedState: poweredOff, ExistingState: vm.Runtime.PowerState})
+	case spec.NumCPUs != 0 && spec.NumCPUs != has.NumCPU && !ptr.Deref(vm.Config.CpuHotAddEnabled, false), spec.NumCPUs != 0 && spec.NumCPUs < has.NumCPU:
+		return fail(&types.CpuHotPlugNotSupported{})
+	case spec.NumCPUs%max(ptr.Deref(has.NumCoresPerSocket, 1), 1) != 0:
+		return fail(&types.InvalidVmConfig{Property: "numCPUs"})
+	case spec.MemoryMB == 0 || added == 0:
+		return nil
+	case !ptr.Deref(vm.Config.MemoryHotAddEnabled, false), added < 0:
+		return fail(&types.MemoryHotPlugNotSupported{})
+	case added%vm.Config.HotPlugMemoryIncrementSize != 0, spec.MemoryMB > vm.Config.HotPlugMemoryLimit:
+		return fail(&types.InvalidVmConfig{Property: "memoryMB"})
+	}
+	return nil
+}
+
+// setMemoryLimit sets how far the memory of a VM can grow while it runs.
+func setMemoryLimit(ctx *simulator.Context, vm *simulator.VirtualMachine, on bool) {
+	limit, step := int64(0), int64(0)
+	if on {
+		step, limit = memoryStepMiB, memoryFactor*int64(vm.Config.Hardware.MemoryMB)
+		if vm.Config.Hardware.MemoryMB <= smallMemory {
+			limit = smallMemory
+		}
+	}
+	ctx.Update(vm, []types.PropertyChange{{Name: "config.hotPlugMemoryLimit", Val: limit}, {Name: "config.hotPlugMemoryIncrementSize", Val: step}})
 }
 
 // effective leaves out the removal of keys that are not there, which the
@@ -265,7 +313,10 @@ func (s *Server) powerOn(vm *simulator.VirtualMachine) *failure {
 			return guestFailure(err)
 		}
 	}
-	s.locked(func(ctx *simulator.Context) { setPower(ctx, vm, poweredOn) })
+	s.locked(func(ctx *simulator.Context) {
+		setMemoryLimit(ctx, vm, true)
+		setPower(ctx, vm, poweredOn)
+	})
 	return nil
 }
 
@@ -275,7 +326,10 @@ func (s *Server) powerOff(vm *simulator.VirtualMachine, soft bool) *failure {
 			return guestFailure(err)
 		}
 	}
-	s.locked(func(ctx *simulator.Context) { setPower(ctx, vm, poweredOff) })
+	s.locked(func(ctx *simulator.Context) {
+		setMemoryLimit(ctx, vm, false)
+		setPower(ctx, vm, poweredOff)
+	})
 	return nil
 }
 

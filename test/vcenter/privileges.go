@@ -152,8 +152,8 @@ func relocateNeeds(ctx *simulator.Context, req *types.RelocateVM_Task) []string 
 func configNeeds(spec *types.VirtualMachineConfigSpec) []string {
 	list := deviceNeeds(spec.DeviceChange)
 	for privilege, needed := range map[string]bool{
-		"VirtualMachine.Config.CPUCount":   spec.NumCPUs != 0 || spec.NumCoresPerSocket != nil,
-		"VirtualMachine.Config.Memory":     spec.MemoryMB != 0,
+		"VirtualMachine.Config.CPUCount":   spec.NumCPUs != 0 || spec.NumCoresPerSocket != nil || spec.CpuHotAddEnabled != nil,
+		"VirtualMachine.Config.Memory":     spec.MemoryMB != 0 || spec.MemoryHotAddEnabled != nil,
 		"VirtualMachine.Config.Resource":   spec.CpuAllocation != nil || spec.MemoryAllocation != nil || spec.MemoryReservationLockedToMax != nil,
 		"VirtualMachine.Config.Annotation": spec.Annotation != "",
 		"VirtualMachine.Config.Settings": spec.InstanceUuid != "" || spec.Uuid != "" || spec.Firmware != "" || spec.BootOptions != nil ||

@@ -1,6 +1,7 @@
 package vcenter_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -363,6 +365,45 @@ func TestGuestsFollowTheirVMs(t *testing.T) {
 	_, message := b.failed(task)
 	b.Expect(message).To(ContainSubstring("no memory for the machine"))
 	b.Expect(b.vmInfo("broken").PoweredOn).To(BeFalse())
+}
+
+func TestHotAdd(t *testing.T) {
+	on, sockets := ptr.To(true), ptr.To(int32(2))
+	for name, tc := range map[string]struct {
+		config, change types.VirtualMachineConfigSpec
+		fault          types.BaseMethodFault
+	}{
+		"CPUs":           {config: types.VirtualMachineConfigSpec{CpuHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{NumCPUs: 4}},
+		"CPUsDisabled":   {change: types.VirtualMachineConfigSpec{NumCPUs: 4}, fault: &types.CpuHotPlugNotSupported{}},
+		"FewerCPUs":      {config: types.VirtualMachineConfigSpec{CpuHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{NumCPUs: 1}, fault: &types.CpuHotPlugNotSupported{}},
+		"HalfASocket":    {config: types.VirtualMachineConfigSpec{CpuHotAddEnabled: on, NumCoresPerSocket: sockets}, change: types.VirtualMachineConfigSpec{NumCPUs: 3}, fault: &types.InvalidVmConfig{}},
+		"Memory":         {config: types.VirtualMachineConfigSpec{MemoryHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{MemoryMB: 3072}},
+		"MemoryDisabled": {change: types.VirtualMachineConfigSpec{MemoryMB: 3072}, fault: &types.MemoryHotPlugNotSupported{}},
+		"LessMemory":     {config: types.VirtualMachineConfigSpec{MemoryHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{MemoryMB: 1024}, fault: &types.MemoryHotPlugNotSupported{}},
+		"NoMultiple":     {config: types.VirtualMachineConfigSpec{MemoryHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{MemoryMB: 2049}, fault: &types.InvalidVmConfig{}},
+		"Limit":          {config: types.VirtualMachineConfigSpec{MemoryHotAddEnabled: on}, change: types.VirtualMachineConfigSpec{MemoryMB: 4096}, fault: &types.InvalidVmConfig{}},
+		"WhileItRuns":    {change: types.VirtualMachineConfigSpec{CpuHotAddEnabled: on}, fault: &types.InvalidPowerState{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, vcenter.Options{})
+			spec := b.cloneSpec()
+			tc.config.NumCPUs, tc.config.MemoryMB = 2, 2048
+			spec.Config, spec.PowerOn = &tc.config, true
+			vm := b.clone("vm", spec)
+			task, err := vm.Reconfigure(b.ctx, tc.change)
+			b.Expect(err).NotTo(HaveOccurred())
+			if tc.fault != nil {
+				fault, _ := b.failed(task)
+				b.Expect(fault).To(BeAssignableToTypeOf(tc.fault))
+				tc.change = types.VirtualMachineConfigSpec{}
+			} else {
+				b.Expect(task.Wait(b.ctx)).To(Succeed())
+			}
+			now := b.read(vm).Config.Hardware
+			b.Expect(now.NumCPU).To(Equal(cmp.Or(tc.change.NumCPUs, 2)))
+			b.Expect(int64(now.MemoryMB)).To(Equal(cmp.Or(tc.change.MemoryMB, 2048)))
+		})
+	}
 }
 
 func TestDMISerial(t *testing.T) {

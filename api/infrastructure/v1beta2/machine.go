@@ -500,6 +500,46 @@ type MachineStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	NetworkInterfaces []NetworkInterfaceStatus `json:"networkInterfaces,omitempty"`
+
+	// resizable are the sizes of the VM, such as its memory, and how far the
+	// hypervisor can increase them while the VM runs. If not set, they are not known.
+	// +optional
+	// +listType=map
+	// +listMapKey=field
+	// +kubebuilder:validation:MaxItems=8
+	Resizable []ResizableStatus `json:"resizable,omitempty"`
+}
+
+// ResizableStatus is a size of a VM.
+type ResizableStatus struct {
+	// field is the field of spec that sets the size, such as hardware.cpus.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Field string `json:"field,omitempty"`
+
+	// size is the size of the VM in the unit of the field.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Size int64 `json:"size,omitempty"`
+
+	// maxSize is the largest size that the hypervisor can give the VM while it runs.
+	// If not set, it cannot change the size; message has the reason.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxSize int64 `json:"maxSize,omitempty"`
+
+	// step is the number of which an increase must be a multiple. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Step int64 `json:"step,omitempty"`
+
+	// message is why the hypervisor cannot increase the size while the VM runs. If
+	// not set, it can.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // Bounds of NetworkInterfaceStatus.

@@ -217,9 +217,21 @@ func nic(id uuid.UUID, in *proxmoxv1.NovaProxmoxInterface, i int) string {
 // hardware sets the parameters of the hardware that the spec sets.
 func hardware(form url.Values, h *proxmoxv1.NovaProxmoxHardware) {
 	if h.CPUs != 0 {
-		cores := cmp.Or(h.CPUTopology.CoresPerSocket, h.CPUs)
+		all := max(h.CPUs, h.MaxCPUs)
+		cores := cmp.Or(h.CPUTopology.CoresPerSocket, all)
 		form.Set("cores", strconv.Itoa(int(cores)))
-		form.Set("sockets", strconv.Itoa(int(h.CPUs/cores)))
+		form.Set("sockets", strconv.Itoa(int(all/cores)))
+	}
+	hotplug := "network,disk,usb" // the default
+	if h.MaxCPUs != 0 {
+		form.Set("vcpus", strconv.Itoa(int(h.CPUs)))
+		hotplug += ",cpu"
+	}
+	if ptr.Deref(h.MemoryHotAdd, false) {
+		hotplug += ",memory"
+	}
+	if h.MaxCPUs != 0 || h.MemoryHotAdd != nil {
+		form.Set("hotplug", hotplug)
 	}
 	if h.NUMA != nil {
 		form.Set("numa", flag(*h.NUMA))

@@ -164,6 +164,7 @@ var causes = []kit.Cause{
 		"no space left", "out of space", "not enough", "cannot allocate memory", "insufficient", "maxcpu", "exceeds", "quota",
 	}},
 	{Reason: infrav1.PlacementNotFoundReason, Texts: []string{"storage '", "bridge '", "no such node", "no such cluster node", "pool '"}},
+	{Reason: infrav1.HypervisorErrorReason, Texts: []string{"hotplug problem"}},
 }
 
 // Classify converts an error of a server to an Error with the text of Proxmox VE. It

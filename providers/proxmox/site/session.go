@@ -63,6 +63,7 @@ const (
 	Stop      Verb = "Powering off"
 	Destroy   Verb = "Deleting the VM"
 	Tag       Verb = "Changing the tags"
+	Increase  Verb = "Increasing CPUs and memory"
 )
 
 // Machine is the state of a machine. Other packages read copies.
@@ -348,7 +349,7 @@ func (s *Session) Act(ctx context.Context, id uuid.UUID, a Action) error {
 			m.rejected, m.checking, m.unseenSince = a.VMID, true, time.Now()
 		}
 	case upid == "":
-		if g := s.guests[a.VMID]; g != nil && a.Verb == Tag {
+		if g := s.guests[a.VMID]; g != nil && a.Change != nil {
 			changed := *g
 			a.Change(&changed)
 			s.guests[a.VMID] = &changed
@@ -413,7 +414,7 @@ func (s *Session) succeeded(m *Machine) {
 		delete(s.guests, m.VMID)
 	case Configure:
 		m.planned = plan.Planned{}
-	case Tag: // the list has the tags
+	case Tag, Increase: // the list shows the result
 	}
 }
 

@@ -24,6 +24,8 @@ var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
+		"config.hardware.numCPU", "config.hardware.numCoresPerSocket", "config.hardware.memoryMB",
+		"config.cpuHotAddEnabled", "config.memoryHotAddEnabled", "config.hotPlugMemoryLimit", "config.hotPlugMemoryIncrementSize",
 		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, userDataMarkerProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}

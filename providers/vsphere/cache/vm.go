@@ -34,7 +34,9 @@ type VM struct {
 	// the setting.
 	Machine string
 	// Version is the hardware version.
-	Version  string
+	Version string
+	// Sizes are its CPUs and its memory.
+	Sizes    spec.Sizes
 	HostName string
 	// ToolsRunning is set while VMware Tools runs, so that the guest can be shut
 	// down.
@@ -111,6 +113,10 @@ func (v *VM) apply(name string, value any) {
 	case "customValue":
 		v.Attributes = attributesOf(value)
 	default:
+		if size, ok := v.sizes()[name]; ok {
+			*size = number(value)
+			return
+		}
 		if key, ok := attributeKey(name); ok {
 			v.ApplyAttribute(key, value)
 			return
@@ -118,6 +124,32 @@ func (v *VM) apply(name string, value any) {
 		// vCenter may name the part of a setting that changed.
 		v.applySetting(strings.TrimSuffix(name, ".value"), spec.SettingText(value))
 	}
+}
+
+// sizes returns the sizes of the VM by the property that has them.
+func (v *VM) sizes() map[string]*int64 {
+	return map[string]*int64{
+		"config.hardware.numCPU": &v.Sizes.CPUs, "config.hardware.numCoresPerSocket": &v.Sizes.CoresPerSocket,
+		"config.hardware.memoryMB": &v.Sizes.MemoryMiB, "config.hotPlugMemoryLimit": &v.Sizes.MaxMemoryMiB,
+		"config.hotPlugMemoryIncrementSize": &v.Sizes.MemoryStepMiB, "config.cpuHotAddEnabled": &v.Sizes.CPUHotAdd,
+		"config.memoryHotAddEnabled": &v.Sizes.MemoryHotAdd,
+	}
+}
+
+// number returns a whole number of vCenter, and one for true; zero for a property that is
+// not set.
+func number(value any) int64 {
+	switch n := value.(type) {
+	case bool:
+		if n {
+			return 1
+		}
+	case int32:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
 }
 
 // applySetting stores one setting of the VM.

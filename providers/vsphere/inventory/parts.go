@@ -13,6 +13,7 @@ const shutdownRetryInterval = time.Minute
 // Names of the parts of a VM that are changed to match its machine.
 const (
 	SyncUserData = hypervisor.UserData
+	SyncSizes    = hypervisor.Resize
 	SyncHardware = "Hardware"
 	SyncRules    = "Rules"
 	SyncTags     = "Tags"

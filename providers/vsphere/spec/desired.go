@@ -26,6 +26,8 @@ type Desired struct {
 	// CreateMissing means that categories, tags and attributes that do not exist
 	// are created.
 	CreateMissing bool
+	// Machine is the machine, which has the sizes of the VM.
+	Machine *vspherev1.NovaVSphereMachine
 }
 
 // TagName is a tag by its category.
@@ -60,7 +62,7 @@ func NewDesired(cluster *vspherev1.NovaVSphereClusterSpec, clusterID string, m *
 		}
 		desired.Tags = append(desired.Tags, TagName{Category: key, Name: value, Label: true})
 	}
-	desired.Attributes = m.Spec.CustomAttributes
+	desired.Attributes, desired.Machine = m.Spec.CustomAttributes, m.DeepCopy() // the controller changes m
 	return desired
 }
 

@@ -29,6 +29,7 @@ func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 // configureHardware sets the hardware of a machine in the settings of its VM.
 func configureHardware(spec *types.VirtualMachineConfigSpec, h *vspherev1.NovaVSphereHardware, t *Template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
+	spec.CpuHotAddEnabled, spec.MemoryHotAddEnabled = h.CPUHotAdd, h.MemoryHotAdd
 	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
 		spec.NumCoresPerSocket = ptr.To(cores)
 	}

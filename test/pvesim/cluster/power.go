@@ -105,10 +105,29 @@ func (c *Cluster) startable(v *vm, n *node) error {
 			return schema.Failed("bridge '%s' does not exist", bridge)
 		}
 	}
+	if err := n.fits(config); err != nil {
+		return err
+	}
+	return c.reservePCI(v, config, n)
+}
+
+// fits returns an error for a VM whose CPUs and memory the node cannot start.
+func (n *node) fits(config *qemu.Config) error {
 	if memory := config.MemoryMiB(); memory > n.MemoryMiB {
 		return schema.Failed("start failed: QEMU exited with code 1: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 	}
-	return c.reservePCI(v, config, n)
+	if all := config.AllCPUs(); all > int64(n.Cores) {
+		return schema.Failed("start failed: MAX %d vcpus allowed per VM on this node", n.Cores)
+	}
+	if hotplugs(config, "memory") {
+		switch {
+		case config.Options["numa"] != "1":
+			return schema.Failed("start failed: NUMA needs to be enabled for memory hotplug")
+		case config.MemoryMiB() < staticMemory:
+			return schema.Failed("start failed: minimum memory must be %dMB", staticMemory)
+		}
+	}
+	return nil
 }
 
 // reservePCI returns an error if a mapped PCI device is not on the node, or in

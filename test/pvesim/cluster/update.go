@@ -264,9 +264,14 @@ func (e *changes) apply(v *vm, t *task) error {
 		t.printf("update VM %d: %s", v.vmid, strings.Join(slices.Sorted(maps.Keys(e.set)), " "))
 	}
 	problems := map[string]string{}
-	if v.running {
+	switch {
+	case v.running && e.q.doomed != "":
+		for option := range e.set {
+			problems[option] = "hotplug problem - " + e.q.doomed
+		}
+	case v.running:
 		e.q.c.hotplug(v, problems)
-	} else {
+	default:
 		e.q.c.applyPending(v, problems)
 	}
 	if len(problems) > 0 {
@@ -536,7 +541,11 @@ func (c *Cluster) hotplug(v *vm, problems map[string]string) {
 		}
 	}
 	for _, option := range slices.Sorted(maps.Keys(v.config.Pending)) {
-		if ok, err := hotpluggable(v.config, option); err != nil {
+		ok, err := hotpluggable(v.config, option)
+		if option == "memory" && ok && err == nil {
+			v.config.Pending[option] = strconv.FormatInt(modules(v.config.Pending[option]), 10)
+		}
+		if err != nil {
 			problems[option] = "hotplug problem - " + err.Error()
 		} else if ok {
 			c.applyOption(v, option)
@@ -551,6 +560,10 @@ func hotpluggable(c *qemu.Config, option string) (bool, error) {
 	switch {
 	case fastOptions.MatchString(option), name == "net":
 		return true, nil
+	case option == "vcpus" && hotplugs(c, "cpu"):
+		return hotplugCPUs(c)
+	case option == "memory" && hotplugs(c, "memory"):
+		return hotplugMemory(c)
 	case option == "balloon":
 		return (c.Int("balloon") != 0) == (c.Pending["balloon"] != "0"), nil
 	case !qemu.IsDisk(option), name == "":
@@ -569,4 +582,65 @@ func hotpluggable(c *qemu.Config, option string) (bool, error) {
 		return name == "scsi" || name == "virtio", nil
 	}
 	return true, nil
+}
+
+// hotplugs reports whether a feature is in the option hotplug of a VM.
+func hotplugs(c *qemu.Config, feature string) bool {
+	features := c.Options["hotplug"]
+	if features == "" || features == "1" {
+		features = "network,disk,usb"
+	}
+	return slices.Contains(schema.SplitList(features), feature)
+}
+
+// hotplugCPUs returns whether a running VM can have the pending number of CPUs.
+func hotplugCPUs(c *qemu.Config) (bool, error) {
+	wanted, err := strconv.ParseInt(c.Pending["vcpus"], 10, 64)
+	switch all := c.AllCPUs(); {
+	case err != nil:
+		return false, fmt.Errorf("reading vcpus: %w", err)
+	case wanted > all:
+		return false, errors.New("you can't add more vcpus than maxcpus")
+	case wanted < c.CPUs():
+		return false, errors.New("error unplugging: the simulated guest keeps its CPUs")
+	}
+	return true, nil
+}
+
+// Memory of a VM with memory hotplug, in MiB.
+const (
+	staticMemory = 1024
+	mostMemory   = 512 << 10
+)
+
+// hotplugMemory returns whether a running VM can have the pending memory.
+func hotplugMemory(c *qemu.Config) (bool, error) {
+	wanted, err := strconv.ParseInt(c.Pending["memory"], 10, 64)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("reading memory: %w", err)
+	case wanted < staticMemory:
+		return false, fmt.Errorf("memory can't be lower than %d MB", staticMemory)
+	case wanted > mostMemory:
+		return false, fmt.Errorf("you cannot add more memory than max mem %d MB", mostMemory)
+	case wanted < c.MemoryMiB():
+		return false, errors.New("error unplug memory module: the simulated guest keeps its memory")
+	}
+	return true, nil
+}
+
+// modules returns the memory with whole modules: 32 of 512 MiB, 32 of twice the size,
+// and so on.
+func modules(text string) int64 {
+	wanted, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	have := int64(staticMemory)
+	for module := int64(512); have < wanted; module *= 2 {
+		for i := 0; i < 32 && have < wanted; i++ {
+			have += module
+		}
+	}
+	return have
 }

@@ -82,8 +82,11 @@ func (c *Config) CPUs() int64 {
 	if n := c.Int("vcpus"); n > 0 {
 		return n
 	}
-	return c.Int("sockets") * c.Int("cores")
+	return c.AllCPUs()
 }
+
+// AllCPUs is the number of CPUs that a VM can have while it runs.
+func (c *Config) AllCPUs() int64 { return c.Int("sockets") * c.Int("cores") }
 
 // Drives are the drives by option, in order; unused disks are not included.
 func (c *Config) Drives() []string { return c.names(IsDisk) }

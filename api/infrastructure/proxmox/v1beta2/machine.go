@@ -36,7 +36,8 @@ type NovaProxmoxMachineSpec struct {
 	Placement NovaProxmoxPlacement `json:"placement,omitempty,omitzero"`
 
 	// hardware is the virtual hardware of the VM. A machine template with another
-	// value, once it is referenced, rolls out machines. If not set, the VM has the
+	// value, once it is referenced, rolls out machines; cpus and memoryMiB can increase
+	// in place with rollout.inPlace. If not set, the VM has the
 	// hardware of the template.
 	// +optional
 	Hardware NovaProxmoxHardware `json:"hardware,omitempty,omitzero"`
@@ -139,6 +140,8 @@ func (t *NovaProxmoxTemplate) String() string {
 // NovaProxmoxHardware is the virtual hardware of a VM.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuTopology) || (has(self.cpus) && self.cpus % (has(self.cpuTopology.coresPerSocket) ? self.cpuTopology.coresPerSocket : 1) == 0)",message="cpus must be set and be a multiple of cpuTopology.coresPerSocket"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxCPUs) || (has(self.cpus) && self.cpus <= self.maxCPUs && (!has(self.cpuTopology) || !has(self.cpuTopology.coresPerSocket) || self.maxCPUs % self.cpuTopology.coresPerSocket == 0))",message="maxCPUs needs cpus, cannot be less than cpus, and must be a multiple of cpuTopology.coresPerSocket"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryHotAdd) || !self.memoryHotAdd || (has(self.numa) && self.numa && has(self.memoryMiB) && self.memoryMiB >= 1024 && self.memoryMiB % 512 == 0)",message="memoryHotAdd needs numa and memoryMiB, which must be at least 1024 and a multiple of 512"
 // +kubebuilder:validation:XValidation:rule="!has(self.minMemoryMiB) || (has(self.memoryMiB) && self.minMemoryMiB <= self.memoryMiB)",message="minMemoryMiB needs memoryMiB and cannot be more than it"
 // +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || (has(self.firmware) && self.firmware == 'EFI')",message="secureBoot needs the firmware EFI"
 // +kubebuilder:validation:XValidation:rule="!has(self.trustedPlatformModule) || !self.trustedPlatformModule || (has(self.firmware) && self.firmware == 'EFI')",message="trustedPlatformModule needs the firmware EFI"
@@ -154,6 +157,20 @@ type NovaProxmoxHardware struct {
 	// VM has one socket.
 	// +optional
 	CPUTopology infrav1.CPUTopology `json:"cpuTopology,omitempty,omitzero"`
+
+	// maxCPUs is the number of CPUs that the VM can have while it runs: Proxmox VE
+	// prepares the VM for them, and its node must have as many. It cannot be less than
+	// cpus. If not set, no CPUs can be added while the VM runs.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=768
+	MaxCPUs int32 `json:"maxCPUs,omitempty"`
+
+	// memoryHotAdd lets Proxmox VE add memory while the VM runs. It needs numa, and
+	// memoryMiB must be 1024 and a multiple of 512 more, above 17408 a multiple of 1024.
+	// Defaults to false.
+	// +optional
+	MemoryHotAdd *bool `json:"memoryHotAdd,omitempty"`
 
 	// cpuType is the type of CPU that the VM sees, by its name in Proxmox VE, such as
 	// x86-64-v3 or host. If not set, it is that of the template.
@@ -415,10 +432,14 @@ type NovaProxmoxMachine struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is the desired state. Only providerID, powerOff, antiAffinity,
-	// highAvailability and tags can change.
+	// highAvailability and tags can change, and hardware.cpus and hardware.memoryMiB can
+	// increase while Cluster API updates the machine in place.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.cloneMode) == has(oldSelf.cloneMode) && has(self.placement) == has(oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks) && has(self.network) == has(oldSelf.network) && has(self.startOnBoot) == has(oldSelf.startOnBoot) && has(self.naming) == has(oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
-	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.cloneMode) || !has(oldSelf.cloneMode) || self.cloneMode == oldSelf.cloneMode) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement) && (!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware) && (!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks) && (!has(self.network) || !has(oldSelf.network) || self.network == oldSelf.network) && (!has(self.startOnBoot) || !has(oldSelf.startOnBoot) || self.startOnBoot == oldSelf.startOnBoot) && (!has(self.naming) || !has(oldSelf.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.cloneMode) || !has(oldSelf.cloneMode) || self.cloneMode == oldSelf.cloneMode) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement) && (!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks) && (!has(self.network) || !has(oldSelf.network) || self.network == oldSelf.network) && (!has(self.startOnBoot) || !has(oldSelf.startOnBoot) || self.startOnBoot == oldSelf.startOnBoot) && (!has(self.naming) || !has(oldSelf.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || (has(self.hardware.cpuTopology) == has(oldSelf.hardware.cpuTopology) && (!has(self.hardware.cpuTopology) || self.hardware.cpuTopology == oldSelf.hardware.cpuTopology) && has(self.hardware.maxCPUs) == has(oldSelf.hardware.maxCPUs) && (!has(self.hardware.maxCPUs) || self.hardware.maxCPUs == oldSelf.hardware.maxCPUs) && has(self.hardware.memoryHotAdd) == has(oldSelf.hardware.memoryHotAdd) && (!has(self.hardware.memoryHotAdd) || self.hardware.memoryHotAdd == oldSelf.hardware.memoryHotAdd) && has(self.hardware.cpuType) == has(oldSelf.hardware.cpuType) && (!has(self.hardware.cpuType) || self.hardware.cpuType == oldSelf.hardware.cpuType) && has(self.hardware.numa) == has(oldSelf.hardware.numa) && (!has(self.hardware.numa) || self.hardware.numa == oldSelf.hardware.numa) && has(self.hardware.minMemoryMiB) == has(oldSelf.hardware.minMemoryMiB) && (!has(self.hardware.minMemoryMiB) || self.hardware.minMemoryMiB == oldSelf.hardware.minMemoryMiB))",message="spec is immutable, except that hardware.cpus and hardware.memoryMiB can increase in place: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || (has(self.hardware.machineType) == has(oldSelf.hardware.machineType) && (!has(self.hardware.machineType) || self.hardware.machineType == oldSelf.hardware.machineType) && has(self.hardware.firmware) == has(oldSelf.hardware.firmware) && (!has(self.hardware.firmware) || self.hardware.firmware == oldSelf.hardware.firmware) && has(self.hardware.secureBoot) == has(oldSelf.hardware.secureBoot) && (!has(self.hardware.secureBoot) || self.hardware.secureBoot == oldSelf.hardware.secureBoot) && has(self.hardware.trustedPlatformModule) == has(oldSelf.hardware.trustedPlatformModule) && (!has(self.hardware.trustedPlatformModule) || self.hardware.trustedPlatformModule == oldSelf.hardware.trustedPlatformModule) && has(self.hardware.pciDevices) == has(oldSelf.hardware.pciDevices) && (!has(self.hardware.pciDevices) || self.hardware.pciDevices == oldSelf.hardware.pciDevices))",message="spec is immutable, except that hardware.cpus and hardware.memoryMiB can increase in place: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || (has(self.hardware.cpus) == has(oldSelf.hardware.cpus) && (!has(self.hardware.cpus) || self.hardware.cpus >= oldSelf.hardware.cpus) && has(self.hardware.memoryMiB) == has(oldSelf.hardware.memoryMiB) && (!has(self.hardware.memoryMiB) || self.hardware.memoryMiB >= oldSelf.hardware.memoryMiB))",message="spec is immutable, except that hardware.cpus and hardware.memoryMiB can increase in place: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaProxmoxMachineSpec `json:"spec,omitempty,omitzero"`
 

@@ -347,6 +347,11 @@ func (in *NovaProxmoxFailureDomain) DeepCopy() *NovaProxmoxFailureDomain {
 func (in *NovaProxmoxHardware) DeepCopyInto(out *NovaProxmoxHardware) {
 	*out = *in
 	out.CPUTopology = in.CPUTopology
+	if in.MemoryHotAdd != nil {
+		in, out := &in.MemoryHotAdd, &out.MemoryHotAdd
+		*out = new(bool)
+		**out = **in
+	}
 	if in.NUMA != nil {
 		in, out := &in.NUMA, &out.NUMA
 		*out = new(bool)

@@ -30,6 +30,17 @@ type NovaVSphereHardware struct {
 	// +kubebuilder:validation:MultipleOf=4
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
+	// cpuHotAdd lets vCenter add CPUs while the VM runs. The guest does not see the NUMA
+	// nodes of the host then, unless vCenter is configured otherwise. If not set, the
+	// setting of the template is used.
+	// +optional
+	CPUHotAdd *bool `json:"cpuHotAdd,omitempty"`
+
+	// memoryHotAdd lets vCenter add memory while the VM runs. If not set, the setting
+	// of the template is used.
+	// +optional
+	MemoryHotAdd *bool `json:"memoryHotAdd,omitempty"`
+
 	// memoryReservationMiB is the memory in MiB that is reserved for the VM on its
 	// host. If not set, the reservation of the template is used.
 	// +optional

@@ -449,6 +449,16 @@ func (in *NovaVSphereFailureDomain) DeepCopy() *NovaVSphereFailureDomain {
 func (in *NovaVSphereHardware) DeepCopyInto(out *NovaVSphereHardware) {
 	*out = *in
 	out.CPUTopology = in.CPUTopology
+	if in.CPUHotAdd != nil {
+		in, out := &in.CPUHotAdd, &out.CPUHotAdd
+		*out = new(bool)
+		**out = **in
+	}
+	if in.MemoryHotAdd != nil {
+		in, out := &in.MemoryHotAdd, &out.MemoryHotAdd
+		*out = new(bool)
+		**out = **in
+	}
 	if in.MemoryReservationMiB != nil {
 		in, out := &in.MemoryReservationMiB, &out.MemoryReservationMiB
 		*out = new(int64)

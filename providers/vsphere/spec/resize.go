@@ -1,0 +1,68 @@
+package spec
+
+import (
+	"slices"
+
+	"github.com/vmware/govmomi/vim25/types"
+
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
+)
+
+// maxCPUs is the largest number of CPUs of a VM in the API. vCenter has lower limits
+// for older hardware versions and smaller hosts.
+const maxCPUs = 768
+
+// Sizes are the sizes of a VM that vCenter reports.
+type Sizes struct {
+	CPUs, CoresPerSocket, MemoryMiB int64
+	// CPUHotAdd and MemoryHotAdd are one if CPUs and memory can be added while the VM
+	// runs: memory up to MaxMemoryMiB, in multiples of MemoryStepMiB.
+	CPUHotAdd, MemoryHotAdd     int64
+	MaxMemoryMiB, MemoryStepMiB int64
+}
+
+// Of returns the sizes of the VM of m, once vCenter has reported them.
+func (s *Sizes) Of(m *vspherev1.NovaVSphereMachine) []kit.Size {
+	if s.CPUs == 0 || s.MemoryMiB == 0 {
+		return nil
+	}
+	h := &m.Spec.Hardware
+	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{Field: kit.FieldCPUs, Size: s.CPUs, MaxSize: maxCPUs, Step: s.CoresPerSocket}}
+	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: kit.FieldMemory, Size: s.MemoryMiB, MaxSize: s.MaxMemoryMiB, Step: s.MemoryStepMiB}}
+	switch {
+	case len(h.PCIDevices) > 0 || len(h.VGPUProfiles) > 0 || slices.ContainsFunc(m.Spec.Network.Interfaces, func(i vspherev1.NovaVSphereInterface) bool { return i.Type == vspherev1.InterfaceSRIOV }):
+		cpus.Message = "the VM has devices of its host"
+		memory.Message = cpus.Message
+	default:
+		if s.CPUHotAdd == 0 {
+			cpus.Message = "CPU hot add is not enabled for the VM (cpuHotAdd)"
+		}
+		if s.MemoryHotAdd == 0 {
+			memory.Message = "memory hot add is not enabled for the VM (memoryHotAdd)"
+		} else if s.MaxMemoryMiB <= s.MemoryMiB {
+			memory.Message = "vCenter can add no more memory to the VM"
+		}
+	}
+	for _, size := range []*kit.Size{&cpus, &memory} {
+		if size.Message != "" {
+			size.MaxSize, size.Step = 0, 0
+		}
+	}
+	return []kit.Size{cpus, memory}
+}
+
+// ResizeConfig returns the settings that increase sizes.
+func ResizeConfig(due []kit.Size) types.VirtualMachineConfigSpec {
+	config := types.VirtualMachineConfigSpec{}
+	for _, size := range due {
+		switch size.Field {
+		case kit.FieldCPUs:
+			config.NumCPUs = int32(size.Want)
+		case kit.FieldMemory:
+			config.MemoryMB = size.Want
+		}
+	}
+	return config
+}
