@@ -7,6 +7,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 // Mode defines how a machine becomes a node.
@@ -37,6 +38,8 @@ type Input struct {
 	// Follow lets the host agent follow the desired settings of the node after the
 	// first boot.
 	Follow bool
+	// Hardware is the hardware of the VM, for the settings of a running node.
+	Hardware nodeconfig.Hardware
 	// Version is the Kubernetes version. Only Init needs it.
 	Version string
 	// Endpoint is the control plane endpoint.

@@ -30,7 +30,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 		}
 	}
 	settings := &nodeconfig.Settings{
-		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components,
+		Node: in.Machine, Machine: nodeconfig.WithoutKeys(config.Machine), Kubelet: config.Kubelet, Components: config.Components, Hardware: in.Hardware,
 		Kubernetes: Programs(&in),
 	}
 	if settings.Components != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/approver"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -64,7 +65,7 @@ func (r *Reconciler) allowSettings(ctx context.Context, s *scope) (ctrl.Result, 
 // Settings returns the desired settings of a machine that has joined. A *reconcile.Outcome is a cause
 // that a user can fix. The NovaControlPlane is read from the API server: from a cache that is behind,
 // the node would report former settings as applied.
-func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig, hardware nodeconfig.Hardware) (nodesettings.Settings, error) {
 	switch err := joining.Allowed(ctx, r.Client, r.Fence, cluster); {
 	case fence.IsOther(err):
 		return nodesettings.Settings{}, reconcile.Blocked(bootstrapv1.OtherManagementClusterReason, "%s", fence.Condition(err).Message)
@@ -81,6 +82,7 @@ func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, m
 		}
 	}
 	in := input(s)
+	in.Hardware = hardware
 	if s.controlPlane != nil && util.IsControlPlaneMachine(machine) {
 		in.Spec.Kubeadm.ConfigPatches = storedPatches(&in.Spec, &s.controlPlane.Spec.Config)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,6 +89,33 @@ func (c *Client) SetNodeCondition(ctx context.Context, node string, condition Co
 		return fmt.Errorf("setting condition %s of the Node: %w", condition.Type, err)
 	}
 	return nil
+}
+
+// Capacity is the hardware that a kubelet has reported.
+type Capacity struct {
+	CPUs, MemoryKiB int64
+}
+
+// Capacity returns the capacity of a Node.
+func (c *Client) Capacity(ctx context.Context, node string) (Capacity, error) {
+	found, err := c.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return Capacity{}, fmt.Errorf("reading Node: %w", err)
+	}
+	value := func(name string) (int64, error) {
+		text, _, err := unstructured.NestedString(found.Object, "status", "capacity", name)
+		if err != nil {
+			return 0, fmt.Errorf("reading capacity of the Node: %w", err)
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("reading capacity of the Node: %w", err)
+		}
+		return q.Value(), nil
+	}
+	cpus, err := value("cpu")
+	memory, memoryErr := value("memory")
+	return Capacity{CPUs: cpus, MemoryKiB: memory >> 10}, errors.Join(err, memoryErr)
 }
 
 // PodReady returns nil if a pod in kube-system is ready. A kubelet may read the pods

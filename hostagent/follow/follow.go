@@ -203,6 +203,10 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
 		return fmt.Errorf("renewing certificates: %w", err)
 	}
+	// Before the kubelet changes: it may not start with other hardware.
+	if err := changeHardware(ctx, f.m, f.client, to.Settings); err != nil {
+		return fmt.Errorf("adding hardware: %w", err)
+	}
 	if upgrade != nil {
 		if err := upgrade.apply(ctx, former, to.Settings); err != nil {
 			return fmt.Errorf("changing to Kubernetes %s: %w", to.Settings.Kubernetes.Version, err)

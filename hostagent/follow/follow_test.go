@@ -57,6 +57,8 @@ type apiServer struct {
 	annotations func(component string) map[string]any
 	// kubelet returns the version that the kubelet has reported.
 	kubelet func() string
+	// capacity returns the hardware that the kubelet reports.
+	capacity func() map[string]any
 	// broken is the component whose pod is not ready.
 	broken  string
 	labels  map[string]any
@@ -98,7 +100,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			info["kubeletVersion"] = s.kubelet()
 			conditions = append(slices.Clone(conditions), map[string]any{"type": "Ready", "status": "True"})
 		}
-		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": conditions, "nodeInfo": info}})
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1", "status": map[string]any{"conditions": conditions, "nodeInfo": info, "capacity": s.capacity()}})
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/kube-system/configmaps/kubeadm-config":
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]any{
 			"ClusterConfiguration": "networking:\n  kubernetesVersion: v0\nkubernetesVersion: " + s.version + "\n",
@@ -202,6 +204,7 @@ func start(t *testing.T) (*agenttest.Machine, *apiServer) {
 		n.Put("etc/kubernetes/manifests/"+name+".yaml", "first\n")
 	}
 	server.annotations = func(string) map[string]any { return nil }
+	server.capacity = func() map[string]any { return map[string]any{"cpu": "2", "memory": "1000000Ki"} }
 	n.Put(flags, `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-ip=10.0.0.5 --node-labels=disk=fast,rack=r1 --provider-id=vsphere://4237 --v=2"`+"\n")
 	settings := booted()
 	for _, f := range settings.Machine.Files {

@@ -196,6 +196,14 @@ func (m *Machine) Copy(from, to string) error {
 	return m.write(to, source, info.Mode())
 }
 
+// Set writes a value to a file of the kernel, which cannot be replaced.
+func (m *Machine) Set(path, value string) error {
+	if err := os.WriteFile(m.At(path), []byte(value), 0o644); err != nil { //nolint:gosec // the file exists
+		return fmt.Errorf("setting %s: %w", path, err)
+	}
+	return nil
+}
+
 // Link makes path a symbolic link to target, in place of a link that exists. A
 // relative target begins in the folder of path.
 func (m *Machine) Link(path, target string) error {

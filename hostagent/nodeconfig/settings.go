@@ -58,6 +58,8 @@ type Settings struct {
 	Machine Machine `json:"machine,omitzero"`
 	// Kubelet are the settings of the kubelet.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// Hardware is the hardware of the VM, as far as its machine sets it.
+	Hardware Hardware `json:"hardware,omitzero"`
 	// Components identifies the settings of the control plane components, which
 	// kubeadm reads from the cluster. It is only set on a control plane node.
 	Components string `json:"components,omitempty"`
@@ -95,6 +97,13 @@ type Program struct {
 func WithoutKeys(c Machine) Machine {
 	c.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f File) bool { return strings.HasPrefix(path.Clean(f.Path), KeysDir+"/") })
 	return c
+}
+
+// Hardware is hardware that a VM may get while it runs. A number that is zero is not
+// set.
+type Hardware struct {
+	CPUs      int64 `json:"cpus,omitempty"`
+	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 }
 
 // Kubelet are the settings of the kubelet. Its configuration file is made by

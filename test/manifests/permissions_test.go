@@ -36,7 +36,8 @@ var permissions = map[string]map[string]string{
 	"nova-proxmox": infraPermissions("novaproxmox"),
 	"nova-zvirt":   infraPermissions("novazvirt"),
 	"nova-bootstrap": {
-		"events": "create patch", "events.events.k8s.io": "create patch",
+		"*.infrastructure.cluster.x-k8s.io": "get list",
+		"events":                            "create patch", "events.events.k8s.io": "create patch",
 		// Policies bound these writes.
 		"secrets": "get list watch create update", "configmaps": "get list watch create update",
 		"namespaces=kube-system":    "get",

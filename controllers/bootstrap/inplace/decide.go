@@ -47,17 +47,15 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 	if was == nil || is == nil {
 		return // another bootstrap provider
 	}
-	same, err := sameInfrastructure(request.Current.InfrastructureMachineTemplate, request.Desired.InfrastructureMachineTemplate)
-	if err != nil {
-		fail(response, err)
-		return
-	}
-	d, err := decide(was, is, &request.Current.MachineSet.Spec.Template.Spec, &request.Desired.MachineSet.Spec.Template.Spec, same)
+	d, err := decide(was, is, &request.Current.MachineSet.Spec.Template.Spec, &request.Desired.MachineSet.Spec.Template.Spec)
 	if err == nil {
 		err = compareVersions(ctx, e.Programs, &request.Current.MachineSet, request.Desired.MachineSet.Spec.Template.Spec.Version, is, &d)
 	}
 	if err == nil {
 		err = compareMachines(ctx, e.Reader, &request.Current.MachineSet, is, &d)
+	}
+	if err == nil {
+		err = compareInfrastructure(ctx, e.Reader, &request.Current.MachineSet, request.Current.InfrastructureMachineTemplate.Raw, request.Desired.InfrastructureMachineTemplate.Raw, &d)
 	}
 	if err != nil {
 		fail(response, err)
@@ -74,6 +72,9 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 		response.BootstrapConfigTemplatePatch, err = patchTo(request.Desired.BootstrapConfigTemplate)
 		if err == nil {
 			response.MachineSetPatch, err = patchVersion(request)
+		}
+		if err == nil {
+			response.InfrastructureMachineTemplatePatch, err = patchTo(request.Desired.InfrastructureMachineTemplate)
 		}
 		if err != nil {
 			fail(response, err)
@@ -120,9 +121,9 @@ func template(raw runtime.RawExtension) (*bootstrapv1.NovaConfigTemplate, error)
 	return found, json.Unmarshal(raw.Raw, found) //nolint:wrapcheck // the caller wraps it
 }
 
-// decide compares the objects of two MachineSets. same is true if their infrastructure
-// templates make the same machines.
-func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.MachineSpec, same bool) (decision, error) {
+// decide compares the objects of two MachineSets, except for their infrastructure
+// templates.
+func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.MachineSpec) (decision, error) {
 	before, after := &was.Spec.Template.Spec, &is.Spec.Template.Spec
 	d := decision{mode: after.Rollout.GetInPlace()}
 	_, replaced, err := inplace.Compare(before, after)
@@ -137,9 +138,6 @@ func decide(was, is *bootstrapv1.NovaConfigTemplate, from, to *clusterv1.Machine
 	}
 	if from.FailureDomain != to.FailureDomain {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.failureDomain")
-	}
-	if !same {
-		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
 	}
 	return d, nil
 }
@@ -186,28 +184,6 @@ func compareMachines(ctx context.Context, reader client.Reader, of *clusterv1.Ma
 		d.replaced = append(d.replaced, field+", in which machines differ from their template")
 	}
 	return nil
-}
-
-// sameInfrastructure reports whether two templates of machines make the same
-// machines.
-func sameInfrastructure(was, is runtime.RawExtension) (bool, error) {
-	type object struct {
-		metav1.TypeMeta `json:",inline"`
-
-		Spec struct {
-			Template struct {
-				Spec map[string]any `json:"spec"`
-			} `json:"template"`
-		} `json:"spec"`
-	}
-	before, after := &object{}, &object{}
-	if err := json.Unmarshal(was.Raw, before); err != nil {
-		return false, fmt.Errorf("reading current infrastructure template: %w", err)
-	}
-	if err := json.Unmarshal(is.Raw, after); err != nil {
-		return false, fmt.Errorf("reading desired infrastructure template: %w", err)
-	}
-	return reflect.DeepEqual(before, after), nil
 }
 
 // patchTo returns the patch that makes the current template the desired one.

@@ -3,10 +3,12 @@ package inplace
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,7 +36,7 @@ func (s *side) objects(t *testing.T, name string) (runtimehooksv1.CanUpdateMachi
 	}
 	o := runtimehooksv1.CanUpdateMachineSetRequestObjects{
 		BootstrapConfigTemplate:       runtime.RawExtension{Raw: raw},
-		InfrastructureMachineTemplate: runtime.RawExtension{Raw: []byte(`{"kind":"T","metadata":{"name":"` + name + `"},"spec":{"template":{"spec":{"cpus":` + s.infrastructure + `}}}}`)},
+		InfrastructureMachineTemplate: runtime.RawExtension{Raw: []byte(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"TestMachineTemplate","metadata":{"name":"` + name + `"},"spec":{"template":{"spec":` + s.infrastructure + `}}}`)},
 	}
 	o.MachineSet.Name, o.MachineSet.Namespace = name, "tenants"
 	o.MachineSet.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: "workers"}
@@ -83,18 +85,27 @@ func TestDecision(t *testing.T) {
 		"OnlyChanged": {was: only, is: only, change: func(s *side) { s.spec.Files = file }, inPlace: true, condition: "True"},
 		"Only": {
 			was: only, is: only, change: func(s *side) {
-				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.38.0", "8"
+				s.spec.Taints, s.version, s.infrastructure = []bootstrapv1.Taint{{Key: "x"}}, "v1.38.0", hardwareOf(1, 1024)
 			},
 			failed:    "machines are not replaced with rollout.inPlace Only; see condition InPlaceUpdatable of NovaConfigTemplate new",
-			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.infrastructureRef, MachineDeployment spec.template.spec.version (v1.38.0: minor versions cannot be skipped). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.taints, MachineDeployment spec.template.spec.version (v1.38.0: minor versions cannot be skipped), TestMachineTemplate spec.template.spec.hardware.cpus (it cannot be decreased from 2 to 1). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
+		"Larger": {was: prefer, is: prefer, change: func(s *side) { s.infrastructure = hardwareOf(4, 2048) }, inPlace: true, condition: "True"},
+		"TooLarge": {
+			was: only, is: only, change: func(s *side) { s.infrastructure = hardwareOf(32, 2048) }, failed: "machines are not replaced",
+			condition: "False MachineDeployment workers is not changed, because these fields need other machines: TestMachineTemplate spec.template.spec.hardware.cpus (machine: it cannot be more than 16 while the VM runs). Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
+		},
+		"NoStep": {was: prefer, is: prefer, change: func(s *side) { s.infrastructure = hardwareOf(2, 1100) }, condition: replaced + "TestMachineTemplate spec.template.spec.hardware.memoryMiB (machine: it is 1024 and can be increased by a multiple of 256 only while the VM runs)"},
+		"OtherHardware": {was: prefer, is: prefer, change: func(s *side) {
+			s.infrastructure = `{"hardware":{"cpus":4,"memoryMiB":1024},"disks":{"boot":{"sizeGiB":9}}}`
+		}, condition: replaced + "TestMachineTemplate spec.template.spec.disks.boot.sizeGiB"},
 		"OnlyWereNever": {
 			is: only, change: func(*side) {}, failed: "machines are not replaced",
 			condition: "False MachineDeployment workers is not changed, because these fields need other machines: NovaConfigTemplate spec.template.spec.rollout.inPlace. Revert them, or set rollout.inPlace to Prefer. Until then Cluster API scales the MachineDeployment only while its spec.paused is true",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := side{version: "v1.36.3", kind: "NovaConfigTemplate", infrastructure: "4"}
+			was := side{version: "v1.36.3", kind: "NovaConfigTemplate", infrastructure: hardwareOf(2, 1024)}
 			was.spec.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "v", Value: ptr.To("2")}}
 			is := was
 			was.spec.Rollout.InPlace, is.spec.Rollout.InPlace = tc.was, tc.is
@@ -111,7 +122,12 @@ func TestDecision(t *testing.T) {
 			if tc.created != nil {
 				tc.created(&config.Spec)
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, config).WithStatusSubresource(template).Build()
+			addInfraKinds(scheme)
+			infra := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": infraKind.GroupVersion().String(), "kind": infraKind.Kind, "status": map[string]any{"resizable": sizes(2, 1024)},
+				"metadata": map[string]any{"namespace": "tenants", "name": "machine", "labels": map[string]any{clusterv1.MachineSetNameLabel: "old"}},
+			}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, config, infra).WithStatusSubresource(template).Build()
 			e := &Extension{Client: c, Reader: c, Programs: func(context.Context, client.ObjectKey, *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
 				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.36.5"}, {Version: "v1.37.0"}, {Version: "v1.38.0"}}, nil
 			}}
@@ -129,7 +145,8 @@ func TestDecision(t *testing.T) {
 			if got := string(response.MachineSetPatch.Patch); got != wanted {
 				t.Errorf("patch of the MachineSet %s, want %s", got, wanted)
 			}
-			checkPatch(t, response, current.BootstrapConfigTemplate.Raw, desired.BootstrapConfigTemplate.Raw, tc.inPlace)
+			checkPatch(t, response.BootstrapConfigTemplatePatch, current.BootstrapConfigTemplate.Raw, desired.BootstrapConfigTemplate.Raw, tc.inPlace)
+			checkPatch(t, response.InfrastructureMachineTemplatePatch, current.InfrastructureMachineTemplate.Raw, desired.InfrastructureMachineTemplate.Raw, tc.inPlace)
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil {
 				t.Fatal(err)
 			}
@@ -144,16 +161,21 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// checkPatch applies the patch of a response as Cluster API does.
-func checkPatch(t *testing.T, response *runtimehooksv1.CanUpdateMachineSetResponse, current, desired []byte, wanted bool) {
+// hardwareOf is the spec of the machines of an infrastructure template.
+func hardwareOf(cpus, memory int) string {
+	return fmt.Sprintf(`{"hardware":{"cpus":%d,"memoryMiB":%d}}`, cpus, memory)
+}
+
+// checkPatch applies a patch of a response as Cluster API does.
+func checkPatch(t *testing.T, got runtimehooksv1.Patch, current, desired []byte, wanted bool) {
 	t.Helper()
-	if response.InfrastructureMachineTemplatePatch.IsDefined() || response.BootstrapConfigTemplatePatch.IsDefined() != wanted {
-		t.Errorf("patches %v, want %v", response, wanted)
+	if got.IsDefined() != wanted {
+		t.Errorf("patch %v, want %v", got, wanted)
 	}
 	if !wanted {
 		return
 	}
-	patch, err := jsonpatch.DecodePatch(response.BootstrapConfigTemplatePatch.Patch)
+	patch, err := jsonpatch.DecodePatch(got.Patch)
 	if err != nil {
 		t.Fatal(err)
 	}

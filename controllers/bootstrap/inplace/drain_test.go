@@ -167,8 +167,8 @@ func newDrainRig(t *testing.T, cordoned bool, rules ...client.Object) *drainRig 
 	})
 	e.WorkloadClusters = clustercache.NewFakeClusterCache(counted, client.ObjectKey{Namespace: "tenants", Name: "blue"})
 	settings := e.Settings
-	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
-		s, err := settings(ctx, c, m, config)
+	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig, hardware nodeconfig.Hardware) (nodesettings.Settings, error) {
+		s, err := settings(ctx, c, m, config, hardware)
 		s.Programs = true
 		return s, err
 	}

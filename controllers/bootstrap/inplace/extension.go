@@ -21,6 +21,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/nodesettings"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
@@ -51,7 +52,7 @@ type Extension struct {
 	// WorkloadClusters connects to the workload clusters.
 	WorkloadClusters clustercache.ClusterCache
 	// Settings renders the desired settings of a machine.
-	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error)
+	Settings func(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig, hardware nodeconfig.Hardware) (nodesettings.Settings, error)
 	// Programs finds the programs for another version.
 	Programs Programs
 	// Address is the host and the port to serve at.

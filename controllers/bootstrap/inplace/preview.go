@@ -113,8 +113,7 @@ func sameMachines(was, is *clusterv1.MachineSpec) bool {
 		was.Version == is.Version && was.FailureDomain == is.FailureDomain
 }
 
-// compare compares a MachineSet with the template of its MachineDeployment. Another
-// infrastructure template is not read: it may make the same machines.
+// compare compares a MachineSet with the templates of its MachineDeployment.
 func (p *Preview) compare(ctx context.Context, set *clusterv1.MachineSet, d *clusterv1.MachineDeployment, is *bootstrapv1.NovaConfigTemplate) (decision, error) {
 	from, to := &set.Spec.Template.Spec, &d.Spec.Template.Spec
 	was := &bootstrapv1.NovaConfigTemplate{}
@@ -126,12 +125,35 @@ func (p *Preview) compare(ctx context.Context, set *clusterv1.MachineSet, d *clu
 	if err != nil {
 		return decision{}, fmt.Errorf("reading NovaConfigTemplate: %w", err)
 	}
-	one, err := decide(was, is, from, to, from.InfrastructureRef == to.InfrastructureRef)
+	one, err := decide(was, is, from, to)
 	if err != nil {
 		return decision{}, err
 	}
 	if err := compareVersions(ctx, p.Programs, set, to.Version, is, &one); err != nil {
 		return decision{}, err
 	}
-	return one, compareMachines(ctx, p.Client, set, is, &one)
+	if err := compareMachines(ctx, p.Client, set, is, &one); err != nil || from.InfrastructureRef == to.InfrastructureRef {
+		return one, err
+	}
+	return one, p.compareTemplates(ctx, set, from.InfrastructureRef, to.InfrastructureRef, &one)
+}
+
+// compareTemplates compares the infrastructure templates of a MachineSet and its
+// MachineDeployment. Without one of them, Cluster API replaces the machines.
+func (p *Preview) compareTemplates(ctx context.Context, set *clusterv1.MachineSet, from, to clusterv1.ContractVersionedObjectReference, d *decision) error {
+	var content [2][]byte
+	for i, ref := range []clusterv1.ContractVersionedObjectReference{from, to} {
+		template, err := readReference(ctx, p.Client, p.Client, set.Namespace, ref)
+		switch {
+		case apierrors.IsNotFound(err):
+			d.replaced = append(d.replaced, fmt.Sprintf("the template %s, which is not there", ref.Name))
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading infrastructure template: %w", err)
+		}
+		if content[i], err = template.MarshalJSON(); err != nil {
+			return fmt.Errorf("reading infrastructure template: %w", err)
+		}
+	}
+	return compareInfrastructure(ctx, p.Client, set, content[0], content[1], d)
 }

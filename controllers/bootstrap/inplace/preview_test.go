@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -53,7 +54,13 @@ func TestPreview(t *testing.T) {
 			},
 		},
 		"Infrastructure": {
-			reason: "the other template may make other machines", mode: bootstrapv1.InPlacePrefer, want: "False " + replaced + "MachineDeployment spec.template.spec.infrastructureRef",
+			reason: "the other template has another disk", mode: bootstrapv1.InPlacePrefer, want: "False " + replaced + "TestMachineTemplate spec.template.spec.disks.boot.sizeGiB",
+			change: func(d *clusterv1.MachineDeployment, _ *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
+				d.Spec.Template.Spec.InfrastructureRef.Name = "other"
+			},
+		},
+		"Larger": {
+			reason: "the hypervisor can add CPUs", mode: bootstrapv1.InPlacePrefer, want: "True",
 			change: func(d *clusterv1.MachineDeployment, _ *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
 				d.Spec.Template.Spec.InfrastructureRef.Name = "large"
 			},
@@ -69,6 +76,12 @@ func TestPreview(t *testing.T) {
 			want: "False " + replaced + "MachineDeployment spec.template.spec.version (v1.37.1: platform.kubernetesPrograms does not have it)",
 			change: func(d *clusterv1.MachineDeployment, set *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
 				d.Spec.Template.Spec.Version, set.Spec.Template.Spec.Version = "v1.37.1", "v1.36.3"
+			},
+		},
+		"InfrastructureIsGone": {
+			reason: "Cluster API needs it to compare templates", mode: bootstrapv1.InPlacePrefer, want: "False " + replaced + "the template gone, which is not there",
+			change: func(d *clusterv1.MachineDeployment, _ *clusterv1.MachineSet, _, _ *bootstrapv1.NovaConfigTemplate, _ *bootstrapv1.NovaConfig) {
+				d.Spec.Template.Spec.InfrastructureRef.Name = "gone"
 			},
 		},
 		"MachineDiffers": {
@@ -122,6 +135,8 @@ func TestPreview(t *testing.T) {
 			set.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: "workers"}
 			machine := &bootstrapv1.NovaConfig{ObjectMeta: meta("machine"), Spec: *was.Spec.Template.Spec.DeepCopy()}
 			machine.Labels = map[string]string{clusterv1.MachineSetNameLabel: "old"}
+			small := clusterv1.ContractVersionedObjectReference{APIGroup: infraKind.Group, Kind: "TestMachineTemplate", Name: "small"}
+			d.Spec.Template.Spec.InfrastructureRef, set.Spec.Template.Spec.InfrastructureRef = small, small
 			tc.change(d, set, was, is, machine)
 			scheme := runtime.NewScheme()
 			for _, add := range []func(*runtime.Scheme) error{bootstrapv1.AddToScheme, clusterv1.AddToScheme} {
@@ -129,7 +144,28 @@ func TestPreview(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(was, is, d, set, machine).WithStatusSubresource(is).Build()
+			mapper := addInfraKinds(scheme)
+			c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(was, is, d, set, machine).WithStatusSubresource(is).Build()
+			for name, spec := range map[string]map[string]any{
+				"small": {"hardware": map[string]any{"cpus": int64(2)}}, "large": {"hardware": map[string]any{"cpus": int64(4)}},
+				"other": {"hardware": map[string]any{"cpus": int64(2)}, "disks": map[string]any{"boot": map[string]any{"sizeGiB": int64(9)}}},
+			} {
+				template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": spec}}}}
+				template.SetGroupVersionKind(infraKind.GroupVersion().WithKind("TestMachineTemplate"))
+				template.SetNamespace("tenants")
+				template.SetName(name)
+				if err := c.Create(t.Context(), template); err != nil {
+					t.Fatal(err)
+				}
+			}
+			infra := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"resizable": sizes(2, 1024)}}}
+			infra.SetGroupVersionKind(infraKind)
+			infra.SetNamespace("tenants")
+			infra.SetName("machine")
+			infra.SetLabels(map[string]string{clusterv1.MachineSetNameLabel: "old"})
+			if err := c.Create(t.Context(), infra); err != nil {
+				t.Fatal(err)
+			}
 			p := &Preview{Client: c, Programs: func(context.Context, client.ObjectKey, *bootstrapv1.NovaConfigSpec) ([]bootstrapv1.KubernetesProgramsSpec, error) {
 				return []bootstrapv1.KubernetesProgramsSpec{{Version: "v1.37.0"}}, nil
 			}}

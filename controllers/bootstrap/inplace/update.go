@@ -58,7 +58,14 @@ func (e *Extension) update(ctx context.Context, key client.ObjectKey) (nodesetti
 	if err != nil {
 		return nodesettings.Report{}, retry, err
 	}
-	settings, err := e.Settings(ctx, cluster, machine, config)
+	sizes, infra, err := infrastructureMachine(ctx, e.Client, e.Reader, machine)
+	if err != nil {
+		return nodesettings.Report{}, retry, err
+	}
+	if waiting := waitForSizes(infra, &sizes); waiting != "" {
+		return nodesettings.Report{Text: waiting}, retry, nil
+	}
+	settings, err := e.Settings(ctx, cluster, machine, config, hardware(&sizes))
 	if err != nil {
 		return nodesettings.Report{}, retry, err
 	}

@@ -9,7 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -33,7 +36,9 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 			t.Fatal(err)
 		}
 	}
+	mapper := addInfraKinds(scheme)
 	machine := &clusterv1.Machine{}
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infraKind.Group, Kind: infraKind.Kind, Name: "blue-1"}
 	machine.Namespace, machine.Name, machine.UID = "tenants", "blue-1", "1"
 	machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	machine.Spec.ClusterName, machine.Spec.Version = "blue", "v1.36.3"
@@ -43,7 +48,7 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 	cluster.Namespace, cluster.Name, config.Namespace, config.Name = "tenants", "blue", "tenants", "blue-1"
 	is := &corev1.Node{}
 	is.Name = "blue-1"
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine, cluster, config).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(machine, cluster, config).Build()
 	workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 		pod, _ := o.(*corev1.Pod)
 		return []string{pod.Spec.NodeName}
@@ -61,7 +66,7 @@ func updating(t *testing.T, node string, answer <-chan struct{}) (e *Extension, 
 	}).Build()
 	e = &Extension{
 		Client: c, Reader: c, WorkloadClusters: clustercache.NewFakeClusterCache(workload, client.ObjectKeyFromObject(cluster)),
-		Settings: func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+		Settings: func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig, nodeconfig.Hardware) (nodesettings.Settings, error) {
 			return nodesettings.Settings{Packed: []byte("packed"), Revision: "abc"}, nil
 		},
 	}
@@ -130,7 +135,7 @@ func TestAlwaysSlowAPIServer(t *testing.T) {
 	}
 	// A result counts once, and for its own revision.
 	ended()
-	e.Settings = func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
+	e.Settings = func(context.Context, *clusterv1.Cluster, *clusterv1.Machine, *bootstrapv1.NovaConfig, nodeconfig.Hardware) (nodesettings.Settings, error) {
 		return nodesettings.Settings{Packed: []byte("other"), Revision: "abd"}, nil
 	}
 	for range 2 {
@@ -166,8 +171,8 @@ func TestConfigurationIsStored(t *testing.T) {
 		return "kubernetesVersion: v1.36.3\napiServer:\n  extraArgs:\n  - name: event-ttl\n    value: " + ttl + "\n"
 	}
 	settings := e.Settings
-	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig) (nodesettings.Settings, error) {
-		s, err := settings(ctx, c, m, config)
+	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig, h nodeconfig.Hardware) (nodesettings.Settings, error) {
+		s, err := settings(ctx, c, m, config, h)
 		s.Configuration = []byte(rendered("2h"))
 		return s, err
 	}
@@ -205,4 +210,73 @@ func TestConfigurationIsStored(t *testing.T) {
 	if got := update(); got.RetryAfterSeconds != 0 || got.Status != runtimehooksv1.ResponseStatusSuccess {
 		t.Errorf("with the configuration of the settings: %s, retry %d: %s", got.Status, got.RetryAfterSeconds, got.Message)
 	}
+}
+
+// A node gets its settings once its VM has the sizes of its infrastructure machine.
+func TestSizes(t *testing.T) {
+	answer := make(chan struct{})
+	close(answer)
+	e, update, _ := updating(t, "blue-1", answer)
+	var got nodeconfig.Hardware
+	settings := e.Settings
+	e.Settings = func(ctx context.Context, c *clusterv1.Cluster, m *clusterv1.Machine, config *bootstrapv1.NovaConfig, h nodeconfig.Hardware) (nodesettings.Settings, error) {
+		got = h
+		return settings(ctx, c, m, config, h)
+	}
+	infra := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": infraKind.GroupVersion().String(), "kind": infraKind.Kind, "metadata": map[string]any{"namespace": "tenants", "name": "blue-1"},
+		"spec": map[string]any{"hardware": map[string]any{"cpus": int64(4), "memoryMiB": int64(2048)}},
+	}}
+	if err := e.Client.Create(t.Context(), infra); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason, message string
+		status          map[string]any
+	}{
+		{reason: "a move drops the status", message: "waiting until the infrastructure machine reports the sizes of its VM", status: map[string]any{}},
+		{
+			reason: "the VM is small", message: "waiting for the VM: hardware.cpus is 2 instead of 4",
+			status: map[string]any{"resizable": sizes(2, 2048), "conditions": []any{map[string]any{"type": "VirtualMachineSynced", "status": "True", "message": "x"}}},
+		},
+		{
+			reason: "the hypervisor has refused", message: "waiting for the VM: hardware.cpus is 2 instead of 4, hardware.memoryMiB is 1024 instead of 2048: the host is full",
+			status: map[string]any{"resizable": sizes(2, 1024), "conditions": []any{map[string]any{"type": "VirtualMachineSynced", "status": "False", "message": "the host is full"}}},
+		},
+		{reason: "the VM has the sizes", message: "the host agent has not reported yet", status: map[string]any{"resizable": sizes(4, 2048)}},
+	} {
+		infra.Object["status"] = tc.status
+		if err := e.Client.Update(t.Context(), infra); err != nil {
+			t.Fatal(err)
+		}
+		got = nodeconfig.Hardware{}
+		if response := update(); !strings.HasPrefix(response.Message, tc.message) || response.RetryAfterSeconds != 5 {
+			t.Errorf("%s: %q, retry after %d s", tc.reason, response.Message, response.RetryAfterSeconds)
+		}
+		if want := (nodeconfig.Hardware{CPUs: 4, MemoryMiB: 2048}); (got == want) != strings.HasPrefix(tc.message, "the host agent") {
+			t.Errorf("%s: settings for %+v", tc.reason, got)
+		}
+	}
+}
+
+// sizes are the sizes in the status of an infrastructure machine.
+func sizes(cpus, memory int64) []any {
+	return []any{
+		map[string]any{"field": "hardware.cpus", "size": cpus, "maxSize": int64(16), "step": int64(2)},
+		map[string]any{"field": "hardware.memoryMiB", "size": memory, "maxSize": int64(4096), "step": int64(256)},
+	}
+}
+
+// infraKind is the kind of the infrastructure machines.
+var infraKind = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "TestMachine"}
+
+// addInfraKinds adds the kinds of an infrastructure provider.
+func addInfraKinds(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infraKind.GroupVersion()})
+	for _, kind := range []string{"TestMachine", "TestMachineTemplate"} {
+		mapper.Add(infraKind.GroupVersion().WithKind(kind), meta.RESTScopeNamespace)
+		scheme.AddKnownTypeWithName(infraKind.GroupVersion().WithKind(kind), &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(infraKind.GroupVersion().WithKind(kind+"List"), &unstructured.UnstructuredList{})
+	}
+	return mapper
 }
