@@ -36,24 +36,46 @@ type network struct {
 	counts  map[string]int
 	// opened is the number of connections since the last reset.
 	opened int
-	// sent are the requests since the last reset.
-	sent []request
-	loss *loss
+	// sent are the requests since the last reset, changes the number of those that
+	// change something, and polls the numbers of reads since the last of these, by name.
+	sent    []request
+	changes int
+	polls   map[string]int
+	loss    *loss
 	// storm is set while every few requests fail; met is the number of requests in
 	// storms.
 	storm bool
 	met   int
 }
 
-// request is a request that was sent: its name and its number among the
-// requests with that name.
+// request is a request that was sent: its name and its number among the requests with
+// that name. The number of polls depends on the load of the computer, so a read has its
+// number among the reads since the last change, and the number of changes before it.
 type request struct {
-	name string
-	nth  int
-	read bool
+	name    string
+	nth     int
+	read    bool
+	changes int
 }
 
-func (r request) String() string { return fmt.Sprintf("%s#%d", r.name, r.nth) }
+func (r request) String() string {
+	if r.read {
+		return fmt.Sprintf("%s#%d after %d", r.name, r.nth, r.changes)
+	}
+	return fmt.Sprintf("%s#%d", r.name, r.nth)
+}
+
+// isReached reports whether sent is r in another run. If that run has fewer polls, the
+// next read with the name is.
+func (r request) isReached(sent request) bool {
+	switch {
+	case r.name != sent.name:
+		return false
+	case r.read:
+		return sent.changes > r.changes || sent.changes == r.changes && sent.nth >= r.nth
+	}
+	return sent.nth == r.nth
+}
 
 // loss is a request that gets no response.
 type loss struct {
@@ -82,7 +104,7 @@ func (l *loss) isReached() bool {
 
 func newNetwork(t *testing.T, target string, name func(*http.Request, []byte) (string, bool)) *network {
 	t.Helper()
-	n := &network{name: name, target: target, conns: map[net.Conn]struct{}{}, counts: map[string]int{}}
+	n := &network{name: name, target: target, conns: map[net.Conn]struct{}{}, counts: map[string]int{}, polls: map[string]int{}}
 	n.server = httptest.NewUnstartedServer(n)
 	n.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	n.server.Listener = &listener{Listener: n.server.Listener, network: n}
@@ -184,8 +206,9 @@ func (n *network) isDown() bool {
 func (n *network) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent, n.opened = nil, 0
+	n.sent, n.opened, n.changes = nil, 0, 0
 	clear(n.counts)
+	clear(n.polls)
 }
 
 // requests returns the requests since the last reset, in their order.
@@ -272,13 +295,11 @@ func (n *network) admit(r *http.Request, body []byte) (string, *loss) {
 	if name == "" {
 		return n.target, nil
 	}
-	n.counts[name]++
-	sent := request{name: name, nth: n.counts[name], read: read}
-	n.sent = append(n.sent, sent)
+	sent := n.record(name, read)
 	if n.storm {
 		return n.target, n.fault()
 	}
-	if n.loss == nil || n.loss.name != name || n.loss.nth != sent.nth {
+	if n.loss == nil || !n.loss.request.isReached(sent) {
 		return n.target, nil
 	}
 	lost := n.loss
@@ -288,6 +309,21 @@ func (n *network) admit(r *http.Request, body []byte) (string, *loss) {
 		n.down = true
 	}
 	return n.target, lost
+}
+
+// record records a request. The caller holds the lock.
+func (n *network) record(name string, read bool) request {
+	n.counts[name]++
+	sent := request{name: name, nth: n.counts[name], read: read, changes: n.changes}
+	if read {
+		n.polls[name]++
+		sent.nth = n.polls[name]
+	} else {
+		n.changes++
+		clear(n.polls)
+	}
+	n.sent = append(n.sent, sent)
+	return sent
 }
 
 // end cuts the connection of a lost request.
