@@ -140,6 +140,36 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 		Eventually(copied.catalogCode).WithContext(ctx).WithTimeout(time.Minute).ShouldNot(Equal("200"))
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Succeed())
 	})
+
+	It("goes on while the server is away, and new nodes get their catalog later", func(ctx context.Context) {
+		for _, m := range machines(ctx, c) {
+			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
+		}
+		By("stopping the server")
+		server.Stop()
+		for _, m := range machines(ctx, c) {
+			Expect(awaitApplied(ctx, c, m.Name, nodeconfig.PuppetRunFailedReason)).To(ContainSubstring("Connection refused"))
+		}
+		By("replacing a worker")
+		old := workers(ctx, c)
+		started := time.Now()
+		Expect(b.Client.Delete(ctx, &old[0])).To(Succeed())
+		awaitDeleted(ctx, &old[0])
+		AddReportEntry("figure", fmt.Sprintf("deletion of a Machine while the Puppet server is away: %.0f s", time.Since(started).Seconds()))
+		Expect(eventsOf(ctx, &old[0])).To(ContainElement(HavePrefix("PuppetCertificateKept Certificate " + certname(&old[0]))))
+		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Succeed())
+		for _, m := range workers(ctx, c) {
+			if m.Name != old[1].Name {
+				awaitApplied(ctx, c, m.Name, nodeconfig.NotEnrolledReason)
+			}
+		}
+
+		By("starting the server again")
+		Expect(server.Run(ctx)).To(Succeed())
+		for _, m := range machines(ctx, c) {
+			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
+		}
+	})
 })
 
 // addHost adds a line with the address of the server to /etc/hosts.
