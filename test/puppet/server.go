@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -159,15 +160,13 @@ func (s *Server) allowRevocation() error {
 	return nil
 }
 
-// Generate makes a certificate of the CA as an administrator does. It returns the
-// certificate and its key, in PEM.
+// Generate makes a certificate of the CA as an administrator does, once for each name. It
+// returns the certificate and its key, in PEM.
 func (s *Server) Generate(ctx context.Context, certname string) (certificate, key []byte, err error) {
-	var out bytes.Buffer
-	command := exec.CommandContext(ctx, "puppetserver", "ca", "generate", "--certname", certname, "--config", s.path("puppet.conf"))
-	command.Dir, command.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
-	command.Stdout, command.Stderr = &out, &out
-	if err := s.options.Inside(command.Run); err != nil {
-		return nil, nil, fmt.Errorf("running puppetserver ca generate: %w: %s", err, &out)
+	if _, err := os.Stat(s.Certificate(certname)); errors.Is(err, fs.ErrNotExist) {
+		if err := s.generate(ctx, certname); err != nil {
+			return nil, nil, err
+		}
 	}
 	certificate, err1 := os.ReadFile(s.path("ssl", "certs", certname+".pem"))
 	key, err2 := os.ReadFile(s.path("ssl", "private_keys", certname+".pem"))
@@ -175,6 +174,17 @@ func (s *Server) Generate(ctx context.Context, certname string) (certificate, ke
 		return nil, nil, fmt.Errorf("reading certificate of %s: %w", certname, err)
 	}
 	return certificate, key, nil
+}
+
+func (s *Server) generate(ctx context.Context, certname string) error {
+	var out bytes.Buffer
+	command := exec.CommandContext(ctx, "puppetserver", "ca", "generate", "--certname", certname, "--config", s.path("puppet.conf"))
+	command.Dir, command.Env = s.options.Dir, []string{"HOME=" + s.options.Dir, "PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
+	command.Stdout, command.Stderr = &out, &out
+	if err := s.options.Inside(command.Run); err != nil {
+		return fmt.Errorf("running puppetserver ca generate: %w: %s", err, &out)
+	}
+	return nil
 }
 
 // newKey makes the key of a management cluster, and gives the policy its public part.
