@@ -38,7 +38,8 @@ const (
 const workloadCorefile = ".:1053 {\n  health :8080 {\n    lameduck 5s\n  }\n}\n"
 
 // Workload is a service in a tenant that is reached from outside, at a port of
-// the nodes, through a balancer that tries another node when one is silent.
+// the nodes, through a balancer that tries another node when one is silent. It is on
+// the workers, or on the control plane nodes if there are no workers.
 type Workload struct {
 	bed     *Bed
 	cluster Cluster
@@ -49,8 +50,7 @@ type Workload struct {
 	refreshed time.Time
 }
 
-// DeployWorkload runs a service in a tenant that has workers and waits until
-// it answers. Its image is that of the tenant's own CoreDNS: there is no other
+// DeployWorkload runs a service in a tenant and waits until it answers. Its image is that of the tenant's own CoreDNS: there is no other
 // on hosts that answers anything.
 func (b *Bed) DeployWorkload(ctx context.Context, c Cluster) (*Workload, error) {
 	w := &Workload{bed: b, cluster: c}
@@ -63,7 +63,7 @@ func (b *Bed) DeployWorkload(ctx context.Context, c Cluster) (*Workload, error) 
 		if err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "coredns"}, dns); err != nil {
 			return err
 		}
-		for _, object := range workloadObjects(dns.Spec.Template.Spec.Containers[0].Image) {
+		for _, object := range workloadObjects(dns.Spec.Template.Spec.Containers[0].Image, c.Workers == 0) {
 			// A port of nodes that is taken, by the very Service, is another
 			// error than a name that is.
 			err := tenant.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -86,7 +86,7 @@ func (b *Bed) DeployWorkload(ctx context.Context, c Cluster) (*Workload, error) 
 	return w, err
 }
 
-func workloadObjects(image string) []client.Object {
+func workloadObjects(image string, controlPlane bool) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: workloadNamespace, Name: workloadName}
 	labels := map[string]string{"app": workloadName}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
@@ -113,6 +113,9 @@ func workloadObjects(image string) []client.Object {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: workloadName}},
 		}}},
 	}
+	if controlPlane {
+		pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists})
+	}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"Corefile": workloadCorefile}},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
@@ -132,7 +135,7 @@ func workloadObjects(image string) []client.Object {
 // Check sends one request to the service. It fails if no node responds in time.
 func (w *Workload) Check(ctx context.Context) error {
 	nodes := w.targets(ctx)
-	err := fmt.Errorf("no workers of %s are known", w.cluster.Name)
+	err := fmt.Errorf("no nodes of %s are known", w.cluster.Name)
 	for _, node := range nodes {
 		if err = w.ask(ctx, node); err == nil || ctx.Err() != nil {
 			return err
@@ -161,7 +164,7 @@ func (w *Workload) ask(ctx context.Context, node string) error {
 	return nil
 }
 
-// targets are the workers' addresses, each time beginning with another. While
+// targets are the nodes' addresses, each time beginning with another. While
 // the management cluster does not answer they are those from before.
 func (w *Workload) targets(ctx context.Context) []string {
 	w.mu.Lock()
@@ -172,7 +175,7 @@ func (w *Workload) targets(ctx context.Context) []string {
 			w.nodes = nil
 			for i := range machines.Items {
 				_, controlPlane := machines.Items[i].Labels[clusterv1.MachineControlPlaneLabel]
-				if address := InternalIP(&machines.Items[i]); address != "" && !controlPlane {
+				if address := InternalIP(&machines.Items[i]); address != "" && controlPlane == (w.cluster.Workers == 0) {
 					w.nodes = append(w.nodes, address)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -124,15 +123,17 @@ func versionChanges(hypervisor string, address int) {
 		Expect(err).NotTo(HaveOccurred())
 		kept := daemonPods(ctx, c)
 		Expect(kept).NotTo(BeEmpty())
-		stop := watchPods(ctx, c)
+		stop, err := b.WatchPods(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
 		service, started := prober.Start(context.WithoutCancel(ctx), 200*time.Millisecond, time.Second, workload.Check), time.Now()
 		toVersion(ctx, c, bed.NewerVersion)
 		awaitVersion(ctx, c, bed.NewerVersion)
 		took, seen := time.Since(started), service.Stop()
-		wrong, moved := stop()
-		AddReportEntry("figure", fmt.Sprintf("the next minor version of two workers in place: %.0f s, %d pods were moved; workload: %s", took.Seconds(), moved, seen))
-		Expect(wrong).To(BeEmpty())
-		Expect(moved).To(BeNumerically(">", 0))
+		pods := stop()
+		AddReportEntry("figure", fmt.Sprintf("the next minor version of two workers in place: %.0f s, %d pods were moved; workload: %s", took.Seconds(), pods.Moved, seen))
+		Expect(pods.Restarted).To(BeEmpty())
+		Expect(pods.Undrained).To(BeEmpty())
+		Expect(pods.Moved).To(BeNumerically(">", 0))
 		Expect(seen.Longest().Length).To(BeNumerically("<", workloadLoss))
 		Expect(identities(ctx, c)).To(Equal(before))
 		Expect(daemonPods(ctx, c)).To(Equal(kept), "their containers run on")
@@ -177,12 +178,9 @@ func awaitVersion(ctx context.Context, c *bed.Cluster, version string) {
 		n := node(ctx, c, one.Machine)
 		Expect(n.Status.NodeInfo.KubeletVersion).To(Equal(version))
 		Expect(n.Spec.Unschedulable).To(BeFalse())
-		Expect(n.Annotations).NotTo(Or(HaveKey(drainStarted), HaveKey("nova-platform.io/cordoned")))
+		Expect(n.Annotations).NotTo(Or(HaveKey(bed.DrainStarted), HaveKey("nova-platform.io/cordoned")))
 	}
 }
-
-// drainStarted is on a Node that is drained.
-const drainStarted = "nova-platform.io/drain-started"
 
 // daemonPods are the pods of DaemonSets, with the restarts of their containers.
 func daemonPods(ctx context.Context, c *bed.Cluster) map[string]int32 {
@@ -194,63 +192,8 @@ func daemonPods(ctx context.Context, c *bed.Cluster) map[string]int32 {
 	found := map[string]int32{}
 	for i := range pods.Items {
 		if owner := metav1.GetControllerOf(&pods.Items[i]); owner != nil && owner.Kind == "DaemonSet" {
-			found[pods.Items[i].Name+" "+string(pods.Items[i].UID)] = restarts(&pods.Items[i])
+			found[pods.Items[i].Name+" "+string(pods.Items[i].UID)] = bed.Restarts(&pods.Items[i])
 		}
 	}
 	return found
-}
-
-func restarts(pod *corev1.Pod) (sum int32) {
-	for i := range pod.Status.ContainerStatuses {
-		sum += pod.Status.ContainerStatuses[i].RestartCount
-	}
-	return sum
-}
-
-// watchPods watches the pods of workloads until the function that it returns is called.
-// That function returns those that were restarted, or removed from a Node that is not
-// drained, and the number of those that were removed.
-func watchPods(ctx context.Context, c *bed.Cluster) (stop func() (wrong []string, moved int)) {
-	GinkgoHelper()
-	workload, err := b.TenantClient(ctx, c.Key())
-	Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	wrong, moved := map[string]bool{}, map[string]bool{}
-	var done sync.WaitGroup
-	done.Go(func() {
-		for ticker := time.NewTicker(200 * time.Millisecond); ; {
-			select {
-			case <-ctx.Done():
-				ticker.Stop()
-				return
-			case <-ticker.C:
-			}
-			// A Node is drained before and after its pods are removed.
-			pods, nodes := &corev1.PodList{}, &corev1.NodeList{}
-			if workload.List(ctx, pods, client.InNamespace(metav1.NamespaceDefault)) != nil || workload.List(ctx, nodes) != nil {
-				continue
-			}
-			for i := range pods.Items {
-				pod := &pods.Items[i]
-				drained := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
-					return n.Name == pod.Spec.NodeName && n.Annotations[drainStarted] != ""
-				})
-				if pod.DeletionTimestamp != nil {
-					moved[string(pod.UID)] = true
-				}
-				if restarts(pod) > 0 || pod.DeletionTimestamp != nil && !drained {
-					wrong[pod.Name+" on "+pod.Spec.NodeName] = true
-				}
-			}
-		}
-	})
-	return func() ([]string, int) {
-		cancel()
-		done.Wait()
-		var all []string
-		for name := range wrong {
-			all = append(all, name)
-		}
-		return all, len(moved)
-	}
 }
