@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -136,7 +139,11 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
 	if diff := uptodate.Differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff
-		if s.NeedReplacement[machine.Name], err = uptodate.NeedReplacement(s.ControlPlane, machine, config, diff); err != nil {
+		hardware, err := r.compareHardware(ctx, s, infra, diff)
+		if err != nil {
+			return fmt.Errorf("comparing infrastructure machine of %s: %w", machine.Name, err)
+		}
+		if s.NeedReplacement[machine.Name], err = uptodate.NeedReplacement(s.ControlPlane, machine, config, hardware, diff); err != nil {
 			return fmt.Errorf("comparing machine %s: %w", machine.Name, err)
 		}
 	}
@@ -144,6 +151,44 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 		s.Altered[machine.Name] = altered
 	}
 	return nil
+}
+
+// compareHardware compares an infrastructure machine with the template, if the machine
+// was created from another one and can be changed in place.
+func (r *observer) compareHardware(ctx context.Context, s *scope.Scope, infra *metav1.PartialObjectMetadata, differences []string) (uptodate.Hardware, error) {
+	if infra == nil || s.ControlPlane.Spec.Rollout.GetInPlace() == bootstrapv1.InPlaceNever || !uptodate.OtherTemplate(differences) {
+		return uptodate.Hardware{}, nil
+	}
+	current, desired, err := readHardware(ctx, r.Client, s.ControlPlane, infra)
+	if err != nil || desired == nil {
+		return uptodate.Hardware{}, client.IgnoreNotFound(err)
+	}
+	machine := resize.Read(current)
+	return uptodate.Hardware{Compared: true, Replaced: resize.Compare(machine.Spec, desired, []resize.Machine{machine})}, nil
+}
+
+// readHardware returns an infrastructure machine, and the spec that it has to get by the
+// template; nil if the template makes another kind of machine.
+func readHardware(ctx context.Context, c client.Client, controlPlane *controlplanev1.NovaControlPlane, infra *metav1.PartialObjectMetadata) (current *unstructured.Unstructured, desired map[string]any, err error) {
+	current = &unstructured.Unstructured{}
+	current.SetGroupVersionKind(infra.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(infra), current); err != nil {
+		return nil, nil, fmt.Errorf("reading infrastructure machine: %w", err)
+	}
+	template, err := external.GetObjectFromContractVersionedRef(ctx, c, controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef, controlPlane.Namespace)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading infrastructure template: %w", err)
+	}
+	if template.GroupVersionKind() != current.GroupVersionKind().GroupVersion().WithKind(current.GetKind()+clusterv1.TemplateSuffix) {
+		return current, nil, nil
+	}
+	if desired, _, err = unstructured.NestedMap(template.Object, "spec", "template", "spec"); err != nil {
+		return nil, nil, fmt.Errorf("reading infrastructure template: %w", err)
+	}
+	if id, found, _ := unstructured.NestedString(current.Object, "spec", "providerID"); found {
+		desired["providerID"] = id // the template has none
+	}
+	return current, desired, nil
 }
 
 // ownedMachines lists the machines of the control plane, and records those that

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +47,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	}); err != nil {
 		return fmt.Errorf("marking machine %s: %w", machine.Name, err)
 	}
-	before := infra.DeepCopy()
-	infra.Annotations = marked(infra.Annotations)
-	if err := r.Client.Patch(ctx, infra, client.MergeFrom(before)); err != nil {
+	if err := r.markInfra(ctx, s, machine, infra); err != nil {
 		return fmt.Errorf("marking infrastructure machine %s: %w", infra.Name, err)
 	}
 	changed := config.DeepCopy()
@@ -75,6 +75,29 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	return nil
 }
 
+// markInfra marks the infrastructure machine of a machine. One that was created from
+// another template gets the spec of the template in the same request: its provider
+// increases the sizes of the VM.
+func (r *actor) markInfra(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata) error {
+	if !uptodate.OtherTemplate(s.Differs[machine.Name]) {
+		before := infra.DeepCopy()
+		infra.Annotations = marked(infra.Annotations)
+		return r.Client.Patch(ctx, infra, client.MergeFrom(before)) //nolint:wrapcheck // the caller wraps it
+	}
+	current, desired, err := readHardware(ctx, r.Client, s.ControlPlane, infra)
+	if err != nil || desired == nil {
+		return err
+	}
+	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+	changed := current.DeepCopy()
+	changed.Object["spec"] = desired
+	annotations := marked(changed.GetAnnotations())
+	annotations[clusterv1.TemplateClonedFromNameAnnotation] = ref.Name
+	annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String()
+	changed.SetAnnotations(annotations)
+	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})) //nolint:wrapcheck // the caller wraps it
+}
+
 // updateTime returns the value of the mark of a machine. Cluster API reads only
 // whether it exists. A move keeps the time.
 func (r *actor) updateTime() string { return r.CurrentTime().UTC().Format(time.RFC3339) }
@@ -93,6 +116,7 @@ func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decisio
 		return err
 	}
 	objects := []client.Object{}
+	kind, template, recorded := uptodate.TemplateOf(machine)
 	if infra := s.Infra[d.Machine]; infra != nil {
 		objects = append(objects, infra)
 	}
@@ -104,6 +128,10 @@ func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decisio
 		annotations := o.GetAnnotations()
 		delete(annotations, clusterv1.UpdateInProgressAnnotation)
 		delete(annotations, bootstrapv1.RenewCertificatesAnnotation)
+		if _, cloned := annotations[clusterv1.TemplateClonedFromNameAnnotation]; cloned && recorded {
+			// The machine is still that of its record: a larger spec stays.
+			annotations[clusterv1.TemplateClonedFromNameAnnotation], annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = template, kind
+		}
 		o.SetAnnotations(annotations)
 		if err := client.IgnoreNotFound(r.Client.Patch(ctx, o, client.MergeFrom(before))); err != nil {
 			return fmt.Errorf("removing the mark of %s: %w", o.GetName(), err)

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
@@ -51,6 +54,9 @@ func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
 			w.wrongf("%T %s is not marked", o, o.GetName())
 		}
 	}
+	if cpusOf(infra) < int64(infra.Spec.Hardware.CPUs) {
+		return
+	}
 	for _, o := range []client.Object{machine, infra, config} {
 		annotations := o.GetAnnotations()
 		delete(annotations, clusterv1.UpdateInProgressAnnotation)
@@ -60,6 +66,29 @@ func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
 	}
 	conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpdatingReason})
 	w.write(testEnv.Client.Status().Update(ctx, machine))
+}
+
+// grow does the work of the infrastructure provider: the VM of a machine that is changed
+// in place gets the CPUs of its spec.
+func (w *world) grow(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	infra := &vspherev1.NovaVSphereMachine{}
+	if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(machine), infra); apierrors.IsNotFound(err) {
+		return
+	}
+	want := int64(infra.Spec.Hardware.CPUs)
+	if has := cpusOf(infra); want != has && (has == 0 || isMarked(infra)) {
+		infra.Status.Resizable = []infrav1.ResizableStatus{{Field: "hardware.cpus", Size: want, MaxSize: 64}}
+		w.write(testEnv.Client.Status().Update(ctx, infra))
+	}
+}
+
+// cpusOf returns the CPUs of a VM as its provider reports them.
+func cpusOf(infra *vspherev1.NovaVSphereMachine) int64 {
+	if len(infra.Status.Resizable) == 0 {
+		return 0
+	}
+	return infra.Status.Resizable[0].Size
 }
 
 func isMarked(o client.Object) bool {
@@ -79,17 +108,35 @@ func (w *world) changedTo(ctx context.Context, content string) func() bool {
 		Expect(err).NotTo(HaveOccurred())
 		done, inProgress := true, 0
 		for i := range machines {
-			config := &bootstrapv1.NovaConfig{}
+			infra, config := &vspherev1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}
 			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), config)).To(Succeed())
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), infra)).To(Succeed())
 			if isMarked(&machines[i]) {
 				inProgress++
 			}
+			done = done && cpusOf(infra) == int64(infra.Spec.Hardware.CPUs) &&
+				infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation] == c.Spec.MachineTemplate.Spec.InfrastructureRef.Name
 			done = done && machines[i].Annotations[controlplanev1.SettingsAnnotation] == settings && machines[i].Spec.Version == c.Spec.Version && config.Spec.Files[0].Content == content
 		}
 		if inProgress > 1 {
 			w.wrongf("%d machines are changed at once", inProgress)
 		}
 		return done && inProgress == 0 && len(machines) == 3
+	}
+}
+
+// expectTemplates expects that the infrastructure machines name the templates that their
+// Machines record.
+func (w *world) expectTemplates(ctx context.Context) {
+	GinkgoHelper()
+	machines, err := w.rig.machines(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range machines {
+		infra := &vspherev1.NovaVSphereMachine{}
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), infra)).To(Succeed())
+		_, name, recorded := uptodate.TemplateOf(&machines[i])
+		Expect(recorded).To(BeTrue())
+		Expect(infra.Annotations).To(HaveKeyWithValue(clusterv1.TemplateClonedFromNameAnnotation, name))
 	}
 }
 
@@ -117,15 +164,39 @@ func setVersion(version, content string) func(*controlplanev1.NovaControlPlane) 
 	}
 }
 
+// setCPUs also changes the template, to one with more CPUs.
+func setCPUs(ctx context.Context, cpus int32) func(*controlplanev1.NovaControlPlane) {
+	return func(c *controlplanev1.NovaControlPlane) {
+		name := fmt.Sprintf("cpus-%d", cpus)
+		template := &vspherev1.NovaVSphereMachineTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
+			Spec: vspherev1.NovaVSphereMachineTemplateSpec{Template: vspherev1.NovaVSphereMachineTemplateResource{Spec: vspherev1.NovaVSphereMachineSpec{
+				Template: vspherev1.NovaVSphereTemplate{Name: "debian"}, Hardware: vspherev1.NovaVSphereHardware{CPUs: cpus},
+				Network: vspherev1.NovaVSphereNetwork{Interfaces: []vspherev1.NovaVSphereInterface{{Network: "VM Network"}}},
+			}}},
+		}
+		Expect(client.IgnoreAlreadyExists(testEnv.Client.Create(ctx, template))).To(Succeed())
+		c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = name
+	}
+}
+
+// both makes two changes.
+func both(first, second func(*controlplanev1.NovaControlPlane)) func(*controlplanev1.NovaControlPlane) {
+	return func(c *controlplanev1.NovaControlPlane) {
+		first(c)
+		second(c)
+	}
+}
+
 var _ = Describe("Changes of a control plane in place", func() {
 	It("replace no machine, whichever write is the last one of a process", func(ctx SpecContext) {
-		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlacePrefer))
+		w, reconciler := runningWorld(ctx, 3, both(inPlace(bootstrapv1.InPlacePrefer), setCPUs(ctx, 2)))
 		before := w.names()
 		const writes = 14 // the begin for the first machine, and a part of the second
 		for at := 1; at <= writes; at++ {
 			content := strconv.Itoa(at)
 			// The first of them is another minor version.
-			w.rig.update(ctx, setVersion("v1.36."+content, content))
+			w.rig.update(ctx, both(setVersion("v1.36."+content, content), setCPUs(ctx, int32(at+2))))
 			crashing := &crash{at: at}
 			dying := w.reconciler(crashing.config())
 			w.driveWith(ctx, func() *Reconciler {
@@ -158,6 +229,23 @@ var _ = Describe("Changes of a control plane in place", func() {
 		Expect(w.names()).To(Equal(before))
 	})
 
+	It("stop with Only if a VM cannot get the size", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, both(inPlace(bootstrapv1.InPlaceOnly), setCPUs(ctx, 2)))
+		before := w.names()
+		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
+		for cpus, why := range map[int32]string{1: "it cannot be decreased from 2 to 1", 65: "it cannot be more than 64 while the VM runs"} {
+			w.rig.update(ctx, setCPUs(ctx, cpus))
+			w.drive(ctx, reconciler, func() bool {
+				c, err := rollingOut()
+				return err == nil && strings.Contains(c.Message, "need another machine: machineTemplate.spec.infrastructureRef: hardware.cpus") && strings.Contains(c.Message, why)
+			})
+			Expect(w.names()).To(Equal(before))
+		}
+		w.rig.update(ctx, setCPUs(ctx, 4))
+		w.drive(ctx, reconciler, w.changedTo(ctx, "0"))
+		Expect(w.names()).To(Equal(before))
+	})
+
 	It("stop with Only if the platform has no programs of the version", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlaceOnly))
 		before := w.names()
@@ -174,22 +262,30 @@ var _ = Describe("Changes of a control plane in place", func() {
 	})
 
 	It("are canceled if their begin was interrupted and another field needs other machines", func(ctx SpecContext) {
-		w, reconciler := runningWorld(ctx, 3, inPlace(bootstrapv1.InPlaceOnly))
+		w, reconciler := runningWorld(ctx, 3, both(inPlace(bootstrapv1.InPlaceOnly), setCPUs(ctx, 2)))
 		before := w.names()
 		rollingOut := w.rig.condition(ctx, controlplanev1.RollingOutCondition)
 		for at := 1; at <= 4; at++ {
 			content := strconv.Itoa(at)
-			w.rig.update(ctx, setContent(content))
+			w.rig.update(ctx, both(setContent(content), setCPUs(ctx, int32(at+2))))
 			crashing := &crash{at: at}
 			w.drive(ctx, w.reconciler(crashing.config()), crashing.isDead)
 			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = []string{"true"} })
-			w.drive(ctx, reconciler, func() bool {
+			crashing = &crash{at: at}
+			dying := w.reconciler(crashing.config())
+			w.driveWith(ctx, func() *Reconciler {
+				if crashing.isDead() {
+					return reconciler
+				}
+				return dying
+			}, func() bool {
 				c, err := rollingOut()
 				machines, listed := w.rig.machines(ctx)
 				Expect(listed).NotTo(HaveOccurred())
 				return err == nil && strings.Contains(c.Message, "need another machine") &&
 					!slices.ContainsFunc(machines, func(m clusterv1.Machine) bool { return isMarked(&m) })
 			})
+			w.expectTemplates(ctx)
 			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PreKubeadmCommands = nil })
 			w.drive(ctx, reconciler, w.changedTo(ctx, content))
 			Expect(w.names()).To(Equal(before))

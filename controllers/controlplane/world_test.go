@@ -299,6 +299,7 @@ func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 	if host.mode == input.ModeInit && !host.failed && !host.node {
 		w.init(machine.Name, machine.Spec.Version, host)
 	}
+	w.grow(ctx, machine)
 	w.update(ctx, machine)
 	if host.node && !machine.Status.NodeRef.IsDefined() {
 		machine.Status.NodeRef.Name = machine.Name

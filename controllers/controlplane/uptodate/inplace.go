@@ -43,10 +43,23 @@ func DesiredConfig(controlPlane *controlplanev1.NovaControlPlane) *bootstrapv1.N
 	return spec
 }
 
+// Hardware is how an infrastructure machine differs from the template.
+type Hardware struct {
+	// Compared is true if both were read.
+	Compared bool
+	// Replaced are the fields that need another machine.
+	Replaced []string
+}
+
+// OtherTemplate reports whether a machine was created from another template.
+func OtherTemplate(differences []string) bool {
+	return slices.Contains(differences, infrastructureField)
+}
+
 // NeedReplacement returns those of the differences that a running machine cannot
 // change. The settings are those that the machine was created from, or was changed
 // to.
-func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig, differences []string) ([]string, error) {
+func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine, config *bootstrapv1.NovaConfig, hardware Hardware, differences []string) ([]string, error) {
 	if controlPlane.Spec.Rollout.GetInPlace() == bootstrapv1.InPlaceNever {
 		return differences, nil
 	}
@@ -66,6 +79,10 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 			if why := inplace.RefuseVersion(was[versionField], is[versionField], controlPlane.Spec.Platform.KubernetesPrograms); why != "" {
 				replaced = append(replaced, versionField+" ("+why+")")
 			}
+		case field == infrastructureField && hardware.Compared:
+			for _, path := range hardware.Replaced {
+				replaced = append(replaced, field+": "+path)
+			}
 		case field == "platform.apiServer" && was[certSANsRecord] != is[certSANsRecord]:
 			// Its certificate is that of the first boot.
 			replaced = append(replaced, field+".certSANs")
@@ -75,6 +92,16 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 		}
 	}
 	return replaced, nil
+}
+
+// TemplateOf returns the group kind and the name of the template that a machine was
+// created from, or was changed to.
+func TemplateOf(machine *clusterv1.Machine) (kind, name string, recorded bool) {
+	was, found, err := recordOf(machine)
+	if err != nil || !found {
+		return "", "", false
+	}
+	return strings.Cut(was[infrastructureField], "/")
 }
 
 // unknown is the recorded value of a field that may differ on the node from the

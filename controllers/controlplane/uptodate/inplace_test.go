@@ -36,9 +36,18 @@ func TestNeedReplacement(t *testing.T) {
 		// created is the mode that the machine was created with.
 		created bootstrapv1.InPlaceMode
 		// differs is false if nothing differs.
-		same bool
-		want string
+		same     bool
+		hardware Hardware
+		want     string
 	}{
+		"Larger": {
+			reason: "the hypervisor adds CPUs", hardware: Hardware{Compared: true},
+			change: func(c *controlPlane) { c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "large" },
+		},
+		"Disk": {
+			reason: "the disk stays", hardware: Hardware{Compared: true, Replaced: []string{"disks.boot.sizeGiB"}}, want: "machineTemplate.spec.infrastructureRef: disks.boot.sizeGiB",
+			change: func(c *controlPlane) { c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "large" },
+		},
 		"Same":           {reason: "nothing changed", change: func(*controlPlane) {}, same: true},
 		"APIServer":      {reason: "kubeadm replaces the manifest", change: func(c *controlPlane) { c.Spec.Platform.APIServer.ExtraArgs[0].Value = ptr.To("4") }},
 		"SANs":           {reason: "the certificate stays", change: func(c *controlPlane) { c.Spec.Platform.APIServer.CertSANs = nil }, want: "platform.apiServer.certSANs"},
@@ -97,7 +106,7 @@ func TestNeedReplacement(t *testing.T) {
 			if (len(differs) == 0) != tc.same {
 				t.Errorf("differs in %v", differs)
 			}
-			got, err := NeedReplacement(c, machine, config, differs)
+			got, err := NeedReplacement(c, machine, config, tc.hardware, differs)
 			if err != nil || strings.Join(got, " ") != tc.want {
 				t.Errorf("%s: %v, want %q, err = %v", tc.reason, got, tc.want, err)
 			}
@@ -117,7 +126,7 @@ func TestUnknownSettings(t *testing.T) {
 		if record == "" {
 			machine.Annotations = nil
 		}
-		if got, err := NeedReplacement(c, machine, config, []string{"platform.apiServer"}); err != nil || len(got) != 1 {
+		if got, err := NeedReplacement(c, machine, config, Hardware{}, []string{"platform.apiServer"}); err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, err = %v", name, got, err)
 		}
 	}
