@@ -150,6 +150,15 @@ func (z zvirt) VMs(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// Hardware returns the hardware of a VM.
+func (z zvirt) Hardware(ctx context.Context, name string) (Hardware, error) {
+	vm, err := z.Engine().FindVM(ctx, name)
+	if err != nil {
+		return Hardware{}, fmt.Errorf("finding VM %s: %w", name, err)
+	}
+	return Hardware{ID: vm.ID, CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB}, nil
+}
+
 // PowerOff pulls the plug of a VM and waits until it is off.
 func (z zvirt) PowerOff(ctx context.Context, vm string) error {
 	if err := z.Engine().PowerOff(ctx, vm); err != nil {

@@ -107,6 +107,8 @@ type Hypervisor interface {
 type Administrator interface {
 	// VMs lists the VMs.
 	VMs(ctx context.Context) ([]string, error)
+	// Hardware returns the CPUs and the memory of a VM.
+	Hardware(ctx context.Context, vm string) (Hardware, error)
 	// PowerOff pulls the plug of a VM.
 	PowerOff(ctx context.Context, vm string) error
 	// Clone makes a VM from the bed's template, where those of the providers go.
@@ -115,6 +117,14 @@ type Administrator interface {
 	Destroy(ctx context.Context, vm string) error
 	// RenameTemplate renames a template.
 	RenameTemplate(ctx context.Context, from, to string) error
+}
+
+// Hardware is the hardware of a VM that its machine sets.
+type Hardware struct {
+	// ID is the ID of the VM at its hypervisor.
+	ID        string
+	CPUs      int64
+	MemoryMiB int64
 }
 
 // Troublemaker makes a hypervisor fail.

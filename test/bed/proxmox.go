@@ -155,6 +155,15 @@ func (p proxmox) VMs(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// Hardware returns the hardware of a VM.
+func (p proxmox) Hardware(ctx context.Context, name string) (Hardware, error) {
+	vm, err := p.Proxmox().FindVM(ctx, name)
+	if err != nil {
+		return Hardware{}, fmt.Errorf("finding VM %s: %w", name, err)
+	}
+	return Hardware{ID: vm.ID, CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB}, nil
+}
+
 // PowerOff stops a VM without its guest.
 func (p proxmox) PowerOff(ctx context.Context, vm string) error {
 	return p.task(ctx, "powering off VM", vm, http.MethodPost, "/status/stop", nil)

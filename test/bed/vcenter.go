@@ -3,7 +3,9 @@ package bed
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -173,6 +175,16 @@ func (v vsphere) VMs(ctx context.Context) ([]string, error) {
 		names[i] = all[i].Name
 	}
 	return names, err
+}
+
+// Hardware returns the hardware of a VM.
+func (v vsphere) Hardware(ctx context.Context, vm string) (Hardware, error) {
+	all, err := v.Control().VMs(ctx)
+	at := slices.IndexFunc(all, func(one vcenter.VM) bool { return one.Name == vm })
+	if err != nil || at < 0 {
+		return Hardware{}, errors.Join(fmt.Errorf("finding VM %s", vm), err)
+	}
+	return Hardware{ID: all[at].Ref, CPUs: int64(all[at].CPUs), MemoryMiB: int64(all[at].MemoryMiB)}, nil
 }
 
 // PowerOff pulls the plug of a VM.

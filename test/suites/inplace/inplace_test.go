@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,13 @@ var _ = func() bool {
 	return true
 }()
 
+// Sizes of workers. Hosts show the CPUs and the memory of the computer that they run
+// on, which has at least those.
+const (
+	smallCPUs, smallMemoryMiB = 1, 2048
+	largeCPUs, largeMemoryMiB = 2, 3072
+)
+
 // identity has the properties that a replacement changes.
 type identity struct {
 	Machine, ProviderID, Node, Boot string
@@ -51,7 +59,14 @@ func changes(hypervisor string, address int) {
 	var before []identity
 
 	BeforeAll(func(ctx context.Context) {
-		create(ctx, c, "NovaConfigTemplate", field{"Prefer", []string{"spec", "template", "spec", "rollout", "inPlace"}})
+		createWith(ctx, c, func(o *unstructured.Unstructured) {
+			switch {
+			case o.GetKind() == "NovaConfigTemplate":
+				set(o, field{"Prefer", []string{"spec", "template", "spec", "rollout", "inPlace"}})
+			case o.GetName() == c.Name+"-worker" && strings.HasSuffix(o.GetKind(), "MachineTemplate"):
+				set(o, hardware(hypervisor, smallCPUs, smallMemoryMiB)...)
+			}
+		})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = identities(ctx, c)
 	})
@@ -85,6 +100,35 @@ func changes(hypervisor string, address int) {
 		_, err = b.Exec(ctx, host, "sh", "-c", get)
 		Expect(err).To(HaveOccurred(), "nor a list")
 	})
+
+	if everything {
+		It("get CPUs and memory while they run", func(ctx context.Context) {
+			virtual, err := b.Hypervisor(c.Hypervisor)
+			Expect(err).NotTo(HaveOccurred())
+			larger := map[string]bed.Hardware{}
+			for _, one := range before {
+				found, err := virtual.Hardware(ctx, one.Machine)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(found).To(And(HaveField("CPUs", BeEquivalentTo(smallCPUs)), HaveField("MemoryMiB", BeEquivalentTo(smallMemoryMiB))))
+				found.CPUs, found.MemoryMiB = largeCPUs, largeMemoryMiB
+				larger[one.Machine] = found
+			}
+			started := time.Now()
+			grow(ctx, c, hardware(hypervisor, largeCPUs, largeMemoryMiB)...)
+			Eventually(func(g Gomega, ctx context.Context) {
+				for name, want := range larger {
+					g.Expect(virtual.Hardware(ctx, name)).To(Equal(want), name)
+				}
+			}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+			await(ctx, c)
+			AddReportEntry("figure", fmt.Sprintf("CPUs and memory of two workers in place: %.0f s", time.Since(started).Seconds()))
+			Expect(identities(ctx, c)).To(Equal(before))
+			for _, one := range before {
+				Expect(configured(node(ctx, c, one.Machine)).Status).To(Equal(corev1.ConditionTrue))
+				Expect(b.Exec(ctx, one.Machine, "systemctl", "is-active", "nova-host-agent", "kubelet")).To(Equal("active\nactive"))
+			}
+		})
+	}
 
 	It("are neither changed nor replaced if a field needs other machines and the mode is Only", func(ctx context.Context) {
 		move(ctx, c, "only", func(s *bootstrapv1.NovaConfigSpec) {
@@ -141,20 +185,64 @@ type field struct {
 // this kind has these fields.
 func create(ctx context.Context, c *bed.Cluster, kind string, fields ...field) {
 	GinkgoHelper()
-	objects, err := b.Generate(ctx, *c)
-	Expect(err).NotTo(HaveOccurred())
 	found := 0
-	for _, o := range objects {
+	createWith(ctx, c, func(o *unstructured.Unstructured) {
 		if o.GetKind() == kind {
 			found++
-			for _, f := range fields {
-				Expect(unstructured.SetNestedField(o.Object, f.value, f.path...)).To(Succeed())
-			}
+			set(o, fields...)
 		}
-	}
+	})
 	Expect(found).To(Equal(1), "one "+kind)
+}
+
+// createWith creates the cluster with changed objects.
+func createWith(ctx context.Context, c *bed.Cluster, change func(*unstructured.Unstructured)) {
+	GinkgoHelper()
+	objects, err := b.Generate(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	for _, o := range objects {
+		change(o)
+	}
 	Expect(b.Credentials(ctx, *c)).To(Succeed())
 	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
+}
+
+func set(o *unstructured.Unstructured, fields ...field) {
+	GinkgoHelper()
+	for _, f := range fields {
+		Expect(unstructured.SetNestedField(o.Object, f.value, f.path...)).To(Succeed())
+	}
+}
+
+// hardware are the fields of a machine template whose VMs have these sizes, and can get
+// more while they run.
+func hardware(hypervisor string, cpus, memoryMiB int64) []field {
+	at := func(name string) []string { return []string{"spec", "template", "spec", "hardware", name} }
+	fields := []field{{cpus, at("cpus")}, {memoryMiB, at("memoryMiB")}}
+	switch hypervisor {
+	case bed.VSphere:
+		fields = append(fields, field{true, at("cpuHotAdd")}, field{true, at("memoryHotAdd")})
+	case bed.Proxmox:
+		fields = append(fields, field{int64(largeCPUs), at("maxCPUs")}, field{true, at("memoryHotAdd")}, field{true, at("numa")})
+	}
+	return fields
+}
+
+// grow lets the workers use a changed copy of their machine template.
+func grow(ctx context.Context, c *bed.Cluster, fields ...field) {
+	GinkgoHelper()
+	deployment := group(ctx, c)
+	template, err := external.GetObjectFromContractVersionedRef(ctx, b.Client, deployment.Spec.Template.Spec.InfrastructureRef, c.Namespace)
+	Expect(err).NotTo(HaveOccurred())
+	changed := &unstructured.Unstructured{Object: map[string]any{"spec": template.Object["spec"]}}
+	changed.SetGroupVersionKind(template.GroupVersionKind())
+	changed.SetNamespace(c.Namespace)
+	changed.SetName(template.GetName() + "-larger")
+	set(changed, fields...)
+	Expect(b.Client.Create(ctx, changed)).To(Succeed())
+	patched := deployment.DeepCopy()
+	patched.Spec.Template.Spec.InfrastructureRef.Name, patched.Spec.Rollout.Strategy = changed.GetName(), oneByOne()
+	Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
 }
 
 // move lets the workers use a changed copy of their template.
