@@ -503,7 +503,8 @@ type NovaControlPlaneMachineTemplateSpec struct {
 	// infrastructureRef names the template of the infrastructure machines. Its kind must
 	// be one of Cluster API's infrastructure machine templates, because the manager
 	// creates objects from it with its own permissions. A change replaces control plane
-	// machines.
+	// machines, unless rollout.inPlace allows changes in place and the template differs
+	// only in larger sizes that the VMs can have while they run.
 	// +kubebuilder:validation:XValidation:rule="self.apiGroup == 'infrastructure.cluster.x-k8s.io' && self.kind.endsWith('MachineTemplate')",message="must be an infrastructure machine template: a kind of infrastructure.cluster.x-k8s.io that ends in MachineTemplate"
 	// +required
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef,omitempty,omitzero"`

@@ -73,25 +73,36 @@ func NeedReplacement(controlPlane *controlplanev1.NovaControlPlane, machine *clu
 	}
 	is := settings(controlPlane)
 	for _, field := range differences {
-		switch {
-		case strings.HasPrefix(field, configPrefix):
-		case strings.HasPrefix(field, versionField+" "):
-			if why := inplace.RefuseVersion(was[versionField], is[versionField], controlPlane.Spec.Platform.KubernetesPrograms); why != "" {
-				replaced = append(replaced, versionField+" ("+why+")")
-			}
-		case field == infrastructureField && hardware.Compared:
+		if field == infrastructureField && hardware.Compared {
 			for _, path := range hardware.Replaced {
 				replaced = append(replaced, field+": "+path)
 			}
-		case field == "platform.apiServer" && was[certSANsRecord] != is[certSANsRecord]:
-			// Its certificate is that of the first boot.
-			replaced = append(replaced, field+".certSANs")
-		case field == "platform.registryMirrors" && was[mirrorsRecord] != is[mirrorsRecord] && is[mirrorsRecord] != "true",
-			!slices.Contains(inPlaceFields, field):
-			replaced = append(replaced, field)
+			continue
 		}
+		replaced = append(replaced, replacedSetting(field, was, is, controlPlane.Spec.Platform.KubernetesPrograms)...)
 	}
 	return replaced, nil
+}
+
+// replacedSetting returns a field that differs, if a running machine cannot change it.
+// Fields of the config are compared by themselves.
+func replacedSetting(field string, was, is map[string]string, programs []bootstrapv1.KubernetesProgramsSpec) []string {
+	switch {
+	case strings.HasPrefix(field, configPrefix):
+		return nil
+	case strings.HasPrefix(field, versionField+" "):
+		if why := inplace.RefuseVersion(was[versionField], is[versionField], programs); why != "" {
+			return []string{versionField + " (" + why + ")"}
+		}
+		return nil
+	case field == "platform.apiServer" && was[certSANsRecord] != is[certSANsRecord]:
+		// Its certificate is that of the first boot.
+		return []string{field + ".certSANs"}
+	case field == "platform.registryMirrors" && was[mirrorsRecord] != is[mirrorsRecord] && is[mirrorsRecord] != "true",
+		!slices.Contains(inPlaceFields, field):
+		return []string{field}
+	}
+	return nil
 }
 
 // TemplateOf returns the group kind and the name of the template that a machine was
