@@ -159,6 +159,10 @@ bench-vsphere-compare: ## Measure this provider and CAPV against the same vCente
 bench-controlplane: ## Measure clusters of this control plane and of KubeadmControlPlane (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-controlplane $(ARGS)
 
+.PHONY: bench-inplace
+bench-inplace: ## Measure upgrades of a cluster, in place and by replacement (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-inplace $(ARGS)
+
 .PHONY: bench-fleet
 bench-fleet: ## Measure 200 control planes of both kinds on simulated machines (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-fleet $(ARGS)
