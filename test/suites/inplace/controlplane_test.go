@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -36,9 +37,15 @@ func controlPlaneChanges(hypervisor string, address int) {
 	var before []identity
 
 	BeforeAll(func(ctx context.Context) {
-		create(ctx, c, "NovaControlPlane",
-			field{"Prefer", []string{"spec", "rollout", "inPlace"}},
-			field{int64(8), []string{"spec", "platform", "certificateValidityPeriodDays"}})
+		createWith(ctx, c, func(o *unstructured.Unstructured) {
+			switch {
+			case o.GetKind() == "NovaControlPlane":
+				set(o, field{"Prefer", []string{"spec", "rollout", "inPlace"}},
+					field{int64(8), []string{"spec", "platform", "certificateValidityPeriodDays"}})
+			case o.GetName() == c.Name+"-control-plane" && strings.HasSuffix(o.GetKind(), "MachineTemplate"):
+				set(o, hardware(hypervisor, smallCPUs, smallMemoryMiB)...)
+			}
+		})
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(*c).WithTimeout(bootTimeout).Should(Succeed())
 		before = planes(ctx, c)
 		Expect(before).To(HaveLen(3))
@@ -65,6 +72,26 @@ func controlPlaneChanges(hypervisor string, address int) {
 			Expect(n.Status.Allocatable.Pods().Value()).To(BeEquivalentTo(77))
 			Expect(configured(n).Status).To(Equal(corev1.ConditionTrue))
 		}
+	})
+
+	It("get CPUs and memory while they run", func(ctx context.Context) {
+		check, err := b.EndpointCheck(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
+		endpoint, started := prober.Start(context.WithoutCancel(ctx), 200*time.Millisecond, time.Second, check), time.Now()
+		cp, err := b.ControlPlane(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
+		larger := largerTemplate(ctx, c, cp.Spec.MachineTemplate.Spec.InfrastructureRef)
+		growing(ctx, c, before, func() {
+			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
+				cp.Spec.MachineTemplate.Spec.InfrastructureRef.Name = larger
+			})
+		})
+		awaitPlanes(ctx, c)
+		seen := endpoint.Stop()
+		AddReportEntry("figure", fmt.Sprintf("CPUs and memory of three control plane machines in place: %.0f s; endpoint: %s", time.Since(started).Seconds(), seen))
+		Expect(planes(ctx, c)).To(Equal(before))
+		Expect(seen.Longest().Length).To(BeNumerically("<", longestGap))
+		expectAgents(ctx, c, before)
 	})
 
 	It("renew certificates that expire soon", func(ctx context.Context) {

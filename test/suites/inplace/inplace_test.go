@@ -103,30 +103,18 @@ func changes(hypervisor string, address int) {
 
 	if everything {
 		It("get CPUs and memory while they run", func(ctx context.Context) {
-			virtual, err := b.Hypervisor(c.Hypervisor)
-			Expect(err).NotTo(HaveOccurred())
-			larger := map[string]bed.Hardware{}
-			for _, one := range before {
-				found, err := virtual.Hardware(ctx, one.Machine)
-				Expect(err).NotTo(HaveOccurred())
-				Expect(found).To(And(HaveField("CPUs", BeEquivalentTo(smallCPUs)), HaveField("MemoryMiB", BeEquivalentTo(smallMemoryMiB))))
-				found.CPUs, found.MemoryMiB = largeCPUs, largeMemoryMiB
-				larger[one.Machine] = found
-			}
 			started := time.Now()
-			grow(ctx, c, hardware(hypervisor, largeCPUs, largeMemoryMiB)...)
-			Eventually(func(g Gomega, ctx context.Context) {
-				for name, want := range larger {
-					g.Expect(virtual.Hardware(ctx, name)).To(Equal(want), name)
-				}
-			}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+			growing(ctx, c, before, func() {
+				deployment := group(ctx, c)
+				patched := deployment.DeepCopy()
+				patched.Spec.Template.Spec.InfrastructureRef.Name = largerTemplate(ctx, c, deployment.Spec.Template.Spec.InfrastructureRef)
+				patched.Spec.Rollout.Strategy = oneByOne()
+				Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
+			})
 			await(ctx, c)
 			AddReportEntry("figure", fmt.Sprintf("CPUs and memory of two workers in place: %.0f s", time.Since(started).Seconds()))
 			Expect(identities(ctx, c)).To(Equal(before))
-			for _, one := range before {
-				Expect(configured(node(ctx, c, one.Machine)).Status).To(Equal(corev1.ConditionTrue))
-				Expect(b.Exec(ctx, one.Machine, "systemctl", "is-active", "nova-host-agent", "kubelet")).To(Equal("active\nactive"))
-			}
+			expectAgents(ctx, c, before)
 		})
 	}
 
@@ -228,21 +216,49 @@ func hardware(hypervisor string, cpus, memoryMiB int64) []field {
 	return fields
 }
 
-// grow lets the workers use a changed copy of their machine template.
-func grow(ctx context.Context, c *bed.Cluster, fields ...field) {
+// growing waits until the same VMs of machines have the large sizes.
+func growing(ctx context.Context, c *bed.Cluster, machines []identity, grow func()) {
 	GinkgoHelper()
-	deployment := group(ctx, c)
-	template, err := external.GetObjectFromContractVersionedRef(ctx, b.Client, deployment.Spec.Template.Spec.InfrastructureRef, c.Namespace)
+	virtual, err := b.Hypervisor(c.Hypervisor)
+	Expect(err).NotTo(HaveOccurred())
+	larger := map[string]bed.Hardware{}
+	for _, one := range machines {
+		found, err := virtual.Hardware(ctx, one.Machine)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(And(HaveField("CPUs", BeEquivalentTo(smallCPUs)), HaveField("MemoryMiB", BeEquivalentTo(smallMemoryMiB))))
+		found.CPUs, found.MemoryMiB = largeCPUs, largeMemoryMiB
+		larger[one.Machine] = found
+	}
+	grow()
+	Eventually(func(g Gomega, ctx context.Context) {
+		for name, want := range larger {
+			g.Expect(virtual.Hardware(ctx, name)).To(Equal(want), name)
+		}
+	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+}
+
+// expectAgents expects that the agents and kubelets of machines run.
+func expectAgents(ctx context.Context, c *bed.Cluster, machines []identity) {
+	GinkgoHelper()
+	for _, one := range machines {
+		Expect(configured(node(ctx, c, one.Machine)).Status).To(Equal(corev1.ConditionTrue))
+		Expect(b.Exec(ctx, one.Machine, "systemctl", "is-active", "nova-host-agent", "kubelet")).To(Equal("active\nactive"))
+	}
+}
+
+// largerTemplate copies a machine template, with the large sizes, and returns the name of
+// the copy.
+func largerTemplate(ctx context.Context, c *bed.Cluster, of clusterv1.ContractVersionedObjectReference) string {
+	GinkgoHelper()
+	template, err := external.GetObjectFromContractVersionedRef(ctx, b.Client, of, c.Namespace)
 	Expect(err).NotTo(HaveOccurred())
 	changed := &unstructured.Unstructured{Object: map[string]any{"spec": template.Object["spec"]}}
 	changed.SetGroupVersionKind(template.GroupVersionKind())
 	changed.SetNamespace(c.Namespace)
 	changed.SetName(template.GetName() + "-larger")
-	set(changed, fields...)
+	set(changed, hardware(c.Hypervisor, largeCPUs, largeMemoryMiB)...)
 	Expect(b.Client.Create(ctx, changed)).To(Succeed())
-	patched := deployment.DeepCopy()
-	patched.Spec.Template.Spec.InfrastructureRef.Name, patched.Spec.Rollout.Strategy = changed.GetName(), oneByOne()
-	Expect(b.Client.Patch(ctx, patched, client.MergeFrom(deployment))).To(Succeed())
+	return changed.GetName()
 }
 
 // move lets the workers use a changed copy of their template.
