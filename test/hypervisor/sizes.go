@@ -19,8 +19,7 @@ func sizes[M Machine, C Cluster]() []behavior[M, C] {
 	type env = *environment[M, C]
 	return []behavior[M, C]{
 		{name: "CPUs and memory are increased while the VM runs", check: func(e env) {
-			m := e.up("m")
-			before := e.vm("m")
+			m, before := e.sized("m")
 			vm, err := e.observe(m)
 			e.Expect(err).NotTo(HaveOccurred())
 			e.Expect(vm.Resizable).To(ConsistOf(
@@ -38,8 +37,7 @@ func sizes[M Machine, C Cluster]() []behavior[M, C] {
 			e.Expect(vm.ToSync).To(BeEmpty())
 		}},
 		{name: "sizes are increased only while Cluster API updates the machine", check: func(e env) {
-			m := e.up("m")
-			before := e.vm("m")
+			m, before := e.sized("m")
 			e.network.reset()
 			e.adapter.SetSizes(m, moreCPUs, moreMemoryMiB)
 			e.until(m, stepUp)
@@ -51,7 +49,7 @@ func sizes[M Machine, C Cluster]() []behavior[M, C] {
 			e.Expect(e.vm("m2")).To(And(HaveField("CPUs", int64(moreCPUs)), HaveField("MemoryMiB", int64(moreMemoryMiB))))
 		}},
 		{name: "a size that the VM cannot get while it runs is refused without a request", check: func(e env) {
-			m := e.up("m")
+			m, _ := e.sized("m")
 			e.network.reset()
 			e.setSizes(m, moreCPUs, moreMemoryMiB+4)
 			err := e.fails(m, infrav1.InvalidSpecReason)
@@ -60,8 +58,7 @@ func sizes[M Machine, C Cluster]() []behavior[M, C] {
 			e.Expect(e.network.writes()).To(BeZero())
 		}},
 		{name: "an increase that fails is reported and repeated", check: func(e env) {
-			m := e.up("m")
-			before := e.vm("m")
+			m, before := e.sized("m")
 			e.sim.Fail(Increase)
 			e.setSizes(m, moreCPUs, moreMemoryMiB)
 			e.Expect(e.fails(m, infrav1.HypervisorErrorReason)).To(HaveOccurred())
@@ -69,6 +66,19 @@ func sizes[M Machine, C Cluster]() []behavior[M, C] {
 			e.increased("m", before)
 		}},
 	}
+}
+
+// sized returns a machine that is up, and its VM, once the sizes of the VM are reported:
+// the list of a hypervisor may be behind.
+func (e *environment[M, C]) sized(name string) (M, VM) {
+	e.t.Helper()
+	m := e.up(name)
+	is := e.vm(name)
+	e.Eventually(func() ([]hypervisor.Resizable, error) {
+		vm, err := e.observe(m)
+		return vm.Resizable, err
+	}).Should(ContainElements(HaveField("Size", is.CPUs), HaveField("Size", is.MemoryMiB)))
+	return m, is
 }
 
 // setSizes changes the sizes of a machine as Cluster API does when it updates the
