@@ -12,6 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
+// Fields of the sizes that every hypervisor has.
+const (
+	CPUs   = "hardware.cpus"
+	Memory = "hardware.memoryMiB"
+)
+
 // Field is a size of a VM, as in status.resizable of its infrastructure machine.
 type Field struct {
 	// Field is the path of the field in spec, such as hardware.cpus.

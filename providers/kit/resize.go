@@ -12,12 +12,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Fields of the sizes that every hypervisor has.
-const (
-	FieldCPUs   = "hardware.cpus"
-	FieldMemory = "hardware.memoryMiB"
-)
-
 // Size is a size of a VM that runs.
 type Size struct {
 	hypervisor.Resizable

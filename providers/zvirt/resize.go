@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -24,12 +25,12 @@ func sizes(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM) []kit.Size {
 	}
 	t, h := vm.CPU.Topology, &m.Spec.Hardware
 	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{
-		Field: kit.FieldCPUs, Size: t.Sockets * t.Cores * t.Threads, MaxSize: maxSockets * t.Cores * t.Threads, Step: t.Cores * t.Threads,
+		Field: resize.CPUs, Size: t.Sockets * t.Cores * t.Threads, MaxSize: maxSockets * t.Cores * t.Threads, Step: t.Cores * t.Threads,
 	}}
 	if policy := vm.CPUPinningPolicy; policy != "" && policy != "none" {
 		cpus.MaxSize, cpus.Step, cpus.Message = 0, 0, "the CPUs of the VM are pinned (cpuPinningPolicy)"
 	}
-	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: kit.FieldMemory, Size: vm.Memory >> 20, Step: memoryStepMiB}}
+	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: resize.Memory, Size: vm.Memory >> 20, Step: memoryStepMiB}}
 	if vm.MemoryPolicy != nil {
 		memory.MaxSize = vm.MemoryPolicy.Max >> 20
 	}
@@ -49,11 +50,11 @@ func increase(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM, due []kit.Size) (step *
 	body, result := ovirt.VM{}, &ovirt.VM{}
 	for _, size := range due {
 		switch size.Field {
-		case kit.FieldCPUs:
+		case resize.CPUs:
 			topology := *vm.CPU.Topology
 			topology.Sockets = size.Want / (topology.Cores * topology.Threads)
 			body.CPU = &ovirt.CPU{Topology: &topology}
-		case kit.FieldMemory:
+		case resize.Memory:
 			body.Memory = size.Want << 20
 			if m.Spec.Hardware.MemoryReservationMiB == 0 {
 				// A kubelet assumes that the memory that it reads is available.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -55,7 +56,7 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, request *runtimehoo
 		err = compareMachines(ctx, e.Reader, &request.Current.MachineSet, is, &d)
 	}
 	if err == nil {
-		err = compareInfrastructure(ctx, e.Reader, &request.Current.MachineSet, request.Current.InfrastructureMachineTemplate.Raw, request.Desired.InfrastructureMachineTemplate.Raw, &d)
+		err = e.compareTemplates(ctx, request, &d)
 	}
 	if err != nil {
 		fail(response, err)
@@ -184,6 +185,18 @@ func compareMachines(ctx context.Context, reader client.Reader, of *clusterv1.Ma
 		d.replaced = append(d.replaced, field+", in which machines differ from their template")
 	}
 	return nil
+}
+
+// compareTemplates compares the infrastructure templates of a request.
+func (e *Extension) compareTemplates(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, d *decision) error {
+	was, is := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	if err := was.UnmarshalJSON(request.Current.InfrastructureMachineTemplate.Raw); err != nil {
+		return fmt.Errorf("reading current infrastructure template: %w", err)
+	}
+	if err := is.UnmarshalJSON(request.Desired.InfrastructureMachineTemplate.Raw); err != nil {
+		return fmt.Errorf("reading desired infrastructure template: %w", err)
+	}
+	return compareInfrastructure(ctx, e.Reader, &request.Current.MachineSet, was, is, d)
 }
 
 // patchTo returns the patch that makes the current template the desired one.

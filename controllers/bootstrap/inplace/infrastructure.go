@@ -22,14 +22,7 @@ import (
 // compareInfrastructure adds the fields of two infrastructure templates that need other
 // machines. Machines of the MachineSet may get larger, as far as their hypervisor
 // allows.
-func compareInfrastructure(ctx context.Context, reader client.Reader, of *clusterv1.MachineSet, current, desired []byte, d *decision) error {
-	was, is := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	if err := was.UnmarshalJSON(current); err != nil {
-		return fmt.Errorf("reading current infrastructure template: %w", err)
-	}
-	if err := is.UnmarshalJSON(desired); err != nil {
-		return fmt.Errorf("reading desired infrastructure template: %w", err)
-	}
+func compareInfrastructure(ctx context.Context, reader client.Reader, of *clusterv1.MachineSet, was, is *unstructured.Unstructured, d *decision) error {
 	if was.GroupVersionKind() != is.GroupVersionKind() {
 		d.replaced = append(d.replaced, "MachineDeployment spec.template.spec.infrastructureRef")
 		return nil
@@ -97,7 +90,7 @@ func readReference(ctx context.Context, c client.Client, reader client.Reader, n
 
 // hardware returns the hardware that a node can use.
 func hardware(m *resize.Machine) nodeconfig.Hardware {
-	return nodeconfig.Hardware{CPUs: m.Want("hardware.cpus"), MemoryMiB: m.Want("hardware.memoryMiB")}
+	return nodeconfig.Hardware{CPUs: m.Want(resize.CPUs), MemoryMiB: m.Want(resize.Memory)}
 }
 
 // waitForSizes returns why the change of a node has to wait for its VM.

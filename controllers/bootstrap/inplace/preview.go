@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels/format"
@@ -141,7 +142,7 @@ func (p *Preview) compare(ctx context.Context, set *clusterv1.MachineSet, d *clu
 // compareTemplates compares the infrastructure templates of a MachineSet and its
 // MachineDeployment. Without one of them, Cluster API replaces the machines.
 func (p *Preview) compareTemplates(ctx context.Context, set *clusterv1.MachineSet, from, to clusterv1.ContractVersionedObjectReference, d *decision) error {
-	var content [2][]byte
+	var templates [2]*unstructured.Unstructured
 	for i, ref := range []clusterv1.ContractVersionedObjectReference{from, to} {
 		template, err := readReference(ctx, p.Client, p.Client, set.Namespace, ref)
 		switch {
@@ -151,9 +152,7 @@ func (p *Preview) compareTemplates(ctx context.Context, set *clusterv1.MachineSe
 		case err != nil:
 			return fmt.Errorf("reading infrastructure template: %w", err)
 		}
-		if content[i], err = template.MarshalJSON(); err != nil {
-			return fmt.Errorf("reading infrastructure template: %w", err)
-		}
+		templates[i] = template
 	}
-	return compareInfrastructure(ctx, p.Client, set, content[0], content[1], d)
+	return compareInfrastructure(ctx, p.Client, set, templates[0], templates[1], d)
 }

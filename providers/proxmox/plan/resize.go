@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/pve"
@@ -48,14 +49,14 @@ func Sizes(m *proxmoxv1.NovaProxmoxMachine, vm *pve.Resource) []kit.Size {
 		return nil
 	}
 	h := &m.Spec.Hardware
-	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{Field: kit.FieldCPUs, Size: int64(vm.MaxCPU), MaxSize: int64(h.MaxCPUs)}}
+	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{Field: resize.CPUs, Size: int64(vm.MaxCPU), MaxSize: int64(h.MaxCPUs)}}
 	switch {
 	case h.MaxCPUs == 0:
 		cpus.Message = "the VM was created without maxCPUs"
 	case cpus.MaxSize <= cpus.Size:
 		cpus.MaxSize, cpus.Message = 0, "the VM has all its CPUs (maxCPUs)"
 	}
-	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: kit.FieldMemory, Size: vm.MaxMem >> 20}}
+	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: resize.Memory, Size: vm.MaxMem >> 20}}
 	if !ptr.Deref(h.MemoryHotAdd, false) {
 		memory.Message = "the VM was created without memoryHotAdd"
 	} else if memory.Step, memory.MaxSize = memoryModules(memory.Size); memory.MaxSize == 0 {
@@ -70,9 +71,9 @@ func Resized(due []kit.Size) url.Values {
 	form := url.Values{}
 	for _, size := range due {
 		switch size.Field {
-		case kit.FieldCPUs:
+		case resize.CPUs:
 			form.Set("vcpus", strconv.FormatInt(size.Want, 10))
-		case kit.FieldMemory:
+		case resize.Memory:
 			form.Set("memory", strconv.FormatInt(size.Want, 10))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
@@ -29,8 +30,8 @@ func (s *Sizes) Of(m *vspherev1.NovaVSphereMachine) []kit.Size {
 		return nil
 	}
 	h := &m.Spec.Hardware
-	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{Field: kit.FieldCPUs, Size: s.CPUs, MaxSize: maxCPUs, Step: s.CoresPerSocket}}
-	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: kit.FieldMemory, Size: s.MemoryMiB, MaxSize: s.MaxMemoryMiB, Step: s.MemoryStepMiB}}
+	cpus := kit.Size{Want: int64(h.CPUs), Resizable: hypervisor.Resizable{Field: resize.CPUs, Size: s.CPUs, MaxSize: maxCPUs, Step: s.CoresPerSocket}}
+	memory := kit.Size{Want: h.MemoryMiB, Resizable: hypervisor.Resizable{Field: resize.Memory, Size: s.MemoryMiB, MaxSize: s.MaxMemoryMiB, Step: s.MemoryStepMiB}}
 	switch {
 	case len(h.PCIDevices) > 0 || len(h.VGPUProfiles) > 0 || slices.ContainsFunc(m.Spec.Network.Interfaces, func(i vspherev1.NovaVSphereInterface) bool { return i.Type == vspherev1.InterfaceSRIOV }):
 		cpus.Message = "the VM has devices of its host"
@@ -58,9 +59,9 @@ func ResizeConfig(due []kit.Size) types.VirtualMachineConfigSpec {
 	config := types.VirtualMachineConfigSpec{}
 	for _, size := range due {
 		switch size.Field {
-		case kit.FieldCPUs:
+		case resize.CPUs:
 			config.NumCPUs = int32(size.Want)
-		case kit.FieldMemory:
+		case resize.Memory:
 			config.MemoryMB = size.Want
 		}
 	}
