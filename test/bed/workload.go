@@ -50,8 +50,8 @@ type Workload struct {
 	refreshed time.Time
 }
 
-// DeployWorkload runs a service in a tenant and waits until it answers. Its image is that of the tenant's own CoreDNS: there is no other
-// on hosts that answers anything.
+// DeployWorkload runs a service in a tenant and waits until it answers. Its image is
+// that of the tenant's own CoreDNS: there is no other on hosts that answers anything.
 func (b *Bed) DeployWorkload(ctx context.Context, c Cluster) (*Workload, error) {
 	w := &Workload{bed: b, cluster: c}
 	err := await(ctx, 3*time.Minute, "deploying a workload to "+c.Name, func(ctx context.Context) error {

@@ -141,7 +141,7 @@ var _ = Describe("A cluster with a configuration manager", Ordered, func() {
 		Eventually(b.CheckCluster).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Succeed())
 	})
 
-	It("goes on while the server is away, and new nodes get their catalog later", func(ctx context.Context) {
+	It("runs while the server is away, and new nodes get their catalog later", func(ctx context.Context) {
 		for _, m := range machines(ctx, c) {
 			awaitApplied(ctx, c, m.Name, nodeconfig.AppliedReason)
 		}
