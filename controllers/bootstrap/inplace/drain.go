@@ -95,6 +95,14 @@ func drainStarted(node *corev1.Node, now time.Time) (time.Time, bool) {
 	return since, true
 }
 
+// prepareNode prepares a Node as decided, and returns why its change has to wait.
+func (e *Extension) prepareNode(ctx context.Context, p preparation, cluster *clusterv1.Cluster, machine *clusterv1.Machine, workloadClient client.Client, node *corev1.Node) (string, error) {
+	if waiting, err := e.drainNode(ctx, p, cluster, machine, workloadClient, node); err != nil || waiting != "" {
+		return waiting, err
+	}
+	return e.checkOthers(ctx, machine, node)
+}
+
 // drainNode cordons and drains a Node as decided, and returns why it has to wait.
 // Each request of Cluster API continues where the former one ended.
 func (e *Extension) drainNode(ctx context.Context, p preparation, cluster *clusterv1.Cluster, machine *clusterv1.Machine, workloadClient client.Client, node *corev1.Node) (string, error) {

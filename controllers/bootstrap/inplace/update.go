@@ -146,7 +146,7 @@ func (e *Extension) store(ctx context.Context, cluster *clusterv1.Cluster, machi
 	if report.Applied {
 		return report, uncordon(ctx, workloadClient, node)
 	}
-	if waiting, err := e.drainNode(ctx, next, cluster, machine, workloadClient, node); err != nil || waiting != "" {
+	if waiting, err := e.prepareNode(ctx, next, cluster, machine, workloadClient, node); err != nil || waiting != "" {
 		return nodesettings.Report{Text: waiting}, err
 	}
 	if err := nodesettings.Allow(ctx, workloadClient, node); err != nil {
