@@ -204,7 +204,7 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 		return fmt.Errorf("renewing certificates: %w", err)
 	}
 	// Before the kubelet changes: it may not start with other hardware.
-	if err := changeHardware(ctx, f.m, f.client, to.Settings); err != nil {
+	if err := changeHardware(ctx, f.m, f.client, former, to.Settings); err != nil {
 		return fmt.Errorf("adding hardware: %w", err)
 	}
 	if upgrade != nil {

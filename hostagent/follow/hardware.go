@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,10 +22,11 @@ const (
 	memoryDir = "/sys/devices/system/memory/"
 	meminfo   = "/proc/meminfo"
 	// hardwareTimeout is how long the kernel may take to show hardware that the
-	// hypervisor has added, and capacityTimeout how long the kubelet may take to
-	// report it.
-	hardwareTimeout = 30 * time.Second
-	capacityTimeout = time.Minute
+	// hypervisor has added, firstHardwareTimeout is the same for the first settings,
+	// and capacityTimeout is how long the kubelet may take to report it.
+	hardwareTimeout      = 30 * time.Second
+	firstHardwareTimeout = 5 * time.Second
+	capacityTimeout      = time.Minute
 	// memoryTolerance is a difference of memory, in KiB, for which the kubelet is not
 	// restarted.
 	memoryTolerance = 64 << 10
@@ -39,11 +41,11 @@ var managerStates = []struct{ file, policy, option string }{
 
 // changeHardware lets the node use CPUs and memory that its VM got while it ran: the
 // kernel sets them online, and the kubelet reads them when it starts.
-func changeHardware(ctx context.Context, m *machine.Machine, client *cluster.Client, s *nodeconfig.Settings) error {
-	if s.Hardware == (nodeconfig.Hardware{}) {
+func changeHardware(ctx context.Context, m *machine.Machine, client *cluster.Client, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
+	if !changed(hardwareSettings, former, s) || s.Hardware == (nodeconfig.Hardware{}) {
 		return nil
 	}
-	if err := waitForHardware(ctx, m, s.Hardware); err != nil {
+	if err := waitForHardware(ctx, m, former, s.Hardware); err != nil {
 		return err
 	}
 	capacity, err := client.Capacity(ctx, s.Node)
@@ -70,15 +72,30 @@ func changeHardware(ctx context.Context, m *machine.Machine, client *cluster.Cli
 	}
 }
 
-// waitForHardware sets CPUs and memory online until the node has the wanted ones.
-func waitForHardware(ctx context.Context, m *machine.Machine, wanted nodeconfig.Hardware) error {
-	for until := m.Now().Add(hardwareTimeout); ; {
+func hardwareSettings(s *nodeconfig.Settings) any { return s.Hardware }
+
+// waitForHardware sets CPUs and memory online until the node has the wanted ones. The
+// first settings after the boot contain the hardware of the VM whether it has changed or
+// not, and a kernel may use less than that, for instance with the argument nosmt: so
+// they wait for a short time, and hardware that is missing then is no error.
+func waitForHardware(ctx context.Context, m *machine.Machine, former []*nodeconfig.Settings, wanted nodeconfig.Hardware) error {
+	known := slices.ContainsFunc(former, func(f *nodeconfig.Settings) bool {
+		return f.Hardware != (nodeconfig.Hardware{}) && f.Hardware != wanted
+	})
+	timeout := firstHardwareTimeout
+	if known {
+		timeout = hardwareTimeout
+	}
+	for until := m.Now().Add(timeout); ; {
 		missing, err := addHardware(m, wanted)
-		if missing == "" {
+		switch {
+		case missing == "":
 			return nil
-		}
-		if m.Now().After(until) {
+		case !m.Now().Before(until) && known:
 			return errors.Join(errors.New(missing), err)
+		case !m.Now().Before(until):
+			m.Logf("Continuing although %s", missing)
+			return nil
 		}
 		if err := m.Sleep(ctx, time.Second); err != nil {
 			return err //nolint:wrapcheck // it says that it waited

@@ -87,6 +87,23 @@ func TestHardwareIsThere(t *testing.T) {
 	}
 }
 
+// A kernel may use fewer CPUs and less memory than the VM has, as with the argument
+// nosmt. Neither the first settings nor later ones fail because of that.
+func TestKernelUsesLess(t *testing.T) {
+	n, server := withHardware(t)
+	for _, motd := range []string{"second\n", "third\n"} {
+		s := larger(6, 4096)
+		s.Machine.Files[0].Text = motd
+		server.want(s)
+		if err := followOnce(t, n); err != nil {
+			t.Fatalf("%v\n%s", err, n.Log)
+		}
+		if got := server.condition(); !strings.HasPrefix(got, "True Applied") || n.Get("etc/motd") != motd {
+			t.Errorf("%s, %q", got, n.Get("etc/motd"))
+		}
+	}
+}
+
 func TestHardwareFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted *nodeconfig.Settings
@@ -105,6 +122,12 @@ func TestHardwareFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, server := withHardware(t)
+			n.Put("proc/meminfo", "MemTotal:        1000100 kB\n")
+			server.want(larger(2, 1024))
+			if err := followOnce(t, n); err != nil {
+				t.Fatalf("%v\n%s", err, n.Log)
+			}
+			n.Put("proc/meminfo", "MemTotal:        1500000 kB\n")
 			if tc.broken != nil {
 				tc.broken(n)
 			}
