@@ -104,6 +104,9 @@ type Options struct {
 	// Packages are packages of Debian that hosts have in addition to those of node
 	// images.
 	Packages []string
+	// Vault is the program of a vault to run, one of starvault.Programs. If not set,
+	// there is none.
+	Vault string
 	// Delays are durations in the hypervisors that differ from the defaults:
 	// tasks of vCenter by method, and timings of an engine.
 	Delays map[string]time.Duration
@@ -312,7 +315,7 @@ func (b *Bed) startManagement(ctx context.Context, options Options, p *parts) er
 	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
 		return err
 	}
-	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, p) }); err != nil || b.unmanaged {
+	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, options, p) }); err != nil || b.unmanaged {
 		return err
 	}
 	if !options.Unobserved {
@@ -344,8 +347,16 @@ func (b *Bed) prepareHosts(ctx context.Context, options Options) error {
 // awaitManagers waits until hypervisors and managers serve, and Flux unless it
 // may come later.
 func (b *Bed) awaitManagers(ctx context.Context, options Options, p *parts) error {
-	if err := b.awaitPrograms(ctx, p); err != nil || !options.Flux || options.FluxLater {
+	if err := b.awaitPrograms(ctx, p); err != nil {
 		return err
+	}
+	if options.Vault != "" {
+		if err := await(ctx, time.Minute, "waiting for the vault", b.vaultReady); err != nil {
+			return err
+		}
+	}
+	if !options.Flux || options.FluxLater {
+		return nil
 	}
 	if err := b.FluxBuilt(ctx); err != nil {
 		return err
@@ -380,6 +391,9 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) error {
 	}
 	if options.Rootless {
 		names = append(names, guestPrograms...)
+	}
+	if options.Vault != "" {
+		names = append(names, options.Vault)
 	}
 	packages := []string{"./test/cmd/" + supervisorProgram}
 	for _, provider := range options.Providers {
@@ -502,7 +516,7 @@ func (b *Bed) componentsDir(ctx context.Context, name string) (string, error) {
 }
 
 // launch starts the supervisor and waits for the API server.
-func (b *Bed) launch(ctx context.Context, p *parts) error {
+func (b *Bed) launch(ctx context.Context, options Options, p *parts) error {
 	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids()}
 	if !b.unmanaged {
 		plan.Processes = managementProcesses(b.layout, p.programs, b.port)
@@ -527,6 +541,12 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	}
 	if len(p.managers) > 0 && isFlux(p.managers[len(p.managers)-1].name) {
 		plan.Processes = append(plan.Processes, b.sourcesProcess(p.programs[supervisorProgram]))
+	}
+	if options.Vault != "" {
+		if err := b.writeVault(options.Vault); err != nil {
+			return err
+		}
+		plan.Processes = append(plan.Processes, b.vaultProcess(p.programs[supervisorProgram]))
 	}
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err

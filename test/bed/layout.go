@@ -29,7 +29,7 @@ func (l layout) pki(name string) string { return l.path("pki", name) }
 func (l layout) kubeconfig(user string) string { return l.path("kubeconfigs", user+".conf") }
 
 // entries are all that a bed puts into its directory.
-var entries = []string{"bin", "engine", "etcd", "flux", "hosts", "kubeconfigs", "kubectl", "logs", "management", "network", "pids", "pki", "env", "plan.json", "pods", "proxmox", "repository", "sources", "vcenter"}
+var entries = []string{"bin", "engine", "etcd", "flux", "hosts", "kubeconfigs", "kubectl", "logs", "management", "network", "pids", "pki", "env", "plan.json", "pods", "proxmox", "repository", "sources", VaultName, "vcenter"}
 
 // clear removes the files that a bed created in the directory, and the
 // directory if it is empty then.

@@ -2,9 +2,11 @@ package starvault
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -56,7 +58,8 @@ type Server struct {
 	process   *process.Process
 }
 
-// Start runs a server, initializes and unseals it, and mounts an engine at pki.
+// Start runs a server, initializes and unseals it, and mounts an engine at pki. If
+// the directory has the data of a former one, it continues with that data.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Inside == nil {
 		o.Inside = process.Here
@@ -77,20 +80,33 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.configure(); err != nil {
 		return nil, err
 	}
+	kept := s.readKeys()
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
+	if kept == nil {
+		if err := s.Unseal(ctx); err != nil {
+			s.Stop()
+			return nil, err
+		}
+		return s, nil
+	}
+	if !errors.Is(kept, fs.ErrNotExist) {
+		s.Stop()
+		return nil, kept
+	}
 	client, err := s.Client()
 	if err != nil {
+		s.Stop()
 		return nil, err
 	}
-	keys, err := client.Sys().InitWithContext(ctx, &api.InitRequest{SecretShares: 1, SecretThreshold: 1})
+	answer, err := client.Sys().InitWithContext(ctx, &api.InitRequest{SecretShares: 1, SecretThreshold: 1})
 	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("initializing %s: %w", o.Program, err)
 	}
-	s.RootToken, s.unsealKey = keys.RootToken, keys.KeysB64[0]
-	if err := s.Unseal(ctx); err != nil {
+	s.RootToken, s.unsealKey = answer.RootToken, answer.KeysB64[0]
+	if err := errors.Join(s.writeKeys(), s.Unseal(ctx)); err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -101,6 +117,50 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// Open returns a server that another process has started with the same options.
+func Open(o Options) (*Server, error) {
+	if o.Inside == nil {
+		o.Inside = process.Here
+	}
+	s := &Server{URL: "https://" + o.Address, options: o}
+	ca, err := os.ReadFile(s.path("tls", "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA: %w", err)
+	}
+	s.CA = ca
+	return s, s.readKeys()
+}
+
+// keys are kept for other processes, and for the next start.
+type keys struct {
+	RootToken string `json:"rootToken"`
+	Unseal    string `json:"unseal"`
+}
+
+func (s *Server) writeKeys() error {
+	data, err := json.Marshal(keys{RootToken: s.RootToken, Unseal: s.unsealKey})
+	if err != nil {
+		return fmt.Errorf("writing the keys: %w", err)
+	}
+	return os.WriteFile(s.path("keys.json"), data, 0o600)
+}
+
+func (s *Server) readKeys() error {
+	data, err := os.ReadFile(s.path("keys.json"))
+	if err != nil {
+		return fmt.Errorf("reading the keys: %w", err)
+	}
+	k := keys{}
+	if err := json.Unmarshal(data, &k); err != nil {
+		return fmt.Errorf("reading the keys: %w", err)
+	}
+	s.RootToken, s.unsealKey = k.RootToken, k.Unseal
+	return nil
+}
+
+// Exited is closed once the process of a server that Start has started has ended.
+func (s *Server) Exited() <-chan struct{} { return s.process.Exited }
 
 // Restart runs the server again after Stop, with the same data, and unseals it.
 func (s *Server) Restart(ctx context.Context) error {
@@ -200,6 +260,22 @@ func (s *Server) run(ctx context.Context) error {
 		return err
 	}
 	return s.await(ctx, client, func(*api.HealthResponse) bool { return true })
+}
+
+// Ready returns nil if the server serves requests.
+func (s *Server) Ready(ctx context.Context) error {
+	client, err := s.Client()
+	if err != nil {
+		return err
+	}
+	health, err := client.Sys().HealthWithContext(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the health: %w", err)
+	case health.Sealed || health.Standby:
+		return errors.New("the server is sealed or in standby")
+	}
+	return nil
 }
 
 // await waits until the server reports a state.

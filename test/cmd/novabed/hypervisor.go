@@ -28,6 +28,11 @@ func sourcesCommand() *cobra.Command {
 	return serverCommand("sources", "Serve the Git repositories and charts of a test environment", bed.RunSources)
 }
 
+// vaultCommand is the process of the vault in a test environment.
+func vaultCommand() *cobra.Command {
+	return serverCommand(bed.VaultName, "Run the vault of a test environment", bed.RunVault)
+}
+
 func serverCommand(name, short string, run func(ctx context.Context, path string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:    name + " SETTINGS",
