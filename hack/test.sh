@@ -44,7 +44,7 @@ prepare() {
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
 			return 1
 		fi
-		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git mkfs.xfs=xfsprogs sfdisk=fdisk || return
+		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git mkfs.xfs=xfsprogs sfdisk=fdisk growpart=cloud-guest-utils || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm containerd containerd-shim-runc-v2 ctr capi-core capd coredns kube-vip govc"
 		tools+=" registry cosign csi-sanity local-path-provisioner metrics-server"
 		# Clusters are upgraded from the previous minor version, and to the next

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -94,6 +95,9 @@ func (c *Client) SetNodeCondition(ctx context.Context, node string, condition Co
 // Capacity is the hardware that a kubelet has reported.
 type Capacity struct {
 	CPUs, MemoryKiB int64
+	// DiskKiB is the size of the file system for pods; zero if the kubelet does not
+	// report it.
+	DiskKiB int64
 }
 
 // Capacity returns the capacity of a Node.
@@ -102,20 +106,21 @@ func (c *Client) Capacity(ctx context.Context, node string) (Capacity, error) {
 	if err != nil {
 		return Capacity{}, fmt.Errorf("reading Node: %w", err)
 	}
-	value := func(name string) (int64, error) {
+	value := func(name, missing string) (int64, error) {
 		text, _, err := unstructured.NestedString(found.Object, "status", "capacity", name)
 		if err != nil {
 			return 0, fmt.Errorf("reading capacity of the Node: %w", err)
 		}
-		q, err := resource.ParseQuantity(text)
+		q, err := resource.ParseQuantity(cmp.Or(text, missing))
 		if err != nil {
 			return 0, fmt.Errorf("reading capacity of the Node: %w", err)
 		}
 		return q.Value(), nil
 	}
-	cpus, err := value("cpu")
-	memory, memoryErr := value("memory")
-	return Capacity{CPUs: cpus, MemoryKiB: memory >> 10}, errors.Join(err, memoryErr)
+	cpus, err := value("cpu", "")
+	memory, memoryErr := value("memory", "")
+	disk, diskErr := value("ephemeral-storage", "0")
+	return Capacity{CPUs: cpus, MemoryKiB: memory >> 10, DiskKiB: disk >> 10}, errors.Join(err, memoryErr, diskErr)
 }
 
 // PodReady returns nil if a pod in kube-system is ready. A kubelet may read the pods

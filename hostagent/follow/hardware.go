@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/disk"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -22,14 +23,17 @@ const (
 	memoryDir = "/sys/devices/system/memory/"
 	meminfo   = "/proc/meminfo"
 	// hardwareTimeout is how long the kernel may take to show hardware that the
-	// hypervisor has added, firstHardwareTimeout is the same for the first settings,
-	// and capacityTimeout is how long the kubelet may take to report it.
+	// hypervisor has added, firstHardwareTimeout is the same if none may be added, and capacityTimeout is how long the kubelet may take to report it.
 	hardwareTimeout      = 30 * time.Second
 	firstHardwareTimeout = 5 * time.Second
 	capacityTimeout      = time.Minute
 	// memoryTolerance is a difference of memory, in KiB, for which the kubelet is not
 	// restarted.
 	memoryTolerance = 64 << 10
+	// diskTolerance is the same for the file system of pods.
+	diskTolerance = 1 << 20
+	// podFiles is the folder that the kubelet reports the size of.
+	podFiles = "/var/lib/kubelet"
 )
 
 // managerStates are the files in which managers of the kubelet with a static policy
@@ -39,28 +43,40 @@ var managerStates = []struct{ file, policy, option string }{
 	{"/var/lib/kubelet/memory_manager_state", "Static", "memoryManagerPolicy"},
 }
 
-// changeHardware lets the node use CPUs and memory that its VM got while it ran: the
-// kernel sets them online, and the kubelet reads them when it starts.
+// changeHardware lets the node use what its VM got while it ran: the kernel sets CPUs
+// and memory online, the root file system is extended, and the kubelet reads all sizes
+// when it starts.
 func changeHardware(ctx context.Context, m *machine.Machine, client *cluster.Client, former []*nodeconfig.Settings, s *nodeconfig.Settings) error {
 	if !changed(hardwareSettings, former, s) || s.Hardware == (nodeconfig.Hardware{}) {
 		return nil
 	}
-	if err := waitForHardware(ctx, m, former, s.Hardware); err != nil {
+	if err := waitForHardware(ctx, m, s.Hardware, hasLess(former, s, cpus) || hasLess(former, s, memory)); err != nil {
 		return err
 	}
-	capacity, err := client.Capacity(ctx, s.Node)
-	if err != nil || !outdated(m, capacity) {
+	// Space that was free at the first boot is the user's.
+	if hasLess(former, s, bootDisk) {
+		if err := disk.Grow(ctx, m, "/", s.Hardware.BootDiskGiB); err != nil {
+			return err
+		}
+	}
+	return reportHardware(ctx, m, client, s.Node)
+}
+
+// reportHardware restarts the kubelet if the node has more than it has read.
+func reportHardware(ctx context.Context, m *machine.Machine, client *cluster.Client, node string) error {
+	capacity, err := client.Capacity(ctx, node)
+	if err != nil || !outdated(m, capacity) && !smaller(ctx, m, capacity) {
 		return err //nolint:wrapcheck // it names the Node
 	}
-	if err := checkManagers(m); err != nil {
+	if err := checkManagers(m); err != nil && outdated(m, capacity) {
 		return err
 	}
-	m.Logf("Restarting the kubelet for %d CPUs and %d KiB of memory", onlineCPUs(m), totalMemory(m))
+	m.Logf("Restarting the kubelet for %d CPUs, %d KiB of memory and %d KiB of disk", onlineCPUs(m), totalMemory(m), podSpace(ctx, m))
 	if err := restartKubelet(ctx, m); err != nil {
 		return err
 	}
 	for until := m.Now().Add(capacityTimeout); ; {
-		if capacity, err = client.Capacity(ctx, s.Node); err == nil && !outdated(m, capacity) {
+		if capacity, err = client.Capacity(ctx, node); err == nil && !outdated(m, capacity) && !smaller(ctx, m, capacity) {
 			return nil
 		}
 		if m.Now().After(until) {
@@ -74,16 +90,25 @@ func changeHardware(ctx context.Context, m *machine.Machine, client *cluster.Cli
 
 func hardwareSettings(s *nodeconfig.Settings) any { return s.Hardware }
 
+func cpus(h nodeconfig.Hardware) int64     { return h.CPUs }
+func memory(h nodeconfig.Hardware) int64   { return h.MemoryMiB }
+func bootDisk(h nodeconfig.Hardware) int64 { return h.BootDiskGiB }
+
+// hasLess reports whether former settings have a smaller size, and not none.
+func hasLess(former []*nodeconfig.Settings, s *nodeconfig.Settings, size func(nodeconfig.Hardware) int64) bool {
+	return slices.ContainsFunc(former, func(f *nodeconfig.Settings) bool {
+		return size(f.Hardware) > 0 && size(f.Hardware) < size(s.Hardware)
+	})
+}
+
 // waitForHardware sets CPUs and memory online until the node has the wanted ones. The
 // first settings after the boot contain the hardware of the VM whether it has changed or
-// not, and a kernel may use less than that, for instance with the argument nosmt: so
-// they wait for a short time, and hardware that is missing then is no error.
-func waitForHardware(ctx context.Context, m *machine.Machine, former []*nodeconfig.Settings, wanted nodeconfig.Hardware) error {
-	known := slices.ContainsFunc(former, func(f *nodeconfig.Settings) bool {
-		return f.Hardware != (nodeconfig.Hardware{}) && f.Hardware != wanted
-	})
+// not, and a kernel may use less than that, for instance with the argument nosmt. So
+// unless it is known that some was added, the wait is short, and hardware that is
+// missing then is no error.
+func waitForHardware(ctx context.Context, m *machine.Machine, wanted nodeconfig.Hardware, added bool) error {
 	timeout := firstHardwareTimeout
-	if known {
+	if added {
 		timeout = hardwareTimeout
 	}
 	for until := m.Now().Add(timeout); ; {
@@ -91,7 +116,7 @@ func waitForHardware(ctx context.Context, m *machine.Machine, former []*nodeconf
 		switch {
 		case missing == "":
 			return nil
-		case !m.Now().Before(until) && known:
+		case !m.Now().Before(until) && added:
 			return errors.Join(errors.New(missing), err)
 		case !m.Now().Before(until):
 			m.Logf("Continuing although %s", missing)
@@ -109,16 +134,16 @@ func addHardware(m *machine.Machine, wanted nodeconfig.Hardware) (missing string
 	if onlineCPUs(m) < wanted.CPUs {
 		err = errors.Join(err, setOnline(m, cpuDir+"cpu[0-9]*/online", "0", "1"))
 	}
-	memory, known := onlineMemory(m)
-	if known && memory < wanted.MemoryMiB {
+	size, known := onlineMemory(m)
+	if known && size < wanted.MemoryMiB {
 		err = errors.Join(err, setOnline(m, memoryDir+"memory[0-9]*/state", "offline", "online"))
-		memory, _ = onlineMemory(m)
+		size, _ = onlineMemory(m)
 	}
-	switch cpus := onlineCPUs(m); {
-	case cpus < wanted.CPUs:
-		return fmt.Sprintf("the kernel has %d CPUs instead of %d", cpus, wanted.CPUs), err
-	case known && memory < wanted.MemoryMiB:
-		return fmt.Sprintf("the kernel has %d MiB of memory instead of %d", memory, wanted.MemoryMiB), err
+	switch online := onlineCPUs(m); {
+	case online < wanted.CPUs:
+		return fmt.Sprintf("the kernel has %d CPUs instead of %d", online, wanted.CPUs), err
+	case known && size < wanted.MemoryMiB:
+		return fmt.Sprintf("the kernel has %d MiB of memory instead of %d", size, wanted.MemoryMiB), err
 	}
 	return "", nil
 }
@@ -182,6 +207,24 @@ func totalMemory(m *machine.Machine) int64 {
 // outdated reports whether the node has more hardware than the kubelet has read.
 func outdated(m *machine.Machine, reported cluster.Capacity) bool {
 	return onlineCPUs(m) > reported.CPUs || totalMemory(m)-reported.MemoryKiB > memoryTolerance
+}
+
+// smaller reports whether the kubelet has read a smaller file system.
+func smaller(ctx context.Context, m *machine.Machine, reported cluster.Capacity) bool {
+	return reported.DiskKiB > 0 && podSpace(ctx, m)-reported.DiskKiB > diskTolerance
+}
+
+// podSpace returns the size of the file system of pods in KiB; zero if it is not known.
+func podSpace(ctx context.Context, m *machine.Machine) int64 {
+	text, err := m.Output(ctx, "stat", "--file-system", "--format=%S %b", podFiles)
+	if err != nil {
+		return 0
+	}
+	var block, blocks int64
+	if _, err := fmt.Sscan(text, &block, &blocks); err != nil {
+		return 0
+	}
+	return block * blocks >> 10
 }
 
 // checkManagers returns an error if the kubelet would not start with other hardware.

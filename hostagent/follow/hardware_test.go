@@ -37,7 +37,11 @@ func withHardware(t *testing.T) (*agenttest.Machine, *apiServer) {
 		if n.There("sys/devices/system/cpu/cpu3/online") && cpus == 3 {
 			cpus++ // the first one has no file
 		}
-		return map[string]any{"cpu": strconv.Itoa(cpus), "memory": fmt.Sprintf("%dKi", memory)}
+		capacity := map[string]any{"cpu": strconv.Itoa(cpus), "memory": fmt.Sprintf("%dKi", memory)}
+		if n.There("disk") {
+			capacity["ephemeral-storage"] = n.Get("disk") + "Ki"
+		}
+		return capacity
 	}
 	return n, server
 }
@@ -101,6 +105,58 @@ func TestKernelUsesLess(t *testing.T) {
 		if got := server.condition(); !strings.HasPrefix(got, "True Applied") || n.Get("etc/motd") != motd {
 			t.Errorf("%s, %q", got, n.Get("etc/motd"))
 		}
+	}
+}
+
+// Space that was free at the first boot is the user's. Space that the disk gets later is
+// for the root file system.
+func TestOnlyAddedSpaceIsUsed(t *testing.T) {
+	n, server := withHardware(t)
+	n.Put("proc/meminfo", "MemTotal:        1000100 kB\n")
+	n.Put("proc/self/mountinfo", "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+	n.Put("sys/dev/block/size", "41943040\n") // the disk, 20 GiB
+	n.Put("sys/dev/block/8:1/partition", "1\n")
+	n.Put("sys/dev/block/8:1/size", "20971520\n")
+	n.Command("growpart", `echo "growpart $2" >>"$T/calls"; echo 62914560 >"$T/sys/dev/block/8:1/size"`)
+	n.Command("systemd-growfs", `echo "growfs $*" >>"$T/calls"`)
+	if err := Start(t.Context(), n.Machine, Node{Name: "blue-1"}, booted()); err != nil {
+		t.Fatal(err)
+	}
+	n.Put("calls", "")
+	for _, step := range []struct {
+		size, sectors int64
+		calls         string
+	}{{20, 41943040, ""}, {30, 62914560, "growpart 1\ngrowfs /\n"}, {30, 62914560, "growpart 1\ngrowfs /\n"}} {
+		n.Put("sys/dev/block/size", fmt.Sprintln(step.sectors))
+		s := larger(2, 1024)
+		s.Hardware.BootDiskGiB = step.size
+		server.want(s)
+		if err := followOnce(t, n); err != nil {
+			t.Fatalf("%v\n%s", err, n.Log)
+		}
+		if calls := n.Get("calls"); calls != step.calls || !strings.HasPrefix(server.condition(), "True Applied") {
+			t.Errorf("%d GiB: %s, calls %q", step.size, server.condition(), calls)
+		}
+	}
+}
+
+// A kubelet that has read a smaller file system is restarted once.
+func TestDiskIsReported(t *testing.T) {
+	n, server := withHardware(t)
+	n.Put("proc/meminfo", "MemTotal:        1000100 kB\n")
+	n.Put("disk", "10000000")
+	n.Command("stat", `echo "4096 5000000"`)
+	n.Command("systemctl", `case "$1 $2" in "restart kubelet") printf 20000000 >"$T/disk"; echo "$*" >>"$T/calls"; esac`)
+	s := larger(2, 1024)
+	s.Hardware.BootDiskGiB = 20
+	server.want(s)
+	for range 2 {
+		if err := followOnce(t, n); err != nil {
+			t.Fatalf("%v\n%s", err, n.Log)
+		}
+	}
+	if calls := n.Get("calls"); calls != "restart kubelet\n" || !strings.HasPrefix(server.condition(), "True Applied") {
+		t.Errorf("%s, calls %q", server.condition(), calls)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/disk"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -54,9 +55,11 @@ type record struct {
 	Started []revision `json:"started,omitempty"`
 }
 
-// Start records the settings of the first boot, and starts the service.
+// Start records the settings of the first boot, and starts the service. The size of the
+// boot disk is recorded too: what the disk gets later is for its file system.
 func Start(ctx context.Context, m *machine.Machine, node Node, settings *nodeconfig.Settings) error {
 	node.fill(settings)
+	settings.Hardware.BootDiskGiB = disk.Size(m, "/")
 	r := &record{Node: node, Applied: revision{ID: firstBoot, Settings: settings}}
 	if err := r.save(ctx, m); err != nil {
 		return err

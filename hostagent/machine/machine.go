@@ -23,8 +23,8 @@ const (
 )
 
 // commandPath are the folders with commands: a service of systemd has a shorter
-// list, and Flatcar has its own folder.
-var commandPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/bin"}
+// list, Flatcar has its own folder, and so has systemd for its helpers.
+var commandPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/bin", "/usr/lib/systemd"}
 
 // Clock measures time. Go's clock does not jump when the machine's time is
 // corrected, as it is on a first boot.

@@ -104,6 +104,8 @@ func WithoutKeys(c Machine) Machine {
 type Hardware struct {
 	CPUs      int64 `json:"cpus,omitempty"`
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+	// BootDiskGiB is the size of the disk with the root file system.
+	BootDiskGiB int64 `json:"bootDiskGiB,omitempty"`
 }
 
 // Kubelet are the settings of the kubelet. Its configuration file is made by
