@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each field of the hardware has a rule: CEL cannot compare all others with one
+// Each field of the hardware and of the boot disk has a rule: CEL cannot compare all others with one
 // expression. So a new field does not become one that can change.
 func TestHardwareIsImmutable(t *testing.T) {
 	for _, kind := range []string{"vsphere", "zvirt", "proxmox"} {
@@ -23,16 +23,24 @@ func TestHardwareIsImmutable(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		fields := spec.Properties["hardware"].Properties
-		if len(fields) < 10 {
+		var fields []string
+		for of, p := range map[string]apiextensionsv1.JSONSchemaProps{"hardware.": spec.Properties["hardware"], "disks.": spec.Properties["disks"], "disks.boot.": spec.Properties["disks"].Properties["boot"]} {
+			for field := range p.Properties {
+				fields = append(fields, of+field)
+			}
+		}
+		if len(fields) < 12 {
 			t.Fatalf("%s: only %d fields", kind, len(fields))
 		}
-		for field := range fields {
+		for _, field := range fields {
 			relation := "=="
-			if field == "cpus" || field == "memoryMiB" {
+			switch field {
+			case "hardware.cpus", "hardware.memoryMiB", "disks.boot.sizeGiB":
 				relation = ">="
+			case "disks.boot":
+				continue // its fields have rules
 			}
-			rule := "has(self.hardware." + field + ") == has(oldSelf.hardware." + field + ") && (!has(self.hardware." + field + ") || self.hardware." + field + " " + relation + " oldSelf.hardware." + field + ")"
+			rule := "has(self." + field + ") == has(oldSelf." + field + ") && (!has(self." + field + ") || self." + field + " " + relation + " oldSelf." + field + ")"
 			if !slices.ContainsFunc(spec.XValidations, func(v apiextensionsv1.ValidationRule) bool { return strings.Contains(v.Rule, rule) }) {
 				t.Errorf("%s: no rule %s", kind, rule)
 			}

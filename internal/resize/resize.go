@@ -14,8 +14,9 @@ import (
 
 // Fields of the sizes that every hypervisor has.
 const (
-	CPUs   = "hardware.cpus"
-	Memory = "hardware.memoryMiB"
+	CPUs     = "hardware.cpus"
+	Memory   = "hardware.memoryMiB"
+	BootDisk = "disks.boot.sizeGiB"
 )
 
 // Field is a size of a VM, as in status.resizable of its infrastructure machine.

@@ -12,12 +12,36 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
+// maxDiskGiB is the largest disk of the API. Hypervisors and their storage have lower
+// limits.
+const maxDiskGiB = 63488
+
 // Size is a size of a VM that runs.
 type Size struct {
 	hypervisor.Resizable
 
 	// Want is the size in the spec of the machine; zero if the spec sets none.
 	Want int64
+}
+
+// BootDisk returns the size of a boot disk in bytes. A reason why it cannot be increased
+// may be empty.
+func BootDisk(bytes, want int64, reason string) Size {
+	s := Size{Want: want, Resizable: hypervisor.Resizable{Field: resize.BootDisk, Size: bytes >> 30, MaxSize: maxDiskGiB, Message: reason}}
+	if reason != "" {
+		s.MaxSize = 0
+	}
+	return s
+}
+
+// WithField returns the size of a field among others.
+func WithField(sizes []Size, field string) (Size, bool) {
+	for _, s := range sizes {
+		if s.Field == field {
+			return s, true
+		}
+	}
+	return Size{}, false
 }
 
 // Increases returns the sizes that are to be increased: those that are smaller than

@@ -153,8 +153,8 @@ func (adapter) Machine(f conformance.Fields) *proxmoxv1.NovaProxmoxMachine {
 
 var idInPath = regexp.MustCompile(`/[0-9]{3,9}(/|$)|/[^/]*(UPID:|:iso)[^/]*`)
 
-func (adapter) SetSizes(m *proxmoxv1.NovaProxmoxMachine, cpus int32, memoryMiB int64) {
-	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
+func (adapter) SetSizes(m *proxmoxv1.NovaProxmoxMachine, cpus int32, memoryMiB, diskGiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB, m.Spec.Disks.Boot.SizeGiB = cpus, memoryMiB, diskGiB
 }
 
 func (adapter) Request(r *http.Request, _ []byte) (string, bool) {
@@ -238,7 +238,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 				settings.WriteString("abcdef0123456789bootstrap")
 			}
 		}
-		seen := conformance.VM{ID: strconv.Itoa(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings.String(), CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB}
+		seen := conformance.VM{ID: strconv.Itoa(vm.VMID), Name: vm.Name, Host: vm.Node, On: vm.Running, Settings: settings.String(), CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB, DiskGiB: vm.BootDiskGiB}
 		for _, mac := range vm.MACs {
 			seen.NICs = append(seen.NICs, strings.ToLower(mac))
 		}

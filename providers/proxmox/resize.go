@@ -11,6 +11,7 @@ import (
 
 	proxmoxv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/proxmox/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/plan"
@@ -18,8 +19,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/proxmox/site"
 )
 
-// resize increases the CPUs and the memory of a VM that runs. Proxmox VE accepts a
-// change that it cannot make while the VM runs, and keeps it for the next start.
+// resize increases sizes of a VM that runs: first its disk, then CPUs and memory. Proxmox
+// VE accepts CPUs and memory that it cannot add while the VM runs, and keeps them for the
+// next start.
 func (d *driver) resize(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) error {
 	v, err := d.look(m)
 	if err != nil || v.state != hypervisor.Running || !v.Complete {
@@ -28,6 +30,9 @@ func (d *driver) resize(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine) er
 	due, err := kit.Increases(m, plan.Sizes(m, v.VM))
 	if err != nil || len(due) == 0 {
 		return err
+	}
+	if _, is := kit.WithField(due, resize.BootDisk); is {
+		return d.extendDisk(ctx, m, &v)
 	}
 	form := plan.Resized(due)
 	// The list shows a size some seconds after the VM has it.
@@ -62,4 +67,20 @@ func (d *driver) pendingSizes(ctx context.Context, vm *pve.Resource, wanted url.
 		}
 	}
 	return left, nil
+}
+
+// extendDisk extends the boot disk of a VM.
+func (d *driver) extendDisk(ctx context.Context, m *proxmoxv1.NovaProxmoxMachine, v *view) error {
+	config, err := d.session.Config(ctx, v.VM.Node, v.VM.VMID)
+	if err != nil {
+		return fmt.Errorf("reading VM: %w", err)
+	}
+	form, smaller := plan.Resize(m, config)
+	if !smaller {
+		return nil // the list of guests is behind
+	}
+	return d.session.Act(ctx, v.id, site.Action{
+		Verb: site.Resize, VMID: v.VM.VMID, Node: v.VM.Node,
+		Request: pve.Request{Method: http.MethodPut, Path: site.VMPath(v.VM.Node, v.VM.VMID, "resize"), Form: form},
+	})
 }

@@ -104,8 +104,8 @@ func (adapter) Machine(f conformance.Fields) *vspherev1.NovaVSphereMachine {
 	return m
 }
 
-func (adapter) SetSizes(m *vspherev1.NovaVSphereMachine, cpus int32, memoryMiB int64) {
-	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
+func (adapter) SetSizes(m *vspherev1.NovaVSphereMachine, cpus int32, memoryMiB, diskGiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB, m.Spec.Disks.Boot.SizeGiB = cpus, memoryMiB, diskGiB
 }
 
 func (adapter) Request(r *http.Request, body []byte) (string, bool) {
@@ -175,7 +175,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 		if vm.Template {
 			continue
 		}
-		seen := conformance.VM{ID: vm.Ref, Name: vm.Name, Host: vm.Host, On: vm.PoweredOn, Addresses: vm.IPAddress != "", Settings: fmt.Sprint(vm.ExtraConfig), CPUs: int64(vm.CPUs), MemoryMiB: int64(vm.MemoryMiB)}
+		seen := conformance.VM{ID: vm.Ref, Name: vm.Name, Host: vm.Host, On: vm.PoweredOn, Addresses: vm.IPAddress != "", Settings: fmt.Sprint(vm.ExtraConfig), CPUs: int64(vm.CPUs), MemoryMiB: int64(vm.MemoryMiB), DiskGiB: vm.BootDiskGiB}
 		for _, nic := range vm.NICs {
 			seen.NICs = append(seen.NICs, nic.MAC)
 		}

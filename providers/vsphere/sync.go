@@ -74,7 +74,7 @@ func (d *driver) upgrade(ctx context.Context, m *vspherev1.NovaVSphereMachine) e
 	})
 }
 
-// resize starts to increase the CPUs and the memory of a VM that runs.
+// resize starts to increase sizes of a VM that runs.
 func (d *driver) resize(ctx context.Context, m *vspherev1.NovaVSphereMachine) error {
 	id, err := kit.MachineUUID(d.clusterID, hypervisor.KeyOf(m))
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *driver) resize(ctx context.Context, m *vspherev1.NovaVSphereMachine) er
 	if vm == (ref{}) {
 		return nil
 	}
-	return d.reconfigure(ctx, id, vm, spec.ResizeConfig(due))
+	return d.reconfigure(ctx, id, vm, info.Sizes.ResizeConfig(due))
 }
 
 // reconfigure starts to change the settings of a VM.

@@ -102,8 +102,8 @@ func (adapter) Machine(f conformance.Fields) *zvirtv1.NovaZVirtMachine {
 
 var idInPath = regexp.MustCompile(`/[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-func (adapter) SetSizes(m *zvirtv1.NovaZVirtMachine, cpus int32, memoryMiB int64) {
-	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB = cpus, memoryMiB
+func (adapter) SetSizes(m *zvirtv1.NovaZVirtMachine, cpus int32, memoryMiB, diskGiB int64) {
+	m.Spec.Hardware.CPUs, m.Spec.Hardware.MemoryMiB, m.Spec.Disks.Boot.SizeGiB = cpus, memoryMiB, diskGiB
 }
 
 func (adapter) Request(r *http.Request, _ []byte) (string, bool) {
@@ -131,7 +131,7 @@ func (s *simulator) VMs() (found []conformance.VM) {
 		}
 		seen := conformance.VM{
 			ID: vm.ID, Name: vm.Name, Host: vm.Host, On: vm.Status != "down" && vm.Status != "image_locked" && vm.Status != "suspended",
-			Addresses: len(vm.Addresses) > 0, Settings: settings, CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB,
+			Addresses: len(vm.Addresses) > 0, Settings: settings, CPUs: vm.CPUs, MemoryMiB: vm.MemoryMiB, DiskGiB: vm.BootDiskGiB,
 		}
 		for _, nic := range vm.NICs {
 			seen.NICs = append(seen.NICs, nic.MAC)

@@ -61,7 +61,7 @@ func (d *driver) observe(ctx context.Context, m *zvirtv1.NovaZVirtMachine) (hype
 	}
 	if out.State == hypervisor.Running {
 		d.running(ctx, m, view.VM, &out)
-		kit.ReportSizes(m, sizes(m, view.VM), &out)
+		kit.ReportSizes(m, allSizes(m, view.VM), &out)
 	}
 	idle := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.OutOfSync == "" && m.DeletionTimestamp.IsZero()
 	d.session.Cache.SetIdle(id.String(), idle)

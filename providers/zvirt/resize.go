@@ -18,7 +18,7 @@ const (
 	memoryStepMiB = 256
 )
 
-// sizes returns the sizes of the VM of m.
+// sizes returns the CPUs and the memory of the VM of m.
 func sizes(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM) []kit.Size {
 	if vm.CPU == nil || vm.CPU.Topology == nil || vm.Memory == 0 {
 		return nil
@@ -41,6 +41,18 @@ func sizes(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM) []kit.Size {
 		memory.MaxSize, memory.Step, memory.Message = 0, 0, "the VM has its maximum memory (maxMemoryMiB)"
 	}
 	return []kit.Size{cpus, memory}
+}
+
+// allSizes returns the sizes of the VM of m and of its boot disk, once all are known.
+func allSizes(m *zvirtv1.NovaZVirtMachine, vm *ovirt.VM) []kit.Size {
+	all := sizes(m, vm)
+	if all == nil || vm.DiskAttachments == nil {
+		return nil
+	}
+	if disk := plan.BootDisk(vm); disk != nil && disk.ProvisionedSize >= 1<<30 {
+		all = append(all, kit.BootDisk(disk.ProvisionedSize, m.Spec.Disks.Boot.SizeGiB, ""))
+	}
+	return all
 }
 
 // increase returns the step that increases sizes of a VM that runs. The engine returns

@@ -5,6 +5,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	zvirtv1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/zvirt/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/resize"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/ovirt"
@@ -33,15 +34,18 @@ func (d *driver) removeUserData(ctx context.Context, m *zvirtv1.NovaZVirtMachine
 	return d.apply(ctx, view, mark, plan.RemoveUserData(view.VM, mark))
 }
 
-// resize increases the CPUs and the memory of a VM that runs.
+// resize increases sizes of a VM that runs: first its disk, then CPUs and memory.
 func (d *driver) resize(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error {
 	view, mark, err := d.editable(m)
 	if err != nil || view.VM == nil || view.VM.Status != "up" {
 		return err
 	}
-	due, err := kit.Increases(m, sizes(m, view.VM))
+	due, err := kit.Increases(m, allSizes(m, view.VM))
 	if err != nil || len(due) == 0 {
 		return err
+	}
+	if size, is := kit.WithField(due, resize.BootDisk); is {
+		return d.extendDisk(ctx, view, mark, size.Want)
 	}
 	step, result := increase(m, view.VM, due)
 	if err := d.apply(ctx, view, mark, step); err != nil {
@@ -52,6 +56,22 @@ func (d *driver) resize(ctx context.Context, m *zvirtv1.NovaZVirtMachine) error 
 			d.session.LastError(ctx, m.Spec.VMName(m)))
 	}
 	return nil
+}
+
+// extendDisk extends the boot disk of a VM that runs. The details of the VM are read
+// again until the disk has the size.
+func (d *driver) extendDisk(ctx context.Context, view ovirt.Snapshot, mark plan.Mark, gib int64) error {
+	if !view.Detailed {
+		return nil
+	}
+	disk := *plan.BootDisk(view.VM)
+	if plan.IsLocked(&disk) {
+		d.session.Cache.Put(mark.ID.String(), *view.VM, false)
+		return nil
+	}
+	disk.ProvisionedSize = gib << 30
+	view.Detailed = false
+	return d.apply(ctx, view, mark, plan.ExtendDisk(&disk))
 }
 
 // sync takes the next step.

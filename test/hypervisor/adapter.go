@@ -57,8 +57,8 @@ type Adapter[M Machine, C Cluster] interface {
 	// suite sets its metadata.
 	Machine(f Fields) M
 
-	// SetSizes changes the CPUs and the memory in the spec of a machine.
-	SetSizes(m M, cpus int32, memoryMiB int64)
+	// SetSizes changes the CPUs, the memory and the boot disk in the spec of a machine.
+	SetSizes(m M, cpus int32, memoryMiB, diskGiB int64)
 
 	// Identity returns a cluster-scoped identity. The suite sets its metadata.
 	Identity(infrav1.IdentitySpec) client.Object
@@ -133,8 +133,8 @@ type VM struct {
 	NICs []string
 	// Addresses is set once the guest has reported addresses.
 	Addresses bool
-	// CPUs and MemoryMiB are those with which the VM runs.
-	CPUs, MemoryMiB int64
+	// CPUs and MemoryMiB are those with which the VM runs, DiskGiB is its boot disk.
+	CPUs, MemoryMiB, DiskGiB int64
 	// Settings are all settings of the VM that a user with read access can see.
 	Settings string
 }

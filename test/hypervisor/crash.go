@@ -99,13 +99,13 @@ func (e *environment[M, C]) life(name string, lost *loss) error {
 		return fmt.Errorf("the group is %v", groups)
 	}
 	for _, m := range machines {
-		e.setSizes(m, moreCPUs, moreMemoryMiB)
+		e.setSizes(m, moreCPUs, moreMemoryMiB, moreDiskGiB)
 	}
 	if err := e.finish(lost, machines...); err != nil {
 		return fmt.Errorf("increase: %w", err)
 	}
 	for i, m := range machines {
-		if found := e.named(m.GetName()); len(found) != 1 || found[0].CPUs != moreCPUs || found[0].MemoryMiB != moreMemoryMiB {
+		if found := e.named(m.GetName()); len(found) != 1 || found[0].CPUs != moreCPUs || found[0].MemoryMiB != moreMemoryMiB || found[0].DiskGiB != moreDiskGiB {
 			return fmt.Errorf("%s is %+v", m.GetName(), found)
 		}
 		machines[i] = deleting(m)

@@ -40,6 +40,8 @@ type VM struct {
 	NICs      []NIC  `json:"nics"`
 	CPUs      int64  `json:"cpus"`
 	MemoryMiB int64  `json:"memoryMiB"`
+	// BootDiskGiB is the size of the disk that it boots from.
+	BootDiskGiB int64 `json:"bootDiskGiB"`
 	// DataDisksGiB are the sizes of the disks that it does not boot from.
 	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
 	// Kubernetes is the version on its disk, if the template sets it.
@@ -157,7 +159,10 @@ func (s *Server) describe(v *vm) VM {
 		out.NICs = append(out.NICs, card)
 	}
 	for _, a := range v.attachments {
-		if d, ok := s.disks.get(a.disk); ok && !a.bootable {
+		switch d, ok := s.disks.get(a.disk); {
+		case ok && a.bootable:
+			out.BootDiskGiB = d.provisioned >> 30
+		case ok:
 			out.DataDisksGiB = append(out.DataDisksGiB, d.provisioned>>30)
 		}
 	}

@@ -38,13 +38,15 @@ type Reports interface {
 
 // VM is a VM as its machine needs to know it.
 type VM struct {
-	Name         string            `json:"name"`
-	Ref          string            `json:"ref"`
-	BIOSUUID     string            `json:"biosUUID"`
-	InstanceUUID string            `json:"instanceUUID"`
-	NICs         []NIC             `json:"nics"`
-	CPUs         int               `json:"cpus"`
-	MemoryMiB    int               `json:"memoryMiB"`
+	Name         string `json:"name"`
+	Ref          string `json:"ref"`
+	BIOSUUID     string `json:"biosUUID"`
+	InstanceUUID string `json:"instanceUUID"`
+	NICs         []NIC  `json:"nics"`
+	CPUs         int    `json:"cpus"`
+	MemoryMiB    int    `json:"memoryMiB"`
+	// BootDiskGiB is the size of the first disk.
+	BootDiskGiB  int64             `json:"bootDiskGiB"`
 	DataDisksGiB []int64           `json:"dataDisksGiB,omitempty"`
 	ExtraConfig  map[string]string `json:"extraConfig"`
 	// OVFEnvironment has the properties of the OVA that it is made from.
@@ -247,8 +249,11 @@ func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) VM {
 	}
 	disks := object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualDisk)(nil))
 	for i, disk := range disks {
-		if i > 0 { // the first one is the template's
-			out.DataDisksGiB = append(out.DataDisksGiB, disk.(*types.VirtualDisk).CapacityInKB>>20)
+		size := disk.(*types.VirtualDisk).CapacityInKB >> 20
+		if i == 0 { // the template's
+			out.BootDiskGiB = size
+		} else {
+			out.DataDisksGiB = append(out.DataDisksGiB, size)
 		}
 	}
 	for _, option := range vm.Config.ExtraConfig {

@@ -2,9 +2,11 @@ package vcenter
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
@@ -210,6 +212,9 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 	if refused := checkSizes(vm, &spec); refused != nil {
 		return refused
 	}
+	if refused := checkCapacities(vm, spec.DeviceChange); refused != nil {
+		return refused
+	}
 	// The simulator changes the list in place, and snapshots share it.
 	vm.Config.Hardware.Device = slices.Clone(vm.Config.Hardware.Device)
 	for _, change := range spec.DeviceChange {
@@ -267,6 +272,38 @@ func checkSizes(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfigSp
 		return fail(&types.MemoryHotPlugNotSupported{})
 	case added%vm.Config.HotPlugMemoryIncrementSize != 0, spec.MemoryMB > vm.Config.HotPlugMemoryLimit:
 		return fail(&types.InvalidVmConfig{Property: "memoryMB"})
+	}
+	return nil
+}
+
+// checkCapacities refuses sizes that a disk of a VM cannot get: smaller ones, any while
+// another disk depends on it or it on another one, and on an IDE controller while the VM
+// runs.
+func checkCapacities(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) *failure {
+	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
+	for i, change := range changes {
+		edit := change.GetVirtualDeviceConfigSpec()
+		disk, ok := edit.Device.(*types.VirtualDisk)
+		if !ok || edit.Operation != types.VirtualDeviceConfigSpecOperationEdit {
+			continue
+		}
+		own := devices.FindByKey(disk.Key).(*types.VirtualDisk)
+		if disk.CapacityInKB == own.CapacityInKB {
+			continue
+		}
+		backing, flat := own.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+		_, ide := devices.FindByKey(own.ControllerKey).(*types.VirtualIDEController)
+		spec := types.InvalidDeviceSpec{
+			InvalidVmConfig: types.InvalidVmConfig{Property: fmt.Sprintf("virtualDeviceSpec[%d].device.capacityInKB", i)}, DeviceIndex: int32(i),
+		}
+		switch {
+		case vm.Runtime.PowerState == suspended:
+			return fail(&types.InvalidPowerState{RequestedState: poweredOff, ExistingState: suspended})
+		case vm.Snapshot != nil, flat && backing.Parent != nil:
+			return fail(&types.InvalidDeviceOperation{InvalidDeviceSpec: spec, BadOp: edit.Operation})
+		case disk.CapacityInKB < own.CapacityInKB, ide && vm.Runtime.PowerState == poweredOn:
+			return fail(&spec)
+		}
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func readReference(ctx context.Context, c client.Client, reader client.Reader, n
 
 // hardware returns the hardware that a node can use.
 func hardware(m *resize.Machine) nodeconfig.Hardware {
-	return nodeconfig.Hardware{CPUs: m.Want(resize.CPUs), MemoryMiB: m.Want(resize.Memory)}
+	return nodeconfig.Hardware{CPUs: m.Want(resize.CPUs), MemoryMiB: m.Want(resize.Memory), BootDiskGiB: m.Want(resize.BootDisk)}
 }
 
 // waitForSizes returns why the change of a node has to wait for its VM.

@@ -62,7 +62,11 @@ func Sizes(m *proxmoxv1.NovaProxmoxMachine, vm *pve.Resource) []kit.Size {
 	} else if memory.Step, memory.MaxSize = memoryModules(memory.Size); memory.MaxSize == 0 {
 		memory.Message = "Proxmox VE can add no memory to this size"
 	}
-	return []kit.Size{cpus, memory}
+	all := []kit.Size{cpus, memory}
+	if vm.MaxDisk >= 1<<30 {
+		all = append(all, kit.BootDisk(vm.MaxDisk, m.Spec.Disks.Boot.SizeGiB, ""))
+	}
+	return all
 }
 
 // Resized returns the parameters of the request that increases sizes, and the options

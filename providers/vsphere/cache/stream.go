@@ -25,7 +25,7 @@ var (
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
 		"config.hardware.numCPU", "config.hardware.numCoresPerSocket", "config.hardware.memoryMB",
-		"config.cpuHotAddEnabled", "config.memoryHotAddEnabled", "config.hotPlugMemoryLimit", "config.hotPlugMemoryIncrementSize",
+		"config.cpuHotAddEnabled", "config.memoryHotAddEnabled", "config.hotPlugMemoryLimit", "config.hotPlugMemoryIncrementSize", "config.hardware.device",
 		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, userDataMarkerProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
@@ -75,8 +75,9 @@ type Stream struct {
 	collecting bool
 }
 
-// maxUpdates limits the objects in one response of the property collector.
-const maxUpdates = 500
+// maxUpdates limits the objects in one response of the property collector. A VM with 60
+// disks has devices of 60 KB.
+const maxUpdates = 250
 
 // Store has the objects that a stream reads, under a lock.
 type Store interface {

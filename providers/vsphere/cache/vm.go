@@ -35,7 +35,7 @@ type VM struct {
 	Machine string
 	// Version is the hardware version.
 	Version string
-	// Sizes are its CPUs and its memory.
+	// Sizes are its CPUs, its memory and its boot disk.
 	Sizes    spec.Sizes
 	HostName string
 	// ToolsRunning is set while VMware Tools runs, so that the guest can be shut
@@ -110,6 +110,9 @@ func (v *VM) apply(name string, value any) {
 	case "guest.toolsRunningStatus":
 		text, _ := value.(string)
 		v.ToolsRunning = text == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+	case "config.hardware.device":
+		devices, _ := value.(types.ArrayOfVirtualDevice)
+		v.Sizes.SetDevices(devices.VirtualDevice)
 	case "customValue":
 		v.Attributes = attributesOf(value)
 	default:

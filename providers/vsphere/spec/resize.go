@@ -22,6 +22,27 @@ type Sizes struct {
 	// runs: memory up to MaxMemoryMiB, in multiples of MemoryStepMiB.
 	CPUHotAdd, MemoryHotAdd     int64
 	MaxMemoryMiB, MemoryStepMiB int64
+	// BootDisk is the first disk; nil if there is none. FixedDisk is why vCenter cannot
+	// extend it while the VM runs.
+	BootDisk  *types.VirtualDisk
+	FixedDisk string
+}
+
+// SetDevices stores the boot disk among the devices of the VM.
+func (s *Sizes) SetDevices(devices []types.BaseVirtualDevice) {
+	s.BootDisk, s.FixedDisk = nil, ""
+	found := NewDiskDevices(devices)
+	if len(found.Disks) == 0 {
+		return
+	}
+	s.BootDisk = found.Disks[0]
+	flat, is := s.BootDisk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+	switch {
+	case is && flat.Parent != nil:
+		s.FixedDisk = "the VM has a snapshot or is a linked clone"
+	case found.bootController().family == ide:
+		s.FixedDisk = "the disk has an IDE controller"
+	}
 }
 
 // Of returns the sizes of the VM of m, once vCenter has reported them.
@@ -51,11 +72,18 @@ func (s *Sizes) Of(m *vspherev1.NovaVSphereMachine) []kit.Size {
 			size.MaxSize, size.Step = 0, 0
 		}
 	}
-	return []kit.Size{cpus, memory}
+	all := []kit.Size{cpus, memory}
+	if s.BootDisk != nil && capacity(s.BootDisk) >= 1<<30 {
+		all = append(all, kit.BootDisk(capacity(s.BootDisk), m.Spec.Disks.Boot.SizeGiB, s.FixedDisk))
+	}
+	return all
 }
 
+// capacity returns the size of a disk in bytes. Old versions of vCenter report KiB only.
+func capacity(d *types.VirtualDisk) int64 { return max(d.CapacityInBytes, d.CapacityInKB<<10) }
+
 // ResizeConfig returns the settings that increase sizes.
-func ResizeConfig(due []kit.Size) types.VirtualMachineConfigSpec {
+func (s *Sizes) ResizeConfig(due []kit.Size) types.VirtualMachineConfigSpec {
 	config := types.VirtualMachineConfigSpec{}
 	for _, size := range due {
 		switch size.Field {
@@ -63,6 +91,10 @@ func ResizeConfig(due []kit.Size) types.VirtualMachineConfigSpec {
 			config.NumCPUs = int32(size.Want)
 		case resize.Memory:
 			config.MemoryMB = size.Want
+		case resize.BootDisk:
+			disk := *s.BootDisk
+			disk.CapacityInKB, disk.CapacityInBytes = size.Want<<20, size.Want<<30
+			config.DeviceChange = append(config.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &disk})
 		}
 	}
 	return config

@@ -42,7 +42,7 @@ func State(v ovirt.Snapshot, deleting bool) (hypervisor.State, string, error) {
 			return hypervisor.Busy, "Reading the VM's settings", nil
 		}
 		for _, a := range Attachments(v.VM) {
-			if a.Disk != nil && a.Disk.Status == "locked" {
+			if a.Disk != nil && IsLocked(a.Disk) {
 				return hypervisor.Busy, "The engine is working on the VM's disks", nil
 			}
 		}

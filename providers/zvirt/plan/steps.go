@@ -232,20 +232,44 @@ func firstDomain(d *ovirt.Disk) string {
 
 func growDisk(have []ovirt.DiskAttachment, i int, size int64) *Step {
 	grown := *have[i].Disk
-	grown.ProvisionedSize, grown.Status = size, "locked"
+	grown.ProvisionedSize, grown.Status = size, diskLocked
+	step := ExtendDisk(&grown)
+	step.Apply = func(vm *ovirt.VM) {
+		all := slices.Clone(have)
+		all[i].Disk = &grown
+		vm.DiskAttachments = &ovirt.DiskAttachments{Attachments: all}
+	}
+	return step
+}
+
+// ExtendDisk returns the step that gives a disk the size that it has here. The engine
+// extends it later, and the disk has its former size and is locked until then.
+func ExtendDisk(d *ovirt.Disk) *Step {
 	return &Step{
-		Description: fmt.Sprintf("Extending the disk %s to %d GiB", cmp.Or(grown.Alias, grown.Name), size>>30),
+		Description: fmt.Sprintf("Extending the disk %s to %d GiB", cmp.Or(d.Alias, d.Name), d.ProvisionedSize>>30),
 		Request: ovirt.Request{
-			Method: http.MethodPut, Path: []string{"disks", grown.ID},
-			Body: diskBody{Disk: ovirt.Disk{ProvisionedSize: size}},
+			Method: http.MethodPut, Path: []string{"disks", d.ID},
+			Body: diskBody{Disk: ovirt.Disk{ProvisionedSize: d.ProvisionedSize}},
 		},
-		Apply: func(vm *ovirt.VM) {
-			all := slices.Clone(have)
-			all[i].Disk = &grown
-			vm.DiskAttachments = &ovirt.DiskAttachments{Attachments: all}
-		},
+		Apply: func(*ovirt.VM) {},
 	}
 }
+
+// diskLocked is the status of a disk that the engine is working on.
+const diskLocked = "locked"
+
+// BootDisk returns the disk that a VM boots from; nil if it is not known.
+func BootDisk(vm *ovirt.VM) *ovirt.Disk {
+	for _, a := range Attachments(vm) {
+		if ptr.Deref(a.Bootable, false) {
+			return a.Disk
+		}
+	}
+	return nil
+}
+
+// IsLocked reports whether the engine is working on a disk.
+func IsLocked(d *ovirt.Disk) bool { return d.Status == diskLocked }
 
 // diskBody is a disk in the body of a request.
 type diskBody struct {

@@ -45,6 +45,8 @@ type VM struct {
 	MemoryMiB int64    `json:"memoryMiB"`
 	// Options is the configuration.
 	Options map[string]string `json:"options"`
+	// BootDiskGiB is the size of the disk that it boots from.
+	BootDiskGiB int64 `json:"bootDiskGiB"`
 	// DataDisksGiB are the sizes of the disks that it does not boot from.
 	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
 	// CDs are the ISO images in its drives.

@@ -129,7 +129,7 @@ func (c *Cluster) describe(v *vm) VM {
 	smbios, _ := qemu.Parse("smbios1", v.config.Options["smbios1"])
 	out := VM{
 		ID: v.unique, VMID: v.vmid, Name: v.name(), Node: v.node, UUID: smbios["uuid"], Running: v.running, Template: v.config.Template(),
-		Lock: v.config.Lock(), CPUs: v.config.CPUs(), MemoryMiB: v.config.MemoryMiB(), Options: maps.Clone(v.config.Options),
+		Lock: v.config.Lock(), CPUs: v.config.CPUs(), MemoryMiB: v.config.MemoryMiB(), BootDiskGiB: v.bootDisk() / qemu.GiB, Options: maps.Clone(v.config.Options),
 		Kubernetes: v.image.kubernetes, Renderer: v.image.renderer, Ignition: v.image.ignition,
 	}
 	for _, option := range v.config.Nets() {
