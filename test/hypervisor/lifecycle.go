@@ -1,6 +1,9 @@
 package hypervisor
 
 import (
+	"errors"
+	"reflect"
+
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -49,13 +52,12 @@ func lifecycle[M Machine, C Cluster]() []behavior[M, C] {
 				if did == stepWait || did == stepUp || did == stepDeleted {
 					// No action was started, so each request comes from Observe.
 					e.network.reset()
-					for range 3 {
-						again, err := e.observe(m)
-						e.Expect(err).NotTo(HaveOccurred())
-						if vm.State != hypervisor.Busy && vm.State == again.State && len(vm.Addresses) == len(again.Addresses) {
-							e.Expect(again).To(Equal(vm))
-						}
-					}
+					// The hypervisor may report a change between two of them.
+					e.Eventually(func() (bool, error) {
+						first, err := e.observe(m)
+						again, nextErr := e.observe(m)
+						return reflect.DeepEqual(first, again), errors.Join(err, nextErr)
+					}).Should(BeTrue(), "the same is observed again")
 					e.Expect(e.network.writes()).To(BeZero(), "in state %s: %v", vm.State, e.network.count())
 				}
 				seen[vm.State] = true
