@@ -40,7 +40,7 @@ func (r *issuer) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode == bootstrap.JoinWorker {
 		return nil
 	}
-	files, err := r.authority.ControlPlaneFiles(ctx, s.clusterKey(), s.machine.Name)
+	files, err := r.authority.ControlPlaneFiles(ctx, s.clusterKey())
 	if err != nil {
 		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
 	}

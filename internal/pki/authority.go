@@ -34,11 +34,25 @@ type Authority interface {
 	// and returns the certificates that verify its servers.
 	EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (pair KeyPair, ca []byte, err error)
 
-	// ControlPlaneFiles returns the files that a control plane machine needs
-	// under /etc/kubernetes/pki before kubeadm runs. The node's name is for an
-	// authority that does not export its keys: it returns only certificates,
-	// and credentials with which only this node can request its own.
-	ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, node string) ([]File, error)
+	// ControlPlaneFiles returns the files that a control plane machine needs under
+	// /etc/kubernetes/pki before kubeadm runs: with the keys of the CAs, or without
+	// them if a Signer signs for the nodes.
+	ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error)
+}
+
+// Signer signs for the nodes of workload clusters whose CAs have their keys elsewhere.
+type Signer interface {
+	// Signs reports whether Sign signs the certificate requests of the cluster's
+	// nodes. Otherwise kube-controller-manager and kubeadm do.
+	Signs(ctx context.Context, cluster client.ObjectKey) (bool, error)
+
+	// Sign signs a certificate request that was approved.
+	Sign(ctx context.Context, cluster client.ObjectKey, request SignRequest) ([]byte, error)
+
+	// NodeLogin returns the credentials with which the machine that initializes the
+	// cluster has the certificates of its first boot signed. They can be used once,
+	// within ttl. It returns nil if kubeadm makes the certificates.
+	NodeLogin(ctx context.Context, cluster client.ObjectKey, ttl time.Duration) (*NodeLogin, error)
 }
 
 // ClientRequest describes the subject of a client certificate.

@@ -36,7 +36,7 @@ func TestExternalEtcd(t *testing.T) {
 	if err != nil || !bytes.Equal(pair.Key, own.Key) || !bytes.Equal(bundle, authority.Certificate) {
 		t.Errorf("the client certificate that was given is used: %v", err)
 	}
-	files, err := m.ControlPlaneFiles(t.Context(), testKey, "node")
+	files, err := m.ControlPlaneFiles(t.Context(), testKey)
 	if err != nil {
 		t.Fatal(err)
 	}

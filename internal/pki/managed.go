@@ -26,7 +26,10 @@ type Managed struct {
 	now    func() time.Time
 }
 
-var _ Authority = &Managed{}
+var (
+	_ Authority = &Managed{}
+	_ Signer    = &Managed{}
+)
 
 // NewManaged returns an Authority with the Secrets that c can read.
 func NewManaged(c client.Client) *Managed {
@@ -166,9 +169,13 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 }
 
 // ControlPlaneFiles implements Authority. All nodes get the same files.
-func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, _ string) ([]File, error) {
-	files := make([]File, 0, 2*len(materials)+1)
-	for _, mat := range materials {
+func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error) {
+	return m.filesOf(ctx, cluster, materials)
+}
+
+func (m *Managed) filesOf(ctx context.Context, cluster client.ObjectKey, of []material) ([]File, error) {
+	files := make([]File, 0, 2*len(of)+1)
+	for _, mat := range of {
 		loaded, err := m.load(ctx, cluster, mat)
 		if err != nil {
 			return nil, err
@@ -176,6 +183,19 @@ func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKe
 		files = append(files, loaded.files(mat)...)
 	}
 	return files, nil
+}
+
+// Signs implements Signer.
+func (m *Managed) Signs(context.Context, client.ObjectKey) (bool, error) { return false, nil }
+
+// Sign implements Signer.
+func (m *Managed) Sign(context.Context, client.ObjectKey, SignRequest) ([]byte, error) {
+	return nil, errors.New("signing certificate: kube-controller-manager signs the requests of this cluster")
+}
+
+// NodeLogin implements Signer. kubeadm makes the certificates.
+func (m *Managed) NodeLogin(context.Context, client.ObjectKey, time.Duration) (*NodeLogin, error) {
+	return nil, nil //nolint:nilnil // nil means that none is needed
 }
 
 // load reads and checks one Secret. It returns ErrNotFound if the Secret does

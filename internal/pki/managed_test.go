@@ -422,13 +422,13 @@ func must[T any](value T, err error) T {
 
 func TestControlPlaneFiles(t *testing.T) {
 	m := NewManaged(newFake())
-	if _, err := m.ControlPlaneFiles(t.Context(), testKey, "node"); !errors.Is(err, ErrNotFound) {
+	if _, err := m.ControlPlaneFiles(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("before Ensure: err = %v, want ErrNotFound", err)
 	}
 	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
-	files, err := m.ControlPlaneFiles(t.Context(), testKey, "node")
+	files, err := m.ControlPlaneFiles(t.Context(), testKey)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func (r *rig) addMachine(ctx context.Context, name string) {
 func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster client.ObjectKey) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	files, err := authority.ControlPlaneFiles(ctx, cluster, "")
+	files, err := authority.ControlPlaneFiles(ctx, cluster)
 	Expect(err).NotTo(HaveOccurred())
 	var caPEM, caKeyPEM []byte
 	for _, f := range files {
