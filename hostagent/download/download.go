@@ -48,9 +48,9 @@ type Source struct {
 
 // File downloads a file, and verifies its hash.
 func File(ctx context.Context, m *machine.Machine, from Source, to string) error {
-	client, err := httpClient(m, from)
+	client, err := Client(m, from.CA)
 	if err != nil {
-		return err
+		return fmt.Errorf("connecting to the server of %s: %w", from.Name, err)
 	}
 	for attempt := 1; ; attempt++ {
 		hash, err := get(ctx, client, from, m.At(to))
@@ -72,8 +72,9 @@ func File(ctx context.Context, m *machine.Machine, from Source, to string) error
 // errLimit means that a file is not the one that was to be downloaded.
 var errLimit = errors.New("it is larger than allowed")
 
-// httpClient returns a client that uses the proxy of the machine.
-func httpClient(m *machine.Machine, from Source) (*http.Client, error) {
+// Client returns a client that uses the proxy of the machine. The CA, if set, verifies
+// the server.
+func Client(m *machine.Machine, ca string) (*http.Client, error) {
 	transport := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		TLSHandshakeTimeout:   connectTimeout,
@@ -81,10 +82,10 @@ func httpClient(m *machine.Machine, from Source) (*http.Client, error) {
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:     true,
 	}
-	if from.CA != "" {
+	if ca != "" {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(from.CA)) {
-			return nil, fmt.Errorf("the CA for the server of %s contains no certificate", from.Name)
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+			return nil, errors.New("the CA of the server contains no certificate")
 		}
 	}
 	proxy := proxyConfig(m.Read(nodeconfig.ProxyFile)).ProxyFunc()

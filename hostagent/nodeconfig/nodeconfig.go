@@ -55,6 +55,11 @@ type Config struct {
 	// Kubernetes, if set, is the version that an agent that follows the desired
 	// settings installs if the image has another one.
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
+	// Certificates, if set, are the certificates of a control plane machine, which
+	// kubeadm does not make: the keys of the CAs are elsewhere.
+	Certificates *Certificates `json:"certificates,omitempty"`
+	// Vault, if set, signs them. Otherwise they are requested in the cluster.
+	Vault *Vault `json:"vault,omitempty"`
 }
 
 // Node identifies a machine in its cluster.

@@ -1,0 +1,208 @@
+package keys
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
+)
+
+const (
+	kubernetes = "/etc/kubernetes"
+	// kubeletFile has key and certificate of the kubelet, which renews them.
+	kubeletFile = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	// clockSkew is how much longer than requested a certificate may be valid.
+	clockSkew = 10 * time.Minute
+)
+
+// certificateFile and keyFile return the files of certificate and key; the file of the
+// key is empty if both are in one file.
+func certificateFile(c certificates.Certificate) string {
+	switch {
+	case c.Name == certificates.KubeletClient:
+		return kubeletFile
+	case c.Kubeconfig != "":
+		return path.Join(kubernetes, c.Kubeconfig)
+	}
+	return path.Join(nodeconfig.KeysDir, c.File+".crt")
+}
+
+func keyFile(c certificates.Certificate) string {
+	if c.File == "" {
+		return ""
+	}
+	return path.Join(nodeconfig.KeysDir, c.File+".key")
+}
+
+// pair is a certificate with its key.
+type pair struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// load reads the certificate and its key.
+func load(m *machine.Machine, c certificates.Certificate) (*pair, error) {
+	if c.Kubeconfig != "" && !m.Exists(path.Join(kubernetes, c.Kubeconfig)) {
+		return nil, errors.New("the kubeconfig does not exist")
+	}
+	content, err := m.Load(certificateFile(c))
+	if err != nil {
+		return nil, err
+	}
+	certificate, key := []byte(content), []byte(content)
+	switch {
+	case keyFile(c) != "":
+		text, err := m.Load(keyFile(c))
+		if err != nil {
+			return nil, err
+		}
+		key = []byte(text)
+	case c.Name != certificates.KubeletClient:
+		config, err := clientcmd.Load([]byte(content))
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		}
+		for _, user := range config.AuthInfos {
+			certificate, key = user.ClientCertificateData, user.ClientKeyData
+		}
+	}
+	chain, err := certutil.ParseCertsPEM(certificate)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate: %w", err)
+	}
+	signer, err := parseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &pair{certificate: chain[0], key: signer}, nil
+}
+
+func loadKey(m *machine.Machine, file string) (crypto.Signer, error) {
+	content, err := m.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return parseKey([]byte(content))
+}
+
+func parseKey(content []byte) (crypto.Signer, error) {
+	key, err := keyutil.ParsePrivateKeyPEM(content)
+	if err != nil {
+		return nil, fmt.Errorf("reading key: %w", err)
+	}
+	signer, is := key.(crypto.Signer)
+	if !is {
+		return nil, errors.New("reading key: it cannot sign")
+	}
+	return signer, nil
+}
+
+// write writes a certificate. A key that has no file of its own is written with it.
+func (r *Request) write(m *machine.Machine, want *nodeconfig.Certificates, node Node, certificate []byte) error {
+	if r.Certificate.Kubeconfig == "" {
+		return m.Write(certificateFile(r.Certificate), string(certificate), 0o644)
+	}
+	key, err := keyutil.MarshalPrivateKeyToPEM(r.key)
+	if err != nil {
+		return fmt.Errorf("encoding key: %w", err)
+	}
+	user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
+	if r.Certificate.Name == certificates.KubeletClient {
+		if err := m.Write(kubeletFile, string(certificate)+string(key), 0o600); err != nil {
+			return err
+		}
+		user = &clientcmdapi.AuthInfo{ClientCertificate: kubeletFile, ClientKey: kubeletFile}
+	}
+	server := want.Endpoint
+	if r.Certificate.Connects == certificates.Local {
+		server = "https://" + net.JoinHostPort(node.Addresses[0].String(), strconv.Itoa(want.Port))
+	}
+	ca, err := m.Load(path.Join(nodeconfig.KeysDir, r.Certificate.Authority.File()))
+	if err != nil {
+		return err
+	}
+	// The names are those of kubeadm.
+	const cluster = "kubernetes"
+	context := r.CommonName + "@" + cluster
+	content, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: []byte(ca)}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{r.CommonName: user},
+		Contexts:       map[string]*clientcmdapi.Context{context: {Cluster: cluster, AuthInfo: r.CommonName}},
+		CurrentContext: context,
+	})
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	return m.Write(path.Join(kubernetes, r.Certificate.Kubeconfig), string(content), 0o600)
+}
+
+// check returns how a certificate differs from the request: the machine uses only the
+// certificate that it has requested.
+func (r *Request) check(is *x509.Certificate, key crypto.PublicKey, roots *x509.CertPool, now time.Time) error {
+	if _, err := is.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return fmt.Errorf("the CA of the cluster did not sign it: %w", err)
+	}
+	public, compares := is.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	var organization []string
+	if r.Certificate.Organization != "" {
+		organization = []string{r.Certificate.Organization}
+	}
+	switch {
+	case !compares || !public.Equal(key):
+		return errors.New("it has another key")
+	case is.IsCA:
+		return errors.New("it is the certificate of a CA")
+	case is.Subject.CommonName != r.CommonName || !slices.Equal(is.Subject.Organization, organization):
+		return fmt.Errorf("its subject is %s", is.Subject)
+	case !sameNames(r, is):
+		return fmt.Errorf("its names are %v %v", is.DNSNames, is.IPAddresses)
+	case !slices.Equal(usesOf(r.Certificate), sorted(is.ExtKeyUsage)) || len(is.UnknownExtKeyUsage) > 0:
+		return errors.New("it has other uses")
+	case is.NotAfter.After(now.Add(r.Validity + clockSkew)):
+		return fmt.Errorf("it ends later than requested, at %s", is.NotAfter)
+	}
+	return nil
+}
+
+// sameNames reports whether a certificate has the requested names and no others.
+func sameNames(r *Request, is *x509.Certificate) bool {
+	ips := make([]netip.Addr, 0, len(is.IPAddresses))
+	for _, ip := range is.IPAddresses {
+		address, _ := netip.AddrFromSlice(ip)
+		ips = append(ips, address.Unmap())
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return slices.Equal(r.DNSNames, sorted(is.DNSNames)) && slices.Equal(r.IPs, ips) && len(is.EmailAddresses)+len(is.URIs) == 0
+}
+
+func usesOf(c certificates.Certificate) []x509.ExtKeyUsage {
+	var uses []x509.ExtKeyUsage
+	if c.Server {
+		uses = append(uses, x509.ExtKeyUsageServerAuth)
+	}
+	if c.Client {
+		uses = append(uses, x509.ExtKeyUsageClientAuth)
+	}
+	return uses
+}
+
+func sorted[T ~int | ~string](list []T) []T {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
