@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/guest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/keys"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
@@ -49,11 +51,14 @@ func (b *boot) kubeadm(ctx context.Context) error {
 	// From here on, a reset ends the attempt to make this machine a node.
 	b.host.Forget(ctx, b.m)
 	if b.c.Join.Init {
+		if err := b.certificates(ctx); err != nil {
+			return err
+		}
 		b.step(ctx, "Running kubeadm init")
 		if err := b.init(ctx); err != nil {
 			return err
 		}
-		return b.restrictKubeVIP()
+		return errors.Join(b.restrictKubeVIP(), b.rejectAuthorities())
 	}
 	if err := b.m.Write(nodeconfig.DiscoveryFile, b.c.Join.Kubeconfig, 0o600); err != nil {
 		return err
@@ -61,8 +66,44 @@ func (b *boot) kubeadm(ctx context.Context) error {
 	if err := b.waitForCluster(ctx); err != nil {
 		return err
 	}
+	if err := b.certificates(ctx); err != nil {
+		return err
+	}
 	b.step(ctx, "Running kubeadm join")
-	return b.join(ctx)
+	return errors.Join(b.join(ctx), b.rejectAuthorities())
+}
+
+// certificates gives a control plane machine its certificates, if kubeadm has no keys of
+// CAs to make them with. A machine that gets them from a vault has credentials that
+// are valid once: if the agent was stopped meanwhile, the machine is replaced.
+func (b *boot) certificates(ctx context.Context) error {
+	want := b.c.Certificates
+	if want == nil {
+		return nil
+	}
+	b.step(ctx, "Requesting certificates")
+	node, err := keys.NodeOf(b.c.Node.Name, b.node.ips(), b.c.Join.Init)
+	if err != nil {
+		return err
+	}
+	return keys.Ensure(ctx, b.m, want, node, func() (keys.Signer, error) {
+		if b.c.Vault != nil {
+			return keys.SignIn(ctx, b.m, b.c.Vault, b.giveUp)
+		}
+		client, err := cluster.New([]byte(b.c.Join.Kubeconfig))
+		if err != nil {
+			return nil, err
+		}
+		return &keys.Requests{Machine: b.m, Client: client, Node: b.c.Node.Name, Until: b.giveUp}, nil
+	})
+}
+
+// rejectAuthorities fails if kubeadm has created a CA.
+func (b *boot) rejectAuthorities() error {
+	if b.c.Certificates == nil {
+		return nil
+	}
+	return keys.RejectAuthorities(b.m)
 }
 
 // run runs kubeadm until a deadline. The flag for phases overrides the document.

@@ -10,6 +10,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/keys"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -20,6 +21,8 @@ const (
 	// restartedAnnotation on a static pod restarts it: the kubelet replaces a pod whose
 	// manifest differs.
 	restartedAnnotation = "nova-platform.io/certificates-renewed"
+	// signTimeout is how long the cluster may take to sign certificates.
+	signTimeout = 5 * time.Minute
 )
 
 // certificates are those that kubeadm makes. With external etcd some do not exist.
@@ -27,16 +30,17 @@ var certificates = []string{
 	"apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client", "etcd/server", "etcd/peer", "etcd/healthcheck-client",
 }
 
-// renewCertificates renews the certificates that kubeadm made if the first of them
-// ends before the time in the settings. Then it restarts the components, one after
+// renewCertificates renews the certificates of a control plane node if the first of them
+// ends before the time in the settings: kubeadm does if it has made them, otherwise they
+// are requested in the cluster. Then it restarts the components, one after
 // another: they read some of their certificates only when they start. etcd reads its
 // own for each connection. An interrupted renewal begins again.
-func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.Client, s *nodeconfig.Settings) error {
+func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.Client, node Node, s *nodeconfig.Settings) error {
 	if s.RenewCertificates.IsZero() {
 		return nil
 	}
 	if !m.Exists(renewingFile) {
-		ends, err := firstEnd(m)
+		ends, err := endOf(m, s)
 		if err != nil || !ends.Before(s.RenewCertificates) {
 			return err
 		}
@@ -48,10 +52,10 @@ func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.
 	if err := m.Flush(ctx); err != nil {
 		return err
 	}
-	if err := m.Run(ctx, "kubeadm", "certs", "renew", "all"); err != nil {
+	if err := renew(ctx, m, client, node, s); err != nil {
 		return err
 	}
-	switch ends, err := firstEnd(m); {
+	switch ends, err := endOf(m, s); {
 	case err != nil:
 		return err
 	case ends.Before(s.RenewCertificates):
@@ -66,7 +70,28 @@ func renewCertificates(ctx context.Context, m *machine.Machine, client *cluster.
 	return m.Remove(renewingFile)
 }
 
-// firstEnd returns when the first certificate ends.
+// renew replaces the certificates.
+func renew(ctx context.Context, m *machine.Machine, client *cluster.Client, of Node, s *nodeconfig.Settings) error {
+	if s.Certificates == nil {
+		return m.Run(ctx, "kubeadm", "certs", "renew", "all")
+	}
+	node, err := keys.NodeOf(of.Name, of.Addresses, false)
+	if err != nil {
+		return err
+	}
+	signer := &keys.Requests{Machine: m, Client: client, Node: node.Name, Until: m.Now().Add(signTimeout)}
+	return keys.Renew(ctx, m, s.Certificates, node, s.RenewCertificates, signer)
+}
+
+// endOf returns when the first certificate ends.
+func endOf(m *machine.Machine, s *nodeconfig.Settings) (time.Time, error) {
+	if s.Certificates != nil {
+		return keys.FirstEnd(m, s.Certificates)
+	}
+	return firstEnd(m)
+}
+
+// firstEnd returns when the first certificate that kubeadm made ends.
 func firstEnd(m *machine.Machine) (time.Time, error) {
 	var first time.Time
 	for _, name := range certificates {

@@ -17,7 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-const keys = "etc/kubernetes/pki/"
+const keysDir = "etc/kubernetes/pki/"
 
 // ends returns a certificate that ends at this time, in seconds.
 func ends(t *testing.T, seconds int64) string {
@@ -40,11 +40,11 @@ func withCertificates(t *testing.T) (*agenttest.Machine, *apiServer) {
 	t.Helper()
 	n, server := start(t)
 	for _, name := range []string{"apiserver", "apiserver-kubelet-client", "front-proxy-client", "etcd/peer"} {
-		n.Put(keys+name+".crt", ends(t, 5000))
+		n.Put(keysDir+name+".crt", ends(t, 5000))
 	}
-	n.Put(keys+"etcd/server.crt", ends(t, 1000))
+	n.Put(keysDir+"etcd/server.crt", ends(t, 1000))
 	n.Put("renewed.crt", ends(t, 9000))
-	n.Command("kubeadm", `"$T/bin/fail" || exit 1; echo "kubeadm $*" >>"$T/calls"; for f in "$T"/`+keys+`*.crt "$T"/`+keys+`etcd/*.crt; do cp "$T/renewed.crt" "$f"; done`)
+	n.Command("kubeadm", `"$T/bin/fail" || exit 1; echo "kubeadm $*" >>"$T/calls"; for f in "$T"/`+keysDir+`*.crt "$T"/`+keysDir+`etcd/*.crt; do cp "$T/renewed.crt" "$f"; done`)
 	for _, name := range components {
 		n.Put("etc/kubernetes/manifests/"+name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: "+name+"\nspec:\n  priority: 1\n")
 	}
@@ -75,7 +75,7 @@ func checkRenewed(t *testing.T, n *agenttest.Machine, server *apiServer) {
 	if !strings.HasPrefix(server.condition(), "True Applied") {
 		t.Error(server.condition())
 	}
-	if n.Get(keys+"etcd/server.crt") != n.Get("renewed.crt") {
+	if n.Get(keysDir+"etcd/server.crt") != n.Get("renewed.crt") {
 		t.Error("a certificate was not renewed")
 	}
 	for _, name := range components {
@@ -112,7 +112,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		},
 		"NotReadable": {
 			reason: "a certificate cannot be read", before: 1001, failure: "/etc/kubernetes/pki/apiserver.crt",
-			change: func(n *agenttest.Machine, _ *apiServer) { n.Put(keys+"apiserver.crt", "x") },
+			change: func(n *agenttest.Machine, _ *apiServer) { n.Put(keysDir+"apiserver.crt", "x") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

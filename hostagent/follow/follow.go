@@ -200,7 +200,7 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 			return fmt.Errorf("changing control plane components: %w", err)
 		}
 	}
-	if err := renewCertificates(ctx, f.m, f.client, to.Settings); err != nil {
+	if err := renewCertificates(ctx, f.m, f.client, f.record.Node, to.Settings); err != nil {
 		return fmt.Errorf("renewing certificates: %w", err)
 	}
 	// Before the kubelet changes: it may not start with other hardware.

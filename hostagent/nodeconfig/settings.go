@@ -71,6 +71,9 @@ type Settings struct {
 	// Kubernetes, if set, is the version of the node's programs. Agents of former
 	// releases reject it, so it is set only if the platform has programs to download.
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
+	// Certificates, if set, are the certificates that RenewCertificates renews: kubeadm
+	// has made none.
+	Certificates *Certificates `json:"certificates,omitempty"`
 }
 
 // Kubernetes is a version of Kubernetes on a node.
