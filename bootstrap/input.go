@@ -61,6 +61,11 @@ type Input struct {
 	// PKI contains the files that a control plane machine needs before kubeadm
 	// runs.
 	PKI []File
+	// Keyless is true if PKI has no keys of CAs: a control plane machine makes the keys
+	// of its certificates and has them signed.
+	Keyless bool
+	// Vault signs the certificates of the machine that initializes a keyless cluster.
+	Vault *nodeconfig.Vault
 	// Join contains the credentials of a joining machine.
 	Join *JoinCredentials
 	// Enrollment is set if the platform has a configuration manager.

@@ -53,7 +53,7 @@ func nodeConfig(in *Input) (*nodeconfig.Config, error) {
 		},
 		Follow: in.Follow,
 	}
-	for _, part := range []func(*Input, *nodeconfig.Config) error{addJoin, addKubeVIP, addRestore, addSettings, addConfigurationManager} {
+	for _, part := range []func(*Input, *nodeconfig.Config) error{addJoin, addKubeVIP, addRestore, addSettings, addConfigurationManager, addCertificates} {
 		if err := part(in, config); err != nil {
 			return nil, err
 		}

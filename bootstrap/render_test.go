@@ -89,6 +89,23 @@ func everything(in *Input) {
 	in.Spec.PostKubeadmCommands = []string{"echo last"}
 }
 
+// keyless is a cluster whose CAs have their keys in a vault.
+func keyless(in *Input) {
+	in.Keyless = true
+	in.PKI = in.PKI[:1]
+	in.Endpoint = Endpoint{Host: "api.blue.example", Port: 443}
+	in.Network.APIServerPort = 6444
+	in.Network.Services = []string{"10.200.7.9/16", "fd00:2::/112"}
+	in.Platform.APIServer.CertSANs = []string{"k8s.blue.example", "192.0.2.10"}
+	in.Platform.CertificateValidityPeriodDays = 30
+	if in.Mode == Init {
+		in.Vault = &nodeconfig.Vault{
+			Server: "https://vault.example.com:8200", Namespace: "platform", CA: "authority of the vault\n", AuthPath: "nova-nodes", RoleID: "role",
+			WrappedSecretID: "wrapped", MountPath: "nova/default.blue",
+		}
+	}
+}
+
 // shapes are the documents with golden files.
 func shapes() map[string]Input {
 	return map[string]Input{
@@ -130,9 +147,11 @@ func shapes() map[string]Input {
 			in.Spec.BootCommands = []string{"echo early >/run/early"}
 			in.Spec.NodeAddress.CIDRs = []string{"10.78.0.0/16", "fd01::/64"}
 		}),
-		"init-surroundings":        facts(Init, surrounded),
-		"join-worker-surroundings": facts(JoinWorker, surrounded),
-		"join-worker":              facts(JoinWorker, nil),
+		"init-keyless":               facts(Init, keyless),
+		"join-control-plane-keyless": facts(JoinControlPlane, keyless),
+		"init-surroundings":          facts(Init, surrounded),
+		"join-worker-surroundings":   facts(JoinWorker, surrounded),
+		"join-worker":                facts(JoinWorker, nil),
 		"join-worker-everything": facts(JoinWorker, func(in *Input) {
 			everything(in)
 			in.Spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleInfra, bootstrapv1.NodeRoleIngress}

@@ -36,6 +36,11 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	if settings.Components != "" {
 		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
 	}
+	if in.Keyless && in.Mode.controlPlane() {
+		if settings.Certificates, err = certificates(&in); err != nil {
+			return nil, "", err
+		}
+	}
 	packed, revision, err = settings.Pack()
 	if errors.Is(err, nodeconfig.ErrTooLarge) {
 		return nil, "", renderErrorf("spec.files", "%v; download large files with a command", err)

@@ -50,6 +50,44 @@ func TestSettingsEqualThoseOfAFreshMachine(t *testing.T) {
 	}
 }
 
+// A running control plane node without keys of CAs requests its certificates again, without
+// the vault that has signed the first ones.
+func TestSettingsWithoutKeys(t *testing.T) {
+	in := facts(JoinControlPlane, keyless)
+	packed, _, err := Settings(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, _, err := nodeconfig.Unpack(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &nodeconfig.Certificates{
+		Endpoint: "https://api.blue.example:443", Port: 6444, ValiditySeconds: 30 * 24 * 3600,
+		DNSNames: []string{"kubernetes.default.svc.cluster.local", "api.blue.example", "k8s.blue.example"}, IPs: []string{"10.200.0.1", "192.0.2.10"},
+	}
+	if diff := cmp.Diff(want, settings.Certificates); diff != "" {
+		t.Errorf("certificates (-want +got):\n%s", diff)
+	}
+	in.Keyless = false
+	packed, _, err = Settings(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settings, _, err = nodeconfig.Unpack(packed); err != nil || settings.Certificates != nil {
+		t.Errorf("kubeadm makes %v, %v", settings.Certificates, err)
+	}
+}
+
+// No cluster exists in which the first machine could request its certificates.
+func TestFirstMachineNeedsAVault(t *testing.T) {
+	in := facts(Init, keyless)
+	in.Vault = nil
+	if _, err := Render(in); err == nil || !strings.Contains(err.Error(), "no credentials to have certificates signed") {
+		t.Error(err)
+	}
+}
+
 func TestSettingsOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode   Mode

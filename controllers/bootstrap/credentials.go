@@ -14,6 +14,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
@@ -22,6 +23,8 @@ import (
 type issuer struct {
 	client    client.Client
 	authority pki.Authority
+	// signer signs for nodes. If nil, kubeadm and kube-controller-manager do in all clusters.
+	signer pki.Signer
 	// workloadClusters connects to the workload clusters whose CA key is not available here. It may
 	// be nil.
 	workloadClusters clustercache.ClusterCache
@@ -40,12 +43,46 @@ func (r *issuer) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode == bootstrap.JoinWorker {
 		return nil
 	}
+	if err := r.findSigner(ctx, s); err != nil {
+		return err
+	}
+	if s.keyless && s.mode == bootstrap.Init {
+		if err := r.issueLogin(ctx, s); err != nil {
+			return err
+		}
+	}
 	files, err := r.authority.ControlPlaneFiles(ctx, s.clusterKey())
 	if err != nil {
 		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
 	}
 	for _, f := range files {
 		s.pki = append(s.pki, bootstrap.File{Path: f.Path, Permissions: f.Permissions, Content: f.Content})
+	}
+	return nil
+}
+
+// findSigner finds out whether the nodes of a cluster have their certificates signed elsewhere.
+func (r *issuer) findSigner(ctx context.Context, s *scope) (err error) {
+	if r.signer == nil {
+		return nil
+	}
+	if s.keyless, err = r.signer.Signs(ctx, s.clusterKey()); err != nil {
+		return withoutCertificates(fmt.Errorf("finding the signer of the cluster: %w", err))
+	}
+	return nil
+}
+
+// issueLogin issues the credentials with which the machine that initializes the cluster has its
+// certificates signed. No cluster exists yet in which it could request them.
+func (r *issuer) issueLogin(ctx context.Context, s *scope) error {
+	s.lifetime = min(cmp.Or(r.ttl, DefaultCredentialTTL), DefaultCredentialTTL)
+	login, err := r.signer.NodeLogin(ctx, s.clusterKey(), s.lifetime)
+	if err != nil {
+		return withoutCertificates(fmt.Errorf("issuing credentials to have certificates signed: %w", err))
+	}
+	s.vault = &nodeconfig.Vault{
+		Server: login.Server, Namespace: login.Namespace, CA: string(login.CABundle), AuthPath: login.AuthPath, RoleID: login.RoleID,
+		WrappedSecretID: login.WrappedSecretID, MountPath: login.MountPath,
 	}
 	return nil
 }

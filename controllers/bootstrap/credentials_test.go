@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -8,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 // The control plane of a machine that will be an etcd member expects it to join for as long as its
@@ -47,6 +51,70 @@ func TestBoundJoin(t *testing.T) {
 			g.Expect(s.joinBy.Equal(now.Add(s.lifetime))).To(Equal(tc.bounded))
 		})
 	}
+}
+
+// signer is a signer of all clusters.
+type signer struct {
+	pki.Signer
+	signs  bool
+	err    error
+	logins []time.Duration
+}
+
+func (s *signer) Signs(context.Context, client.ObjectKey) (bool, error) { return s.signs, s.err }
+
+func (s *signer) NodeLogin(_ context.Context, cluster client.ObjectKey, ttl time.Duration) (*pki.NodeLogin, error) {
+	s.logins = append(s.logins, ttl)
+	return &pki.NodeLogin{Server: "https://vault", CABundle: []byte("ca"), WrappedSecretID: "wrapped", MountPath: "nova/" + cluster.String()}, nil
+}
+
+// files is an authority that has files for control plane machines.
+type files struct{ pki.Authority }
+
+func (files) ControlPlaneFiles(context.Context, client.ObjectKey) ([]pki.File, error) {
+	return []pki.File{{Path: "/etc/kubernetes/pki/ca.crt"}}, nil
+}
+
+func TestLoginOfTheFirstMachine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		signer  *signer
+		ttl     time.Duration
+		keyless bool
+		want    time.Duration
+	}{
+		"None":    {reason: "kubeadm signs", signer: &signer{}},
+		"Default": {reason: "the vault signs", signer: &signer{signs: true}, keyless: true, want: 24 * time.Hour},
+		"Short":   {reason: "as other credentials", signer: &signer{signs: true}, ttl: time.Hour, keyless: true, want: time.Hour},
+		"Long":    {reason: "the vault's policy allows a day", signer: &signer{signs: true}, ttl: 100 * time.Hour, keyless: true, want: 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &scope{mode: bootstrap.Init, config: &bootstrapv1.NovaConfig{}, cluster: &clusterv1.Cluster{}}
+			s.cluster.Namespace, s.cluster.Name = "default", "blue"
+			r := &issuer{authority: files{}, signer: tc.signer, ttl: tc.ttl}
+			g.Expect(r.issueCredentials(t.Context(), s)).To(Succeed())
+			g.Expect(s.keyless).To(Equal(tc.keyless), tc.reason)
+			now := time.Now().Truncate(time.Second)
+			at, expires := refreshTime(newSecret(s, now))
+			if !tc.keyless {
+				g.Expect(s.vault).To(BeNil())
+				g.Expect(expires).To(BeFalse())
+				return
+			}
+			g.Expect(tc.signer.logins).To(Equal([]time.Duration{tc.want}))
+			g.Expect(s.vault).To(HaveField("MountPath", "nova/default/blue"))
+			g.Expect(at).To(BeTemporally("==", now.Add(tc.want/2)), "renewed at half of its life")
+		})
+	}
+}
+
+func TestNoBootstrapDataWhileTheSignerIsUnknown(t *testing.T) {
+	g := NewWithT(t)
+	r := &issuer{authority: files{}, signer: &signer{err: errors.New("the server does not respond")}}
+	s := &scope{mode: bootstrap.Init, config: &bootstrapv1.NovaConfig{}, cluster: &clusterv1.Cluster{}}
+	g.Expect(r.issueCredentials(t.Context(), s)).To(MatchError(ContainSubstring("the server does not respond")))
+	g.Expect(s.pki).To(BeEmpty())
 }
 
 // Waiting in a queue of the hypervisor does not reduce a machine's time to join.

@@ -36,6 +36,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Authority signs certificates for the workload clusters.
 	Authority pki.Authority
+	// Signer signs certificates for nodes. If nil, kubeadm and kube-controller-manager sign them in all
+	// clusters.
+	Signer pki.Signer
 	// Namespace is the only namespace watched for Secrets and ConfigMaps that files reference. If not
 	// set, all namespaces are watched.
 	Namespace string

@@ -55,6 +55,8 @@ func input(s *scope) bootstrap.Input {
 		PlatformData:   s.platformData,
 		KubeVIP:        kubeVIP(s.controlPlane),
 		PKI:            s.pki,
+		Keyless:        s.keyless,
+		Vault:          s.vault,
 		Join:           s.join,
 		Enrollment:     s.enrollment,
 		ClusterTimeout: clusterTimeout(s),

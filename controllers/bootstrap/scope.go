@@ -14,6 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -35,7 +36,11 @@ type scope struct {
 	// passwordHashes are the hashes of the spec's users, by user name.
 	passwordHashes map[string]string
 	pki            []bootstrap.File
-	join           *bootstrap.JoinCredentials
+	// keyless is true if pki has no keys of CAs, and vault signs for the machine that initializes the
+	// cluster.
+	keyless bool
+	vault   *nodeconfig.Vault
+	join    *bootstrap.JoinCredentials
 	// enrollment lets the node get a certificate of the Puppet server's CA, if there is one.
 	enrollment *bootstrap.Enrollment
 	// lifetime is the validity of join. token is its ID if join is a bootstrap token.

@@ -93,10 +93,13 @@ func newSecret(s *scope, now time.Time) *corev1.Secret {
 		secret.Annotations[joining.JoinerAnnotation] = string(s.joiner())
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
 	}
+	if s.vault != nil {
+		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
+	}
 	if s.token != "" {
 		secret.Annotations[tokenAnnotation] = s.token
 	}
-	if !s.restoreExpires.IsZero() {
+	if !s.restoreExpires.IsZero() && (s.vault == nil || s.restoreExpires.Before(now.Add(s.lifetime))) {
 		secret.Annotations[refreshAnnotation] = now.Add(s.restoreExpires.Sub(now) / 2).UTC().Format(time.RFC3339)
 	}
 	return secret
