@@ -113,14 +113,14 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 )
 
 // CustomResourceDefinitions cannot read annotations.
-var _ = DescribeTable("The hardware of an infrastructure machine", func(ctx SpecContext, m client.Object, increase func()) {
+var _ = DescribeTable("The sizes of an infrastructure machine", func(ctx SpecContext, m client.Object, increase func()) {
 	m.SetNamespace(newNamespace(ctx))
 	m.SetGenerateName("hardware-")
 	Expect(server.Client.Create(ctx, m)).To(Succeed())
 	increase()
 	// An API server notices a policy that is new a moment later.
 	Eventually(func() error { return server.Client.Update(ctx, m.DeepCopyObject().(client.Object), client.DryRunAll) }).WithContext(ctx).WithTimeout(policyTimeout).
-		Should(MatchError(ContainSubstring("changes only while Cluster API updates the machine in place")))
+		Should(MatchError(ContainSubstring("change only while Cluster API updates the machine in place")))
 	m.SetAnnotations(map[string]string{clusterv1.UpdateInProgressAnnotation: ""})
 	Expect(server.Client.Update(ctx, m)).To(Succeed(), "Cluster API sets the annotation in the same request")
 	m.SetAnnotations(nil)
@@ -129,6 +129,9 @@ var _ = DescribeTable("The hardware of an infrastructure machine", func(ctx Spec
 	machineEntry("on vSphere", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Hardware.CPUs += 2 }),
 	machineEntry("on zVirt", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Hardware.CPUs += 2 }),
 	machineEntry("on Proxmox VE", func(m *proxmoxv1.NovaProxmoxMachine) { m.Spec.Hardware.CPUs += 2 }),
+	machineEntry("with a disk on vSphere", func(m *vspherev1.NovaVSphereMachine) { m.Spec.Disks.Boot.SizeGiB += 20 }),
+	machineEntry("with a disk on zVirt", func(m *zvirtv1.NovaZVirtMachine) { m.Spec.Disks.Boot.SizeGiB += 20 }),
+	machineEntry("with a disk on Proxmox VE", func(m *proxmoxv1.NovaProxmoxMachine) { m.Spec.Disks.Boot.SizeGiB += 20 }),
 )
 
 // machineEntry returns an entry of a machine with hardware.
