@@ -13,6 +13,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/puppet"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 )
 
 const (
@@ -22,14 +23,27 @@ const (
 	// maxUsername and maxUsages are more than any request of a node has.
 	maxUsername, maxUsages = 512, 16
 	// perUser is the number of open requests of one user that are decided in one pass, the newest
-	// first. A kubelet has one request per signer.
-	perUser = 4
+	// first. A kubelet has one request per signer, and a control plane machine without keys of CAs one
+	// per certificate.
+	perUser = 16
 	// perPass is the number of open requests of one cluster that are decided in one pass.
 	perPass = 200
 )
 
 // kubeletSigners are the signers whose requests are decided.
 var kubeletSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
+
+// signers are all signers whose requests are decided. Those for control plane machines are only used
+// in clusters whose CAs have their keys elsewhere.
+var signers = append(slices.Clone(kubeletSigners), authoritySigners()...)
+
+func authoritySigners() []string {
+	var all []string
+	for _, a := range certificates.Authorities() {
+		all = append(all, a.Signer())
+	}
+	return all
+}
 
 // keepUsed keeps only the fields of certificate requests and Nodes that are used.
 func keepUsed(o any) (any, error) {
@@ -51,12 +65,14 @@ func keepRequest(o any) (any, error) {
 		CreationTimestamp: csr.CreationTimestamp, DeletionTimestamp: csr.DeletionTimestamp,
 	}}
 	switch {
-	case !slices.Contains(kubeletSigners, csr.Spec.SignerName):
+	case !slices.Contains(signers, csr.Spec.SignerName):
 		return kept, nil
-	case !isOpen(csr):
-		// One condition marks the request as no longer open.
-		kept.Spec.SignerName = csr.Spec.SignerName
+	case isUnsigned(csr):
 		kept.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	case !isOpen(csr):
+		// One condition marks the request as neither open nor to be signed.
+		kept.Spec.SignerName = csr.Spec.SignerName
+		kept.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
 		return kept, nil
 	}
 	kept.Spec = certificatesv1.CertificateSigningRequestSpec{
@@ -78,6 +94,18 @@ func keepRequest(o any) (any, error) {
 // isOpen reports whether a request was neither decided nor issued.
 func isOpen(csr *certificatesv1.CertificateSigningRequest) bool {
 	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
+}
+
+// isUnsigned reports whether a request was approved, and has no certificate yet.
+func isUnsigned(csr *certificatesv1.CertificateSigningRequest) bool {
+	approved := false
+	for _, c := range csr.Status.Conditions {
+		if c.Type != certificatesv1.CertificateApproved {
+			return false
+		}
+		approved = true
+	}
+	return approved && len(csr.Status.Certificate) == 0
 }
 
 // pick chooses the requests that one pass decides: a few of each user, so that one user's requests do

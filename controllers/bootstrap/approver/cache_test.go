@@ -55,7 +55,11 @@ func TestKeepRequest(t *testing.T) {
 		"Judged": {func(csr *certificatesv1.CertificateSigningRequest) {
 			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Message: large}}
 		}, false, false},
-		"Issued": {func(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = []byte(large) }, false, false},
+		"Approved": {func(csr *certificatesv1.CertificateSigningRequest) {
+			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Message: large}}
+		}, false, true},
+		"ControlPlane": {func(csr *certificatesv1.CertificateSigningRequest) { csr.Spec.SignerName = "nova-platform.io/etcd" }, true, true},
+		"Issued":       {func(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = []byte(large) }, false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +75,9 @@ func TestKeepRequest(t *testing.T) {
 			}
 			if kept.Name != "csr-1" || kept.UID != "u" || kept.ResourceVersion != "7" {
 				t.Errorf("the object is not known anymore: %+v", kept.ObjectMeta)
+			}
+			if isUnsigned(kept) != (name == "Approved") {
+				t.Errorf("isUnsigned() = %t", isUnsigned(kept))
 			}
 			if isOpen(kept) != tc.open {
 				t.Errorf("isOpen() = %t, want %t", !tc.open, tc.open)

@@ -33,6 +33,8 @@ const (
 	approve csrAction = "Approve"
 	// deny denies the request permanently.
 	deny csrAction = "Deny"
+	// sign means that the certificate was signed.
+	sign csrAction = "Sign"
 )
 
 // csrDecision is a action with its reason for the user.

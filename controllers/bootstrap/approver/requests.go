@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +22,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 )
 
@@ -54,6 +53,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// WorkloadClusters connects to the workload clusters.
 	WorkloadClusters clustercache.ClusterCache
+	// Signer signs the approved requests of clusters whose CAs have their keys elsewhere. If nil,
+	// kube-controller-manager signs in all clusters.
+	Signer pki.Signer
 	// Fence leaves the requests of another management cluster alone.
 	Fence fence.Fence
 	// WatchFilterValue limits the Clusters to those with this watch label. If not set, all Clusters
@@ -63,8 +65,10 @@ type Reconciler struct {
 	watcher clustercache.SourceWatcher[ctrl.Request]
 	// pausedUntil holds the end of each cluster's pause. continueAfter is the user after which the
 	// next pass over the requests of a cluster continues.
-	pausedUntil        reconcile.Memory[client.ObjectKey, time.Time]
+	pausedUntil reconcile.Memory[client.ObjectKey, time.Time]
+	// signAfter is the same for requests that are signed.
 	continueAfter      reconcile.Memory[client.ObjectKey, string]
+	signAfter          reconcile.Memory[client.ObjectKey, string]
 	permissionsWritten reconcile.Memory[client.ObjectKey, time.Time]
 	// renewals are the written lists of nodes that may renew their certificates.
 	renewals reconcile.Memory[client.ObjectKey, renewal]
@@ -91,6 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.apiUnavailable.Forget(req.NamespacedName)
 		r.pausedUntil.Forget(req.NamespacedName)
 		r.continueAfter.Forget(req.NamespacedName)
+		r.signAfter.Forget(req.NamespacedName)
 		r.setOpen(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -170,6 +175,9 @@ type clusterFacts struct {
 	// renewable lists the nodes that may renew their certificates. It is nil if other controllers
 	// manage renewals.
 	renewable []string
+	// controlPlane is set if the requests are signed here: the CAs of the cluster have their keys
+	// elsewhere.
+	controlPlane *controlPlane
 }
 
 // facts reads the Machines of a cluster.
@@ -209,22 +217,47 @@ func (r *Reconciler) decideAll(ctx context.Context, f *clusterFacts) (ctrl.Resul
 	if err := r.bindRenewals(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
-	open, err := r.requests(ctx, cluster)
+	if err := r.findSigner(ctx, f); err != nil {
+		return ctrl.Result{}, err
+	}
+	open, unsigned, err := r.requests(ctx, f)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	defer r.setOpen(cluster, open)
+	defer r.setOpen(cluster, slices.Concat(open, unsigned))
 	after, _ := r.continueAfter.Get(cluster)
 	picked, last := pick(open, after)
 	r.continueAfter.Set(cluster, last)
 	result, err := r.decideOpen(ctx, picked, f)
+	after, _ = r.signAfter.Get(cluster)
+	toSign, lastSigned := pick(unsigned, after)
+	r.signAfter.Set(cluster, lastSigned)
+	waits, signErr := r.signAll(ctx, toSign, f)
+	if err = errors.Join(err, signErr); waits || len(toSign) < len(unsigned) {
+		result.RequeueAfter = min(result.RequeueAfter, pendingRetry)
+	}
 	switch {
-	case last != "":
+	case last != "" || lastSigned != "":
 		result.RequeueAfter = min(result.RequeueAfter, staleCacheRetry)
 	case len(picked) < len(open):
 		result.RequeueAfter = min(result.RequeueAfter, pendingRetry)
 	}
 	return result, err
+}
+
+// findSigner finds out whether the requests of a cluster are signed here.
+func (r *Reconciler) findSigner(ctx context.Context, f *clusterFacts) error {
+	if r.Signer == nil || !ownsRenewals(f.cluster) {
+		return nil
+	}
+	signs, err := r.Signer.Signs(ctx, client.ObjectKeyFromObject(f.cluster))
+	if err != nil {
+		return fmt.Errorf("finding the signer of the cluster: %w", err)
+	}
+	if signs {
+		f.controlPlane, err = controlPlaneOf(ctx, r.Client, f.cluster)
+	}
+	return err
 }
 
 // setOpen stores the open requests of a workload cluster, and drops the recorded events of requests
@@ -271,182 +304,39 @@ func (r *Reconciler) decideOpen(ctx context.Context, open []*certificatesv1.Cert
 	return result, errors.Join(errs...)
 }
 
-// requests returns the open requests of nodes.
-func (r *Reconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
+// requests returns the open requests of nodes, and the approved ones that are signed here.
+func (r *Reconciler) requests(ctx context.Context, f *clusterFacts) (open, unsigned []*certificatesv1.CertificateSigningRequest, err error) {
+	cluster, wanted := client.ObjectKeyFromObject(f.cluster), kubeletSigners
+	if f.controlPlane != nil {
+		wanted = signers
+	}
 	workloadClient, err := r.WorkloadClusters.GetClient(ctx, cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	if _, err := workloadClient.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); isAPIUnavailable(err) {
-		return nil, &apiUnavailableError{err: err}
+		return nil, nil, &apiUnavailableError{err: err}
 	} else if err != nil {
-		return nil, fmt.Errorf("discovering certificate requests: %w", err)
+		return nil, nil, fmt.Errorf("discovering certificate requests: %w", err)
 	}
 	if err := r.watch(ctx, cluster); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list := &certificatesv1.CertificateSigningRequestList{}
 	// The list is only read, and copying thousands of requests is expensive.
 	if err := workloadClient.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing certificate requests: %w", err)
+		return nil, nil, fmt.Errorf("listing certificate requests: %w", err)
 	}
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if slices.Contains(kubeletSigners, csr.Spec.SignerName) && isOpen(csr) {
+		switch {
+		case !slices.Contains(wanted, csr.Spec.SignerName):
+		case isOpen(csr):
 			open = append(open, csr)
+		case f.controlPlane != nil && isUnsigned(csr):
+			unsigned = append(unsigned, csr)
 		}
 	}
-	return open, nil
-}
-
-// decide decides one request, and returns the machine that it concerns.
-func (r *Reconciler) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (csrDecision, *clusterv1.Machine, error) {
-	parsed := read(csr)
-	node := strings.TrimPrefix(parsed.username, nodeUserPrefix)
-	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		m := machineOfNode(node, f.ours)
-		if !servesNode(parsed, m) {
-			return csrDecision{action: ignore}, m, nil
-		}
-		net, err := r.network(ctx, f)
-		return decideServing(parsed, m, net, f.machines), m, err
-	}
-	if node != parsed.username {
-		m := machineOfNode(node, f.machines)
-		return decideRenewal(parsed, m, f.renewable), m, nil
-	}
-	uid, ours, err := joinerOf(ctx, f.workload, parsed)
-	if err != nil || !ours {
-		return csrDecision{action: ignore}, nil, err
-	}
-	machine, err := r.machineOfJoiner(ctx, uid, f.ours)
-	if err != nil {
-		return csrDecision{}, nil, err
-	}
-	if machine == nil {
-		return decideJoin(parsed, joiner{}), nil, nil
-	}
-	decision, err := r.decideJoiner(ctx, parsed, f.workload, machine)
-	return decision, machine, err
-}
-
-// decideJoiner decides a request that was made with a machine's credential. The key is recorded before
-// it is approved: no other key is approved later, whatever happens in between and however old the
-// cache is.
-func (r *Reconciler) decideJoiner(ctx context.Context, parsed request, workloadClient client.Client, machine *clusterv1.Machine) (csrDecision, error) {
-	err := workloadClient.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
-	if client.IgnoreNotFound(err) != nil {
-		return csrDecision{}, fmt.Errorf("reading node: %w", err)
-	}
-	from := joiner{machine: machine, node: !apierrors.IsNotFound(err)}
-	config := &bootstrapv1.NovaConfig{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config); err != nil {
-		if apierrors.IsNotFound(err) {
-			return pending("The NovaConfig of Machine %s does not exist", machine.Name), nil
-		}
-		return csrDecision{}, fmt.Errorf("reading NovaConfig: %w", err)
-	}
-	from.certified = config.Annotations[bootstrapv1.CertifiedKeyAnnotation]
-	decision := decideJoin(parsed, from)
-	if decision.action != approve || from.certified != "" {
-		return decision, nil
-	}
-	updated := config.DeepCopy()
-	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, bootstrapv1.CertifiedKeyAnnotation, parsed.keyHash())
-	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
-		return csrDecision{}, fmt.Errorf("recording key: %w", err)
-	}
-	return decision, nil
-}
-
-// machineOfJoiner returns the machine that a credential belongs to. If the machine was moved after it
-// got the credential, its bootstrap data identifies it.
-func (r *Reconciler) machineOfJoiner(ctx context.Context, uid types.UID, machines []*clusterv1.Machine) (*clusterv1.Machine, error) {
-	for _, m := range machines {
-		if m.UID == uid {
-			return m, nil
-		}
-	}
-	for _, m := range machines {
-		if m.Status.NodeRef.IsDefined() || uid == "" {
-			continue // the credential of this machine is not valid any more
-		}
-		data := &corev1.Secret{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Bootstrap.ConfigRef.Name}, data)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading bootstrap data: %w", err)
-		}
-		if data.Annotations[joining.JoinerAnnotation] == string(uid) && data.Labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
-			return m, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // nil means that the credential belongs to no machine
-}
-
-// writeDecision writes a decision to the request and records an event.
-func (r *Reconciler) writeDecision(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, workloadClient client.Client,
-	j csrDecision, machine *clusterv1.Machine,
-) error {
-	if j.action == ignore {
-		return nil
-	}
-	if j.action != hold {
-		condition := certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "NovaMachine", Message: j.reason,
-			LastUpdateTime: metav1.Now(),
-		}
-		if j.action == deny {
-			condition.Type = certificatesv1.CertificateDenied
-		}
-		decided := csr.DeepCopy()
-		decided.Status.Conditions = append(decided.Status.Conditions, condition)
-		// It uses a patch, because the cache does not keep the whole object.
-		err := workloadClient.SubResource("approval").Patch(ctx, decided, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // another approver was faster, and the watch reports it
-		}
-		if err != nil {
-			return err
-		}
-	}
-	r.announce(ctx, csr, j, machine)
-	return nil
-}
-
-// announce records an event for a decision. A pending request gets one event per reason.
-func (r *Reconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j csrDecision, machine *clusterv1.Machine) {
-	kind := kindOf(csr)
-	if why, ok := r.reported.Get(csr.UID); ok && j.action == hold && why == j.reason {
-		return
-	}
-	if j.action == hold {
-		r.reported.Set(csr.UID, j.reason)
-	} else {
-		r.reported.Forget(csr.UID)
-	}
-	decisions.WithLabelValues(kind, strings.ToLower(string(j.action))).Inc()
-	ctrl.LoggerFrom(ctx).Info("Decided certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.action, "reason", j.reason)
-	if machine == nil {
-		return
-	}
-	switch j.action {
-	case deny:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, bootstrapv1.CertificateDeniedEventReason, string(deny), "Denied the certificate request %s: %s", csr.Name, j.reason)
-	case hold:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, bootstrapv1.CertificatePendingEventReason, string(hold), "Left the certificate request %s pending: %s", csr.Name, j.reason)
-	default:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.reason)
-	}
-}
-
-// kindOf returns the purpose of a request.
-func kindOf(csr *certificatesv1.CertificateSigningRequest) string {
-	switch {
-	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:
-		return "serving"
-	case strings.HasPrefix(csr.Spec.Username, nodeUserPrefix):
-		return "renewal"
-	}
-	return "join"
+	return open, unsigned, nil
 }

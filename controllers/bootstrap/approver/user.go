@@ -31,7 +31,9 @@ func NewUser(authority workload.Authority) *workload.User {
 			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}},
 			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kubernetes"}},
 			rbacv1.PolicyRule{Verbs: []string{"update", "patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/approval"}},
-			rbacv1.PolicyRule{Verbs: []string{"approve"}, APIGroups: certificates, Resources: []string{"signers"}, ResourceNames: kubeletSigners},
+			// If the CAs have their keys elsewhere, the manager has the requests signed.
+			rbacv1.PolicyRule{Verbs: []string{"approve", "sign"}, APIGroups: certificates, Resources: []string{"signers"}, ResourceNames: signers},
+			rbacv1.PolicyRule{Verbs: []string{"patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/status"}},
 			rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: rbac, Resources: []string{"clusterroles", "clusterrolebindings"}},
 			rbacv1.PolicyRule{Verbs: write, APIGroups: rbac, Resources: []string{"clusterroles"}, ResourceNames: []string{joinRole}},
 			rbacv1.PolicyRule{Verbs: write, APIGroups: rbac, Resources: []string{"clusterrolebindings"}, ResourceNames: []string{joinRole, renewBinding}},

@@ -4,14 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
@@ -83,11 +77,11 @@ func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey) error 
 	return nil
 }
 
-// open passes requests that have not been decided yet.
+// open passes requests that have not been decided or signed yet.
 func open() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && isOpen(csr) && csr.DeletionTimestamp.IsZero() && slices.Contains(kubeletSigners, csr.Spec.SignerName)
+		return ok && (isOpen(csr) || isUnsigned(csr)) && csr.DeletionTimestamp.IsZero() && slices.Contains(signers, csr.Spec.SignerName)
 	})
 }
 
@@ -110,27 +104,4 @@ func machineNamed() predicate.Predicate {
 					was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero())
 		},
 	}
-}
-
-// joinerOf returns the UID of the machine whose credential was used for a request. ours is false if
-// the request was made with other credentials.
-func joinerOf(ctx context.Context, live client.Client, parsed request) (uid types.UID, ours bool, err error) {
-	if uid, found := strings.CutPrefix(parsed.username, joining.UserPrefix); found {
-		return types.UID(uid), true, nil
-	}
-	id, found := strings.CutPrefix(parsed.username, joining.TokenUserPrefix)
-	if !found || !slices.Contains(parsed.groups, joining.Group) {
-		return "", false, nil
-	}
-	token := &corev1.Secret{}
-	err = live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: joining.TokenNamePrefix + id}, token)
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-		return "", false, fmt.Errorf("reading bootstrap token: %w", err)
-	}
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		// The token was deleted a moment ago, or belongs to another issuer: this manager issues tokens
-		// only where it has the kubeconfig's permissions.
-		return "", true, nil
-	}
-	return types.UID(token.Annotations[joining.TokenMachineAnnotation]), true, nil
 }
