@@ -2,9 +2,6 @@ package keys
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -14,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,73 +31,15 @@ import (
 
 var node1 = Node{Name: "blue-1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11")}, First: true}
 
-// ca is a CA that signs as a vault and the signer of a cluster do.
-type ca struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newCA(t *testing.T, name string) *ca {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &ca{certificate: certificate, key: key}
-}
-
-func (c *ca) pem() string { return encode(c.certificate.Raw) }
-
-func encode(der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
-// sign signs a template for the key of a request.
-func (c *ca) sign(t *testing.T, request *x509.CertificateRequest, template *x509.Certificate) string {
-	t.Helper()
-	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute)
-	template.KeyUsage, template.BasicConstraintsValid = x509.KeyUsageDigitalSignature, true
-	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, request.PublicKey, c.key)
-	if err != nil {
-		t.Error(err)
-	}
-	return encode(der)
-}
-
-func parse(t *testing.T, text []byte) *x509.CertificateRequest {
-	t.Helper()
-	block, _ := pem.Decode(text)
-	if block == nil {
-		t.Fatal("the request is not in PEM")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return request
-}
-
 // cas are the CAs of a cluster.
-type cas map[certificates.Authority]*ca
+type cas map[certificates.Authority]*agenttest.CA
 
 func newMachine(t *testing.T) (*agenttest.Machine, cas, *nodeconfig.Certificates) {
 	t.Helper()
 	n, all := agenttest.New(t, nil), cas{}
 	for _, a := range certificates.Authorities() {
-		all[a] = newCA(t, string(a))
-		n.Put("etc/kubernetes/pki/"+a.File(), all[a].pem())
+		all[a] = agenttest.NewCA(t, string(a))
+		n.Put("etc/kubernetes/pki/"+a.File(), all[a].PEM())
 	}
 	return n, all, &nodeconfig.Certificates{
 		Endpoint: "https://192.0.2.10:6443", Port: 6443, DNSNames: []string{"kubernetes.default.svc.cluster.local"},
@@ -206,7 +144,7 @@ func (v *vaultServer) answer(t *testing.T, all cas, r *http.Request) (int, map[s
 	}
 	v.signed = append(v.signed, role)
 	csr, _ := body["csr"].(string)
-	return http.StatusOK, map[string]any{"data": map[string]any{"certificate": all[c.Authority].sign(t, parse(t, []byte(csr)), template)}}
+	return http.StatusOK, map[string]any{"data": map[string]any{"certificate": all[c.Authority].Sign(t, []byte(csr), template)}}
 }
 
 func (v *vaultServer) login() *nodeconfig.Vault {
@@ -263,7 +201,7 @@ func TestFirstMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		current := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-		if current.Server != server || string(current.CertificateAuthorityData) != all[certificates.Kubernetes].pem() {
+		if current.Server != server || string(current.CertificateAuthorityData) != all[certificates.Kubernetes].PEM() {
 			t.Errorf("%s is for %s", file, current.Server)
 		}
 		user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
@@ -309,7 +247,7 @@ func TestInterrupted(t *testing.T) {
 // TestRejectsCertificates checks that no certificate is used that differs from its request.
 func TestRejectsCertificates(t *testing.T) {
 	t.Parallel()
-	other := newCA(t, "other")
+	other := agenttest.NewCA(t, "other")
 	for name, c := range map[string]struct {
 		change func(*x509.Certificate)
 		cas    func(cas)
@@ -394,7 +332,11 @@ func (s *apiServer) decide(t *testing.T, all cas, name string, object map[string
 	if err != nil {
 		t.Error(err)
 	}
-	request := parse(t, text)
+	block, _ := pem.Decode(text)
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		t.Error(err)
+	}
 	if s.denied != "" && strings.Contains(name, s.denied) {
 		object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Denied", "message": "not this one"}}}
 		return
@@ -411,7 +353,7 @@ func (s *apiServer) decide(t *testing.T, all cas, name string, object map[string
 			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 		}
 	}
-	signed := all[certificates.AuthorityOf(fmt.Sprint(spec["signerName"]))].sign(t, request, template)
+	signed := all[certificates.AuthorityOf(fmt.Sprint(spec["signerName"]))].Sign(t, text, template)
 	object["status"] = map[string]any{"certificate": base64.StdEncoding.EncodeToString([]byte(signed))}
 }
 

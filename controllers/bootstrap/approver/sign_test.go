@@ -2,14 +2,9 @@ package approver
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/netip"
 	"sync"
@@ -47,33 +42,18 @@ import (
 // authority signs with keys of its own, as a vault does.
 type authority struct {
 	pki.Signer
+	t      *testing.T
 	lock   sync.Mutex
-	cas    map[certificates.Authority]*x509.Certificate
-	keys   map[certificates.Authority]*ecdsa.PrivateKey
+	cas    map[certificates.Authority]*agenttest.CA
 	signed []pki.SignRequest
 	away   error
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{cas: map[certificates.Authority]*x509.Certificate{}, keys: map[certificates.Authority]*ecdsa.PrivateKey{}}
+	a := &authority{t: t, cas: map[certificates.Authority]*agenttest.CA{}}
 	for _, name := range certificates.Authorities() {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: string(name)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(10000 * time.Hour),
-			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a.cas[name], err = x509.ParseCertificate(der); err != nil {
-			t.Fatal(err)
-		}
-		a.keys[name] = key
+		a.cas[name] = agenttest.NewCA(t, string(name))
 	}
 	return a
 }
@@ -87,14 +67,8 @@ func (a *authority) Sign(_ context.Context, _ client.ObjectKey, r pki.SignReques
 		return nil, a.away
 	}
 	a.signed = append(a.signed, r)
-	block, _ := pem.Decode(r.Request)
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: r.CommonName, Organization: r.Organizations}, DNSNames: r.DNSNames,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(r.TTL), KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: r.CommonName, Organization: r.Organizations}, DNSNames: r.DNSNames, NotAfter: time.Now().Add(r.TTL),
 	}
 	for _, ip := range r.IPs {
 		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
@@ -105,8 +79,7 @@ func (a *authority) Sign(_ context.Context, _ client.ObjectKey, r pki.SignReques
 	if r.Client {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cas[r.Authority], request.PublicKey, a.keys[r.Authority])
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
+	return []byte(a.cas[r.Authority].Sign(a.t, r.Request, template)), nil
 }
 
 func (a *authority) setAway(err error) {
@@ -188,7 +161,7 @@ func TestSignsForNodes(t *testing.T) {
 
 	n := agenttest.New(t, nil)
 	for name, certificate := range signer.cas {
-		n.Put("etc/kubernetes/pki/"+name.File(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})))
+		n.Put("etc/kubernetes/pki/"+name.File(), certificate.PEM())
 	}
 	want := &nodeconfig.Certificates{
 		Endpoint: "https://192.0.2.10:6443", Port: 6443, DNSNames: []string{"kubernetes.default.svc.cluster.local"}, IPs: []string{"10.96.0.1", "192.0.2.10"},
