@@ -15,6 +15,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/boot"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
@@ -68,6 +69,8 @@ type apiServer struct {
 	missing  []string
 	slow     func()
 	requests []string
+	// certificates are certificate requests, if it has any.
+	certificates *agenttest.Requests
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -77,6 +80,9 @@ func newAPIServer(t *testing.T) *apiServer {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+		if s.certificates != nil && s.certificates.Serve(w, r) {
+			return
+		}
 		if s.slow != nil {
 			s.slow()
 		}
@@ -231,6 +237,74 @@ func TestNodeInitializes(t *testing.T) {
 	}
 	if calls := n.Get("calls"); len(n.api.requests) > 0 || strings.Contains(calls, "join") {
 		t.Errorf("the first machine waits or joins:\n%s", calls)
+	}
+}
+
+// withoutKeys is a control plane machine without keys of CAs, and the requests of its
+// cluster.
+func withoutKeys(t *testing.T, change func(*nodeconfig.Config)) (*node, *agenttest.Requests) {
+	t.Helper()
+	n := newNode(t, func(c *nodeconfig.Config) {
+		c.Node.ControlPlane = true
+		c.Certificates = &nodeconfig.Certificates{Endpoint: "https://10.77.0.10:6443", Port: 6443, ValiditySeconds: 3600}
+		change(c)
+	})
+	signers := map[string]*agenttest.CA{}
+	for _, a := range certificates.Authorities() {
+		signers[a.Signer()] = agenttest.NewCA(t, string(a))
+		n.Put("etc/kubernetes/pki/"+a.File(), signers[a.Signer()].PEM())
+	}
+	n.api.certificates = agenttest.NewRequests(t, signers)
+	return n, n.api.certificates
+}
+
+// A control plane machine without keys of CAs requests its certificates before kubeadm runs.
+func TestNodeRequestsCertificates(t *testing.T) {
+	n, requests := withoutKeys(t, func(*nodeconfig.Config) {})
+	n.Command("kubeadm", `cp "$T/etc/kubernetes/pki/apiserver.crt" "$T/meanwhile.crt"`+"\n"+commands["kubeadm"])
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.log())
+	}
+	if requests.Count() != len(certificates.Of(false, false)) || n.Get("meanwhile.crt") == "" {
+		t.Errorf("kubeadm ran after %d requests", requests.Count())
+	}
+}
+
+func TestNodeWithoutCertificates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*nodeconfig.Config)
+		denied string
+		made   string
+		want   string
+		runs   bool
+	}{
+		"Denied": {change: func(*nodeconfig.Config) {}, denied: "apiserver", want: "was refused: not this one"},
+		"NoVault": {
+			change: func(c *nodeconfig.Config) {
+				initializes(c)
+				c.Vault = &nodeconfig.Vault{Server: "https://127.0.0.1:1", AuthPath: "nova-nodes", WrappedSecretID: "s3cret"}
+			},
+			want: "signing in to StarVault: the server does not respond",
+		},
+		"MadeByKubeadm": {change: func(*nodeconfig.Config) {}, made: "etcd/ca.key", want: "the machine had keys of CAs, which it must not have: /etc/kubernetes/pki/etcd/ca.key", runs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, requests := withoutKeys(t, tc.change)
+			requests.Denied = tc.denied
+			if tc.made != "" {
+				n.Command("kubeadm", `: >"$T/etc/kubernetes/pki/`+tc.made+`"`+"\n"+commands["kubeadm"])
+			}
+			err := n.boot()
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+			if runs := strings.Contains(n.Get("calls"), "kubeadm"); runs != tc.runs {
+				t.Errorf("kubeadm ran: %t", runs)
+			}
+			if n.There("etc/kubernetes/pki/etcd/ca.key") || strings.Contains(n.log(), "s3cret") {
+				t.Error("a credential is left")
+			}
+		})
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	signTimeout = 5 * time.Minute
 )
 
-// certificates are those that kubeadm makes. With external etcd some do not exist.
-var certificates = []string{
+// madeByKubeadm are the certificates that kubeadm makes. With external etcd some do not exist.
+var madeByKubeadm = []string{
 	"apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client", "etcd/server", "etcd/peer", "etcd/healthcheck-client",
 }
 
@@ -94,7 +94,7 @@ func endOf(m *machine.Machine, s *nodeconfig.Settings) (time.Time, error) {
 // firstEnd returns when the first certificate that kubeadm made ends.
 func firstEnd(m *machine.Machine) (time.Time, error) {
 	var first time.Time
-	for _, name := range certificates {
+	for _, name := range madeByKubeadm {
 		file := path.Join(nodeconfig.KeysDir, name+".crt")
 		if !m.Exists(file) {
 			continue

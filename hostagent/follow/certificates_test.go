@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/keys"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
@@ -172,4 +175,54 @@ func TestRenewalContinuesAfterAReset(t *testing.T) {
 		}
 		checkRenewed(t, n, server)
 	})
+}
+
+// Without keys of CAs, the certificates are requested in the cluster: kubeadm would renew
+// none of them.
+func TestCertificatesAreRequestedWithoutKeysOfCAs(t *testing.T) {
+	n, server := withCertificates(t)
+	signers := map[string]*agenttest.CA{}
+	for _, a := range certificates.Authorities() {
+		signers[a.Signer()] = agenttest.NewCA(t, string(a))
+		n.Put(keysDir+a.File(), signers[a.Signer()].PEM())
+	}
+	server.requests = agenttest.NewRequests(t, signers)
+	want := &nodeconfig.Certificates{Endpoint: "https://10.0.0.1:6443", Port: 6443, DNSNames: []string{"kubernetes.default.svc.cluster.local"}, ValiditySeconds: 7200}
+	node, err := keys.NodeOf("blue-1", "10.0.0.5", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cluster.New([]byte(server.Kubeconfig()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := &keys.Requests{Machine: n.Machine, Client: client, Node: node.Name, Until: n.Now().Add(time.Minute)}
+	if err := n.Remove("/etc/kubernetes/pki/apiserver.crt"); err != nil {
+		t.Fatal(err)
+	}
+	first := *want
+	first.ValiditySeconds = 3600
+	if err := keys.Ensure(t.Context(), n.Machine, &first, node, func() (keys.Signer, error) { return signer, nil }); err != nil {
+		t.Fatal(err)
+	}
+	n.Put("renewed.crt", n.Get(keysDir+"etcd/server.crt"))
+
+	settings := renewal(time.Now().Add(90 * time.Minute).Unix())
+	settings.Certificates = want
+	server.want(settings)
+	if err := applyRenewal(t, n); err != nil {
+		t.Fatalf("%v\n%s", err, n.Log)
+	}
+	if n.Get(keysDir+"etcd/server.crt") == n.Get("renewed.crt") || server.requests.Count() != 2*len(certificates.Of(false, false)) {
+		t.Errorf("the certificates were not renewed, %d requests", server.requests.Count())
+	}
+	if calls := n.Get("calls"); strings.Contains(calls, "kubeadm certs") {
+		t.Errorf("calls\n%s", calls)
+	}
+	n.Put("renewed.crt", n.Get(keysDir+"etcd/server.crt"))
+	checkRenewed(t, n, server)
+	// They are not renewed again.
+	if err := applyRenewal(t, n); err != nil || server.requests.Count() != 2*len(certificates.Of(false, false)) {
+		t.Errorf("%d requests, %v", server.requests.Count(), err)
+	}
 }

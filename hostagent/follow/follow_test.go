@@ -53,6 +53,8 @@ type apiServer struct {
 	conditions []map[string]any
 	// version is that of kubeadm's stored configuration.
 	version string
+	// requests are certificate requests; nil if the node may make none.
+	requests *agenttest.Requests
 	// annotations returns the annotations of the pod of a component.
 	annotations func(component string) map[string]any
 	// kubelet returns the version that the kubelet has reported.
@@ -70,6 +72,9 @@ type apiServer struct {
 func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if s.requests != nil && s.requests.Serve(w, r) {
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	switch {
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/nova-nodes/secrets":

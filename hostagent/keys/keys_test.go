@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -283,78 +281,25 @@ func TestRejectsCertificates(t *testing.T) {
 	}
 }
 
-// apiServer has the certificate requests of a cluster. Requests are signed when they are
-// read for the second time.
+// apiServer has the certificate requests of a cluster.
 type apiServer struct {
 	*agenttest.Server
-	lock     sync.Mutex
-	requests map[string]map[string]any
-	reads    map[string]int
-	denied   string
-	ignored  bool
+	*agenttest.Requests
 }
 
 func newAPIServer(t *testing.T, all cas) *apiServer {
 	t.Helper()
-	s := &apiServer{requests: map[string]map[string]any{}, reads: map[string]int{}}
+	signers := map[string]*agenttest.CA{}
+	for a, ca := range all {
+		signers[a.Signer()] = ca
+	}
+	s := &apiServer{Requests: agenttest.NewRequests(t, signers)}
 	s.Server = agenttest.NewServer(t, func(w http.ResponseWriter, r *http.Request) {
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		name := strings.TrimPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/certificatesigningrequests")
-		if r.Method == http.MethodPost {
-			content, err := io.ReadAll(r.Body)
-			object := map[string]any{}
-			if err = errors.Join(err, json.Unmarshal(content, &object)); err != nil {
-				t.Error(err)
-			}
-			meta, _ := object["metadata"].(map[string]any)
-			s.requests["/"+fmt.Sprint(meta["name"])] = object
-			agenttest.Respond(w, http.StatusCreated, object)
-			return
+		if !s.Serve(w, r) {
+			agenttest.Fail(w, http.StatusForbidden, "Forbidden")
 		}
-		object, found := s.requests[name]
-		if !found {
-			agenttest.Fail(w, http.StatusNotFound, "NotFound")
-			return
-		}
-		if s.reads[name]++; s.reads[name] == 2 && !s.ignored {
-			s.decide(t, all, name, object)
-		}
-		agenttest.Respond(w, http.StatusOK, object)
 	})
 	return s
-}
-
-func (s *apiServer) decide(t *testing.T, all cas, name string, object map[string]any) {
-	t.Helper()
-	spec, _ := object["spec"].(map[string]any)
-	text, err := base64.StdEncoding.DecodeString(fmt.Sprint(spec["request"]))
-	if err != nil {
-		t.Error(err)
-	}
-	block, _ := pem.Decode(text)
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Error(err)
-	}
-	if s.denied != "" && strings.Contains(name, s.denied) {
-		object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Denied", "message": "not this one"}}}
-		return
-	}
-	seconds, _ := spec["expirationSeconds"].(float64)
-	template := &x509.Certificate{
-		Subject: request.Subject, DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, NotAfter: time.Now().Add(time.Duration(seconds) * time.Second),
-	}
-	for _, usage := range spec["usages"].([]any) {
-		switch usage {
-		case "server auth":
-			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-		case "client auth":
-			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
-		}
-	}
-	signed := all[certificates.AuthorityOf(fmt.Sprint(spec["signerName"]))].Sign(t, text, template)
-	object["status"] = map[string]any{"certificate": base64.StdEncoding.EncodeToString([]byte(signed))}
 }
 
 func (s *apiServer) signer(t *testing.T, n *agenttest.Machine) *Requests {
@@ -378,8 +323,8 @@ func TestMachineThatJoins(t *testing.T) {
 	if n.There("etc/kubernetes/kubelet.conf") || n.There("etc/kubernetes/super-admin.conf") {
 		t.Error("a file is there that only the first machine has")
 	}
-	if len(s.requests) != len(certificates.Of(false, false)) {
-		t.Errorf("%d requests", len(s.requests))
+	if s.Count() != len(certificates.Of(false, false)) {
+		t.Errorf("%d requests", s.Count())
 	}
 
 	// A renewal replaces all that end in time, with the same keys.
@@ -420,7 +365,7 @@ func TestRequestsThatAreNotSigned(t *testing.T) {
 			t.Parallel()
 			n, all, want := newMachine(t)
 			s := newAPIServer(t, all)
-			s.denied, s.ignored = c.denied, c.ignored
+			s.Denied, s.Ignored = c.denied, c.ignored
 			err := Ensure(context.Background(), n.Machine, want, node1, func() (Signer, error) { return s.signer(t, n), nil })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
