@@ -543,7 +543,7 @@ func (b *Bed) launch(ctx context.Context, options Options, p *parts) error {
 		plan.Processes = append(plan.Processes, b.sourcesProcess(p.programs[supervisorProgram]))
 	}
 	if options.Vault != "" {
-		if err := b.writeVault(options.Vault); err != nil {
+		if err := b.writeVault(p.programs[options.Vault]); err != nil {
 			return err
 		}
 		plan.Processes = append(plan.Processes, b.vaultProcess(p.programs[supervisorProgram]))

@@ -30,7 +30,7 @@ var Programs = []string{"vault", "bao"}
 
 // Options are the settings of a server.
 type Options struct {
-	// Program is one of Programs.
+	// Program is one of Programs, or the path of one.
 	Program string
 	// Dir is the directory for its data. It must exist.
 	Dir string
@@ -67,7 +67,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	programs, err := tools.Paths(ctx, o.Log, o.Program)
+	program, err := programOf(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{URL: "https://" + o.Address, options: o, program: programs[o.Program]}
+	s := &Server{URL: "https://" + o.Address, options: o, program: program}
 	if err := s.configure(); err != nil {
 		return nil, err
 	}
@@ -116,6 +116,15 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("mounting the PKI engine of %s: %w", o.Program, err)
 	}
 	return s, nil
+}
+
+// programOf returns the path of the program.
+func programOf(ctx context.Context, o Options) (string, error) {
+	if filepath.IsAbs(o.Program) {
+		return o.Program, nil
+	}
+	programs, err := tools.Paths(ctx, o.Log, o.Program)
+	return programs[o.Program], err
 }
 
 // Open returns a server that another process has started with the same options.
