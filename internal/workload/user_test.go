@@ -3,13 +3,19 @@ package workload
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -27,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -362,5 +369,57 @@ func TestGranterDue(t *testing.T) {
 				t.Errorf("want %t, got %t", tc.want, got)
 			}
 		})
+	}
+}
+
+// backdated is an authority that has just made its CA, and signs certificates that are valid
+// from some minutes ago, as a vault does.
+type backdated struct {
+	ca  *x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+func (a *backdated) ClusterCA(context.Context, client.ObjectKey) ([]byte, error) {
+	return certs.EncodeCertPEM(a.ca), nil
+}
+
+func (a *backdated) Client(_ context.Context, _ client.ObjectKey, request pki.ClientRequest) (pki.KeyPair, error) {
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: request.CommonName}, NotBefore: now.Add(-5 * time.Minute), NotAfter: now.Add(request.TTL),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.ca, a.key.Public(), a.key)
+	if err != nil {
+		return pki.KeyPair{}, err
+	}
+	key, err := certs.EncodePrivateKeyPEMFromSigner(a.key)
+	return pki.KeyPair{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: key}, err
+}
+
+// The managers use a user of their own at once in a cluster whose CA is new.
+func TestKubeconfigBeforeItsCA(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := &backdated{key: key}
+	if authority.ca, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	administrator, err := authority.Client(t.Context(), blue, pki.ClientRequest{CommonName: "kubernetes-admin", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := &User{Name: "nova-test", Authority: authority}
+	if signed, err := user.signed(t.Context(), blue, administrator.Certificate); err != nil || !signed {
+		t.Errorf("signed by the CA of the cluster: %t, %v", signed, err)
 	}
 }
