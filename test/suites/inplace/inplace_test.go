@@ -118,10 +118,11 @@ func changes(hypervisor string, address int) {
 		})
 	}
 
+	var commands []string
 	It("are neither changed nor replaced if a field needs other machines and the mode is Only", func(ctx context.Context) {
 		move(ctx, c, "only", func(s *bootstrapv1.NovaConfigSpec) {
 			s.Rollout.InPlace = bootstrapv1.InPlaceOnly
-			s.PreKubeadmCommands = []string{"true"}
+			commands, s.PreKubeadmCommands = s.PreKubeadmCommands, []string{"true"}
 		})
 		template := &bootstrapv1.NovaConfigTemplate{}
 		Eventually(func(g Gomega, ctx context.Context) {
@@ -140,7 +141,7 @@ func changes(hypervisor string, address int) {
 
 	It("report a change that failed, and are replaced when the Machine is deleted", func(ctx context.Context) {
 		move(ctx, c, "broken", func(s *bootstrapv1.NovaConfigSpec) {
-			s.Rollout.InPlace, s.PreKubeadmCommands = bootstrapv1.InPlacePrefer, nil
+			s.Rollout.InPlace, s.PreKubeadmCommands = bootstrapv1.InPlacePrefer, commands
 			s.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "no-such-argument", Value: ptr.To("1")}}
 		})
 		failed := clusterv1.Machine{}
