@@ -2,6 +2,7 @@ package bed
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -76,14 +77,20 @@ func secretsWith(ctx context.Context, c client.Reader, finder *cakeys.Finder) (p
 	return places, nil
 }
 
+// programDirs contain programs and images, which were made before the CAs.
+var programDirs = []string{"bin", "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.native"}
+
 // filesWith searches the regular files of a directory. A file may be deleted meanwhile.
 func filesWith(dir string, finder *cakeys.Finder) (places []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || !entry.Type().IsRegular() {
-			return err
+		if err != nil || entry.IsDir() && slices.Contains(programDirs, entry.Name()) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !entry.Type().IsRegular() {
+			return nil
 		}
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"regexp"
+	"strings"
 )
 
 const (
@@ -24,7 +24,8 @@ const (
 
 // Finder finds the private keys of authorities.
 type Finder struct {
-	patterns [][]byte
+	// patterns are in keys in DER, and encoded are they in base64.
+	patterns, encoded [][]byte
 }
 
 // New returns a Finder for the keys of certificates. Keys of other types than ECDSA
@@ -37,6 +38,7 @@ func New(certificates ...*x509.Certificate) (*Finder, error) {
 			return nil, fmt.Errorf("searching the key of %s: %w", c.Subject, err)
 		}
 		f.patterns = append(f.patterns, pattern)
+		f.encoded = append(f.encoded, beginnings(string(pattern))...)
 	}
 	return f, nil
 }
@@ -80,28 +82,76 @@ func (f *Finder) in(data []byte, depth int) bool {
 	return depth > 0 && (f.inBase64(data, depth-1) || f.inGzip(data, depth-1))
 }
 
-// encoded is text that may contain base64, with line breaks of text, YAML and JSON. The
-// shortest private key has more characters.
-var (
-	encoded = regexp.MustCompile(`(?:[A-Za-z0-9+/]|\s|\\[nr]){100,}`)
-	breaks  = regexp.MustCompile(`\s+|\\[nr]`)
-)
+// breaks are the line breaks in base64, also those of YAML and JSON.
+var breaks = strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "", `\n`, "", `\r`, "")
 
-// inBase64 reads base64, wherever it begins: words before it may look like a part of it.
+// begins are the beginnings of base64 of what may contain a key: DER, a key in PEM, and
+// gzip. Each has one for each position in the base64 of a text that begins before.
+var begins = beginnings("-----BEGIN", "\x1f\x8b\x08")
+
+// beginnings returns the middle of the base64 of texts at each position.
+func beginnings(texts ...string) [][]byte {
+	var all [][]byte
+	for _, text := range texts {
+		for before := range 3 {
+			code := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + text))
+			// The first and the last character contain other bits, too.
+			from := (before*8 + 5) / 6 //nolint:mnd // bits of a byte and of a character
+			to := (before + len(text)) * 8 / 6
+			all = append(all, []byte(code[from:to]))
+		}
+	}
+	return all
+}
+
+// inBase64 decodes base64 that has a key in DER, a text in PEM or gzip in it.
 func (f *Finder) inBase64(data []byte, depth int) bool {
-	for _, text := range encoded.FindAll(data, -1) {
-		text = breaks.ReplaceAll(text, nil)
-		for offset := range min(offsets, len(text)) {
-			part := text[offset:]
-			decoded := make([]byte, base64.RawStdEncoding.DecodedLen(len(part)))
-			n, _ := base64.RawStdEncoding.Decode(decoded, part)
-			if n > 0 && f.in(decoded[:n], depth) {
+	joined := []byte(breaks.Replace(string(data)))
+	for _, pattern := range f.encoded {
+		if bytes.Contains(joined, pattern) {
+			return true
+		}
+	}
+	for _, begin := range begins {
+		for at := 0; ; {
+			next := bytes.Index(joined[at:], begin)
+			if next < 0 {
+				break
+			}
+			at += next
+			if f.in(decodeAround(joined, at), depth) {
 				return true
 			}
+			at += len(begin)
 		}
 	}
 	return false
 }
+
+// decodeAround decodes the base64 around a position.
+func decodeAround(data []byte, at int) []byte {
+	const back = 4
+	from := max(0, at-back)
+	var longest []byte
+	for from <= at {
+		end := from
+		for end < len(data) && end-from < maxUnpacked && strings.IndexByte(alphabet, data[end]) >= 0 {
+			end++
+		}
+		if end > at {
+			for offset := range min(offsets, end-from) {
+				decoded := make([]byte, base64.RawStdEncoding.DecodedLen(end-from-offset))
+				n, _ := base64.RawStdEncoding.Decode(decoded, data[from+offset:end])
+				longest = append(longest, decoded[:n]...)
+			}
+			return longest
+		}
+		from = end + 1
+	}
+	return longest
+}
+
+const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 // inGzip unpacks data, wherever it begins.
 func (f *Finder) inGzip(data []byte, depth int) bool {
