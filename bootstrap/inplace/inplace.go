@@ -56,8 +56,8 @@ var rules = map[string]rule{
 	"platform.kubeletCertificates":           never,
 	"platform.certificateValidityPeriodDays": always, "platform.caCertificateValidityPeriodDays": always,
 	// Only machines of the control plane read these.
-	"platform.authentication": always,
-	"platform.apiServer":      always, "platform.controllerManager": always, "platform.scheduler": always,
+	"platform.authentication": always, "platform.pki": always,
+	"platform.apiServer": always, "platform.controllerManager": always, "platform.scheduler": always,
 }
 
 // Compare returns the fields that differ between two specs of a worker, sorted:

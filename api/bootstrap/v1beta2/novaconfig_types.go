@@ -174,6 +174,7 @@ const (
 )
 
 // NovaConfigSpec configures one machine.
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.platform.pki)",fieldPath=".platform",message="platform.pki can be set in a NovaControlPlane only"
 type NovaConfigSpec struct {
 	NodeConfigSpec `json:",inline"`
 

@@ -96,6 +96,24 @@ type ProgramSpec struct {
 	SHA256 string `json:"sha256,omitempty"`
 }
 
+// PKISpec is where the CAs of a cluster have their keys.
+type PKISpec struct {
+	// starVault lets a StarVault sign all certificates: no key of a CA is in the
+	// management cluster or on a node. It cannot be changed.
+	// +required
+	StarVault StarVaultPKI `json:"starVault,omitempty,omitzero"`
+}
+
+// StarVaultPKI is the StarVault that signs the certificates of a cluster.
+type StarVaultPKI struct {
+	// identityName is the name of a NovaStarVaultIdentity that allows the namespace of the
+	// cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	IdentityName string `json:"identityName,omitempty"`
+}
+
 // PlatformSpec holds the settings of a whole workload cluster. They are set in the
 // NovaControlPlane. A NovaConfig sets its own only with another control plane
 // provider. Settings that new machines get apply to existing workers when these are
@@ -251,6 +269,12 @@ type PlatformSpec struct {
 	// of Puppet.
 	// +optional
 	ConfigurationManager ConfigurationManagerSpec `json:"configurationManager,omitempty,omitzero"`
+
+	// pki is where the CAs of the cluster have their keys. It cannot be changed after the
+	// control plane was created. If not set, they are in Secrets of the management
+	// cluster, and on control plane machines.
+	// +optional
+	PKI PKISpec `json:"pki,omitempty,omitzero"`
 
 	// authentication lets users sign in with tokens of OpenID Connect issuers. It
 	// needs Kubernetes v1.34 or newer. A change replaces control plane machines. If not

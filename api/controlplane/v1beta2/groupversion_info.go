@@ -21,6 +21,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&NovaControlPlane{}, &NovaControlPlaneList{},
 		&NovaControlPlaneTemplate{}, &NovaControlPlaneTemplateList{},
 		&NovaEtcdRestore{}, &NovaEtcdRestoreList{},
+		&NovaStarVaultIdentity{}, &NovaStarVaultIdentityList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
