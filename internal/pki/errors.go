@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 )
 
 // ErrNotFound means that the cluster's CAs do not exist yet.
@@ -13,6 +16,18 @@ var ErrNotFound = errors.New("cluster certificates not found")
 // ErrExternalClient means that external etcd has no client certificate, and
 // that there is no other problem.
 var ErrExternalClient = errors.New("external etcd has no client certificate")
+
+// VaultReason returns the reason of conditions and events for an error about a StarVault;
+// empty for any other error. passes is true if the cause may end without a user.
+func VaultReason(err error) (reason string, passes bool) {
+	if problem, is := errors.AsType[*vault.Error](err); is {
+		return string(problem.Problem), problem.Problem == vault.Unreachable || problem.Problem == vault.Sealed
+	}
+	if _, is := errors.AsType[*IdentityError](err); is {
+		return bootstrapv1.VaultIdentityUnusableReason, false
+	}
+	return "", false
+}
 
 // InvalidCertificateError means that the content of a Secret cannot be used as
 // the cluster's certificate or key. It persists until a user fixes the Secret.

@@ -62,20 +62,23 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	return bucket, place, nil
 }
 
-// signingKey returns the key that signs a cluster's snapshots. It is derived from
-// the key of etcd's CA, which moves with the cluster and without which a control
-// plane cannot be restored anyway.
+// signingKey returns the key that signs a cluster's snapshots. It is derived from the
+// key of etcd's CA, or from that of service accounts if a StarVault has the key of the
+// CA. It moves with the cluster, and a control plane cannot be restored without it
+// anyway.
 func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]byte, error) {
-	ca := &corev1.Secret{}
-	name := capisecret.Name(cluster.Name, capisecret.EtcdCA)
-	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, ca); err != nil {
-		return nil, fmt.Errorf("reading Secret %s, whose key signs snapshots: %w", name, err)
+	for _, purpose := range []capisecret.Purpose{capisecret.EtcdCA, capisecret.ServiceAccount} {
+		secret := &corev1.Secret{}
+		name := capisecret.Name(cluster.Name, purpose)
+		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret); err != nil {
+			return nil, fmt.Errorf("reading Secret %s, whose key signs snapshots: %w", name, err)
+		}
+		if key := secret.Data[capisecret.TLSKeyDataName]; len(key) > 0 {
+			return snapshots.DeriveKey(key)
+		}
 	}
-	key := ca.Data[capisecret.TLSKeyDataName]
-	if len(key) == 0 {
-		return nil, settingErrorf("Secret %s, whose key signs snapshots, has no key", name)
-	}
-	return snapshots.DeriveKey(key)
+	return nil, settingErrorf("neither Secret %s nor %s has a key to sign snapshots with",
+		capisecret.Name(cluster.Name, capisecret.EtcdCA), capisecret.Name(cluster.Name, capisecret.ServiceAccount))
 }
 
 // readCA reads the CA certificates that verify the bucket's server.
