@@ -48,7 +48,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
-	authority := pki.NewManaged(mgr.GetClient())
+	authority := &pki.Authorities{Kube: mgr.GetClient(), Namespace: o.ManagerNamespace, Manager: name, TokenFile: pki.TokenFile}
 	workloadClusters, err := approver.SetupWorkloadClusters(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, approver.NewUser(authority), o.WatchFilter, clusterCache)
 	if err != nil {
 		return err
@@ -56,6 +56,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	configs := &bootstrap.Reconciler{
 		WorkloadClusters: workloadClusters,
 		Authority:        authority,
+		Signer:           authority,
 		Namespace:        o.Namespace,
 		ManagerNamespace: o.ManagerNamespace,
 		Fence:            o.Fence,
@@ -77,7 +78,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 			return err
 		}
 	}
-	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
+	requests := &approver.Reconciler{WorkloadClusters: workloadClusters, Signer: authority, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
-	authority := pki.NewManaged(mgr.GetClient())
+	authority := &pki.Authorities{Kube: mgr.GetClient(), Namespace: o.ManagerNamespace, Manager: name, TokenFile: pki.TokenFile}
 	user := controlplane.NewUser(authority)
 	workloadClusters, err := access.Setup(ctx, mgr,
 		access.CacheOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, user, *probePeriod)

@@ -150,5 +150,12 @@ func withoutCertificates(err error) error {
 	case errors.As(err, &invalid):
 		return reconcile.Blocked(bootstrapv1.WaitingForCertificatesReason, "%s", reconcile.Sentence(invalid))
 	}
-	return err
+	switch reason, passes := pki.VaultReason(err); {
+	case reason == "":
+		return err
+	case passes:
+		return reconcile.Wait(reason, "%s", reconcile.Sentence(err))
+	default:
+		return reconcile.Blocked(reason, "%s", reconcile.Sentence(err))
+	}
 }

@@ -75,7 +75,15 @@ func (r *Keeper) Ensure(ctx context.Context, s *scope.Scope) error {
 		r.Warn(s, controlplanev1.CertificatesInvalidEventReason, "Certificates", invalid)
 		return fmt.Errorf("checking certificates: %w", err)
 	default:
+		r.warnVault(s, err)
 		return fmt.Errorf("ensuring certificates: %w", err)
+	}
+}
+
+// warnVault reports an error about a StarVault.
+func (r *Keeper) warnVault(s *scope.Scope, err error) {
+	if reason, _ := pki.VaultReason(err); reason != "" {
+		r.Warn(s, reason, "Certificates", err)
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 // failure is reported and the current kubeconfig stays in use.
 func (r *Keeper) KeepKubeconfig(ctx context.Context, s *scope.Scope) error {
 	err := r.kubeconfig(ctx, s)
+	r.warnVault(s, err)
 	if err != nil && s.Initialized {
 		s.Failures = append(s.Failures, err)
 		return nil

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -226,7 +227,8 @@ func certificatesCondition(s *scope.Scope) metav1.Condition {
 	case errors.Is(s.Certificates.Err, pki.ErrNotFound):
 		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificates.Message(s.Certificates.Err)
 	default:
-		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificates.Message(s.Certificates.Err)
+		reason, _ := pki.VaultReason(s.Certificates.Err)
+		c.Reason, c.Message = cmp.Or(reason, controlplanev1.CertificatesInternalErrorReason), certificates.Message(s.Certificates.Err)
 	}
 	return c
 }
