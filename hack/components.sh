@@ -81,4 +81,6 @@ while read -r manager _; do
 done <<<"$infrastructure"
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml
+# For the administrator of a StarVault: docs/starvault.md.
+cp -R templates/starvault "$dir/control-plane-nova/$version/starvault"
 provider nova-addon addon-nova nova AddonProvider addon-components.yaml
