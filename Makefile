@@ -13,6 +13,8 @@ export PATH := $(PATH):/usr/local/go/bin
 
 # The hypervisor that quickstart simulates: vsphere, zvirt or proxmox.
 HYPERVISOR ?= vsphere
+# Where the keys of the CAs of a cluster are: managed, or starvault.
+PKI ?= managed
 # The version of Kubernetes in a node image, and its system, one of hack/image/systems.tsv.
 KUBERNETES ?= v1.36.3
 SYSTEM ?= debian-13
@@ -23,7 +25,7 @@ GO_CHECK = . hack/ensure-go.sh
 
 .PHONY: quickstart
 quickstart: ## Create a workload cluster on HYPERVISOR, vsphere, zvirt or proxmox: ARGS="--output json" (root, Linux)
-	@hack/novabed.sh quickstart --hypervisor $(HYPERVISOR) $(ARGS)
+	@hack/novabed.sh quickstart --hypervisor $(HYPERVISOR) --pki $(PKI) $(ARGS)
 
 .PHONY: quickstart-shell
 quickstart-shell: ## Run a shell with kubectl and clusterctl for both clusters of quickstart

@@ -64,6 +64,9 @@ type Cluster struct {
 	LoadBalanced bool
 	// Variables replace those that the bed gives to the cluster template.
 	Variables map[string]string
+	// StarVault, if set, is the NovaStarVaultIdentity whose StarVault signs its
+	// certificates.
+	StarVault string
 }
 
 // Key returns the name of the Cluster object.
@@ -178,7 +181,7 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 	if err := suitHosts(objects, c); err != nil {
 		return nil, err
 	}
-	return objects, errors.Join(withKubeadm(objects, c), withCAPV(objects, c))
+	return objects, errors.Join(withKubeadm(objects, c), withCAPV(objects, c), withVault(objects, c.StarVault))
 }
 
 // Variables are the variables of the cluster templates: values that depend on

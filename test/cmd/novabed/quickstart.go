@@ -29,6 +29,8 @@ type quickstart struct {
 	timeout time.Duration
 	// modules installs modules in the workload cluster.
 	modules bool
+	// pki is managed, or starvault.
+	pki string
 	// output is text, or json for scripts.
 	output string
 	// nodesAt is when all nodes were Ready.
@@ -55,6 +57,7 @@ func quickstartCommand() *cobra.Command {
 	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
 	flags.BoolVar(&q.modules, "modules", true, "run Flux and install modules in the workload cluster")
+	flags.StringVar(&q.pki, "pki", "managed", "where the keys of the cluster's CAs are: managed, or starvault to let a vault sign and to count the keys elsewhere")
 	flags.StringVarP(&q.output, "output", "o", "text", "format of the result: text, or json on the standard output with the progress on the standard error")
 	flags.StringSliceVar(&q.options.Versions, "versions", nil, "further versions of Kubernetes to have VM templates of, for upgrades: "+bed.NewerVersion)
 	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the nodes, and after the build of Flux for the modules")
@@ -67,6 +70,9 @@ func (q *quickstart) run(ctx context.Context) error {
 	began := beginning()
 	if q.output != "text" && q.output != "json" {
 		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
+	}
+	if q.pki != "managed" && q.pki != starVault {
+		return fmt.Errorf("--pki %s is unknown: set managed or starvault", q.pki)
 	}
 	r, tables, err := q.create(ctx, began)
 	switch {
@@ -91,6 +97,9 @@ func (q *quickstart) create(ctx context.Context, began time.Time) (r result, tab
 	q.options.Hypervisors = []string{facts.Name}
 	// There is one cluster, and a person waits for it.
 	q.options.Unlimited = true
+	if q.pki == starVault {
+		q.options.Vault = "bao"
+	}
 	if q.options.Flux, q.options.FluxLater = q.modules, true; q.modules {
 		q.cluster.BaseDomain = baseDomain
 	}
@@ -118,6 +127,11 @@ func (q *quickstart) create(ctx context.Context, began time.Time) (r result, tab
 	r.Ready, r.Nodes, r.Seconds = true, readyNodes(last), q.nodesAt.Sub(began).Seconds()
 	if q.modules {
 		r.WithModules = time.Since(began).Seconds()
+	}
+	if q.pki == starVault {
+		if r.CAKeys, err = b.CAKeys(ctx, q.cluster, bed.VaultName); err != nil {
+			return r, "", err
+		}
 	}
 	return r, fmt.Sprintf("\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times()), nil
 }
@@ -147,6 +161,8 @@ type result struct {
 	Seconds float64 `json:"seconds"`
 	// WithModules is the time until the modules were ready too.
 	WithModules float64 `json:"withModules,omitempty"`
+	// CAKeys are the places outside of the vault with a key of a CA.
+	CAKeys []string `json:"caKeysOutsideVault,omitempty"`
 	// Management and Workload are the kubeconfigs of the clusters, which are reached in the network
 	// namespace Netns.
 	Management string `json:"managementKubeconfig,omitempty"`
@@ -171,14 +187,26 @@ func (q *quickstart) report(out io.Writer, r result, tables string) error {
 	if q.modules {
 		fmt.Fprintf(out, " with_modules=%.0f", r.WithModules)
 	}
+	if q.pki == starVault {
+		fmt.Fprintf(out, " ca_keys_outside_vault=%d", len(r.CAKeys))
+	}
 	fmt.Fprintln(out)
+	for _, place := range r.CAKeys {
+		fmt.Fprintln(out, "key of a CA: "+place)
+	}
 	return nil
 }
 
 // createCluster creates the workload cluster and returns its last snapshot.
 func (q *quickstart) createCluster(ctx context.Context, b *bed.Bed, board *board, hypervisor string) (snapshot, error) {
 	ended := board.step("Generating and applying the cluster")
-	err := b.Create(ctx, q.cluster)
+	var err error
+	if q.pki == starVault {
+		q.cluster.StarVault, err = b.PrepareVault(ctx, q.cluster.Namespace)
+	}
+	if err == nil {
+		err = b.Create(ctx, q.cluster)
+	}
 	if err == nil && q.modules {
 		err = q.addModules(ctx, b)
 	}
@@ -218,6 +246,9 @@ func (q *quickstart) reach(ctx context.Context, w *watcher, board *board, stones
 	}
 	return last, nil
 }
+
+// starVault is the value of the flag pki for a vault that signs.
+const starVault = "starvault"
 
 // modulesStep is the last step.
 const modulesStep = "Waiting for Flux and the modules"
