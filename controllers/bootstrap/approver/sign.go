@@ -96,7 +96,7 @@ func (r *Reconciler) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 		return decision, machine, nil
 	case deny:
 		signed.Status.Conditions = append(signed.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: decision.reason, LastUpdateTime: metav1.Now(),
+			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "NovaMachine", Message: decision.reason, LastUpdateTime: metav1.Now(),
 		})
 	case approve:
 		node := ""
