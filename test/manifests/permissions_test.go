@@ -40,7 +40,7 @@ var permissions = map[string]map[string]string{
 		"events":                            "create patch", "events.events.k8s.io": "create patch",
 		// Policies bound these writes.
 		"secrets": "get list watch create update", "configmaps": "get list watch create update",
-		"namespaces=kube-system":    "get",
+		"namespaces": "get list watch", "novastarvaultidentities.controlplane.cluster.x-k8s.io": "get list watch",
 		"clusters.cluster.x-k8s.io": "get list watch", "machinesets.cluster.x-k8s.io": "get list watch",
 		"machinepools.cluster.x-k8s.io": "get list watch", "machinedrainrules.cluster.x-k8s.io": "get list watch",
 		"machines.cluster.x-k8s.io": "get list watch patch", "machinedeployments.cluster.x-k8s.io": "get list watch patch",
@@ -57,7 +57,7 @@ var permissions = map[string]map[string]string{
 		"events": "create patch", "events.events.k8s.io": "create patch",
 		// Policies bound these writes.
 		"secrets": "get list watch create update delete", "configmaps": "get create update",
-		"namespaces=kube-system": "get",
+		"namespaces": "get list watch", "novastarvaultidentities.controlplane.cluster.x-k8s.io": "get list watch",
 		// No such resource exists: a policy checks this permission.
 		"kubeconfigs.nova-platform.io":                               "write",
 		"*.infrastructure.cluster.x-k8s.io":                          "get list watch create patch delete",
@@ -164,6 +164,7 @@ var never = map[string]string{
 	"machinedeployments.cluster.x-k8s.io/scale":                      "patch update",
 	"novavsphereidentities.infrastructure.cluster.x-k8s.io":          "update",
 	"novazvirtidentities.infrastructure.cluster.x-k8s.io":            "update",
+	"novastarvaultidentities.controlplane.cluster.x-k8s.io":          "create patch update delete",
 	"novamodulesets.addons.cluster.x-k8s.io":                         "create update delete",
 	"apiservices.apiregistration.k8s.io":                             "create patch update",
 	"clusterclasses.cluster.x-k8s.io":                                "create patch update delete",
