@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -16,15 +17,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 )
 
 // TokenFile has the token of the manager's service account with which it signs in: the
 // kubelet renews it. Its audience is starvault.
 const TokenFile = "/var/run/secrets/nova-platform.io/starvault/token"
+
+// etcdPairTTL is the validity of a client certificate for etcd that a vault signs.
+const etcdPairTTL = 24 * time.Hour
 
 // IdentityError means that a cluster cannot use its NovaStarVaultIdentity. It persists
 // until a user corrects one of them.
@@ -51,6 +58,18 @@ type Authorities struct {
 	mu sync.Mutex
 	// clients are the clients of vaults by identity.
 	clients map[string]signedIn
+	// etcd are the client certificates for etcd that a vault has signed: etcd is queried
+	// often, and an idle cluster sends nothing to the vault.
+	etcd reconcile.Memory[client.ObjectKey, etcdPair]
+}
+
+// etcdPair is a client certificate for etcd.
+type etcdPair struct {
+	name string
+	pair KeyPair
+	ca   []byte
+	// renewAt is when another one is needed.
+	renewAt time.Time
 }
 
 // signedIn is a client of a vault for one version of an identity and its Secret.
@@ -265,7 +284,25 @@ func (a *Authorities) EtcdClient(ctx context.Context, cluster client.ObjectKey, 
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
-	return chosen.EtcdClient(ctx, cluster, request)
+	v, is := chosen.(*StarVault)
+	if !is || v.external {
+		return chosen.EtcdClient(ctx, cluster, request)
+	}
+	s, _, err := v.load(ctx, cluster, certificates.Etcd)
+	if err != nil {
+		return KeyPair{}, nil, err
+	}
+	known, _ := a.etcd.Get(cluster)
+	if known.name == request.CommonName && bytes.Equal(known.ca, s.Data[secret.TLSCrtDataName]) && time.Now().Before(known.renewAt) {
+		return known.pair, known.ca, nil
+	}
+	request.TTL = etcdPairTTL
+	if pair, ca, err = v.EtcdClient(ctx, cluster, request); err != nil {
+		return KeyPair{}, nil, err
+	}
+	a.etcd.ForgetIf(func(_ client.ObjectKey, p etcdPair) bool { return time.Now().After(p.renewAt) })
+	a.etcd.Set(cluster, etcdPair{name: request.CommonName, pair: pair, ca: ca, renewAt: time.Now().Add(etcdPairTTL / 2)}) //nolint:mnd // at half of its life
+	return pair, ca, nil
 }
 
 // ControlPlaneFiles implements Authority.

@@ -176,8 +176,15 @@ var _ = Describe("The certificates of clusters", func() {
 			}
 			_, err = p.controlPlane.Client(ctx, blue, pki.ClientRequest{CommonName: "kubernetes-admin", Organizations: []string{"nova:cluster-admins"}, TTL: time.Hour})
 			Expect(err).NotTo(HaveOccurred())
-			_, _, err = p.controlPlane.EtcdClient(ctx, blue, pki.ClientRequest{CommonName: "nova-control-plane", TTL: time.Minute})
+			etcd := pki.ClientRequest{CommonName: "nova-control-plane", TTL: time.Minute}
+			pair, _, err := p.controlPlane.EtcdClient(ctx, blue, etcd)
 			Expect(err).NotTo(HaveOccurred())
+			again, _, err := p.controlPlane.EtcdClient(ctx, blue, etcd)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(Equal(pair), "etcd is queried often: no request for each query")
+			different, _, err := p.controlPlane.EtcdClient(ctx, other, etcd)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(different).NotTo(Equal(pair))
 			_, err = p.bootstrap.Client(ctx, blue, pki.ClientRequest{CommonName: "nova:machine:1", Organizations: []string{"system:bootstrappers:nova"}, TTL: time.Hour})
 			Expect(err).NotTo(HaveOccurred())
 			_, err = p.bootstrap.Client(ctx, blue, pki.ClientRequest{CommonName: "kubernetes-admin", Organizations: []string{"nova:cluster-admins"}, TTL: time.Hour})
