@@ -71,7 +71,7 @@ func (q *quickstart) run(ctx context.Context) error {
 	if q.output != "text" && q.output != "json" {
 		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
 	}
-	if q.pki != "managed" && q.pki != starVault {
+	if q.pki != "" && q.pki != "managed" && q.pki != starVault {
 		return fmt.Errorf("--pki %s is unknown: set managed or starvault", q.pki)
 	}
 	r, tables, err := q.create(ctx, began)
