@@ -8,12 +8,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
-const (
-	// defaultValidityDays is kubeadm's validity of certificates.
-	defaultValidityDays = 365
-	day                 = 24 * 60 * 60
-)
-
 // APIServerNames are the names and addresses of the API servers of a cluster, without
 // those of their machines and the names that each API server has.
 func APIServerNames(network Network, endpoint Endpoint, certSANs []string) (dnsNames []string, ips []netip.Addr, err error) {
@@ -63,7 +57,7 @@ func certificates(in *Input) (*nodeconfig.Certificates, error) {
 	}
 	c := &nodeconfig.Certificates{
 		ExternalEtcd: len(in.ExternalEtcd) > 0, Endpoint: "https://" + in.Endpoint.String(), Port: int(bindPort(in)), DNSNames: dnsNames,
-		ValiditySeconds: int64(cmp.Or(in.Platform.CertificateValidityPeriodDays, defaultValidityDays)) * day,
+		ValiditySeconds: int64(in.Platform.GetCertificateValidity().Seconds()),
 	}
 	for _, ip := range ips {
 		c.IPs = append(c.IPs, ip.String())

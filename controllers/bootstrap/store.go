@@ -91,18 +91,25 @@ func newSecret(s *scope, now time.Time) *corev1.Secret {
 	}
 	if s.join != nil {
 		secret.Annotations[joining.JoinerAnnotation] = string(s.joiner())
-		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
-	}
-	if s.vault != nil {
-		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
 	}
 	if s.token != "" {
 		secret.Annotations[tokenAnnotation] = s.token
 	}
-	if !s.restoreExpires.IsZero() && (s.vault == nil || s.restoreExpires.Before(now.Add(s.lifetime))) {
-		secret.Annotations[refreshAnnotation] = now.Add(s.restoreExpires.Sub(now) / 2).UTC().Format(time.RFC3339)
+	if expires := s.expires(now); !expires.IsZero() {
+		secret.Annotations[refreshAnnotation] = now.Add(expires.Sub(now) / 2).UTC().Format(time.RFC3339)
 	}
 	return secret
+}
+
+// expires returns when the first credential in the data expires; zero if none does.
+func (s *scope) expires(now time.Time) time.Time {
+	first := s.restoreExpires
+	if s.join != nil || s.vault != nil {
+		if own := now.Add(s.lifetime); first.IsZero() || own.Before(first) {
+			first = own
+		}
+	}
+	return first
 }
 
 // usedNote replaces the data once the machine has joined.

@@ -307,6 +307,15 @@ func (p *PlatformSpec) GetJoinTimeout() time.Duration {
 	return time.Duration(p.JoinTimeoutSeconds) * time.Second
 }
 
+// GetCertificateValidity returns the validity of the certificates of control plane
+// machines.
+func (p *PlatformSpec) GetCertificateValidity() time.Duration {
+	return time.Duration(cmp.Or(p.CertificateValidityPeriodDays, kubeadmCertificateDays)) * 24 * time.Hour
+}
+
+// kubeadmCertificateDays is kubeadm's validity of certificates.
+const kubeadmCertificateDays = 365
+
 // GetCACertificateValidity returns the validity of new CA certificates, 0 for the
 // default.
 func (p *PlatformSpec) GetCACertificateValidity() time.Duration {

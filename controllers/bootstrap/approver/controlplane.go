@@ -18,9 +18,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 )
 
-// defaultValidity is kubeadm's validity of certificates.
-const defaultValidity = 365 * 24 * time.Hour
-
 // controlPlane are the settings of a control plane whose machines have no keys of CAs.
 type controlPlane struct {
 	// names are the names and addresses of the API servers, without those of a machine.
@@ -38,10 +35,7 @@ func controlPlaneOf(ctx context.Context, reader client.Reader, cluster *clusterv
 		return nil, fmt.Errorf("reading NovaControlPlane: %w", err)
 	}
 	spec := &found.Spec
-	c := &controlPlane{externalEtcd: len(spec.Etcd.External.Endpoints) > 0, validity: defaultValidity}
-	if days := spec.Platform.CertificateValidityPeriodDays; days > 0 {
-		c.validity = time.Duration(days) * 24 * time.Hour
-	}
+	c := &controlPlane{externalEtcd: len(spec.Etcd.External.Endpoints) > 0, validity: spec.Platform.GetCertificateValidity()}
 	network, endpoint := cluster.Spec.ClusterNetwork, cluster.Spec.ControlPlaneEndpoint
 	var err error
 	c.names.DNSNames, c.names.IPs, err = bootstrap.APIServerNames(

@@ -90,11 +90,9 @@ func (r *Reconciler) decideForAuthority(ctx context.Context, parsed request, a c
 			return csrDecision{}, nil, err
 		}
 		if from.machine != nil {
-			err := f.workload.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
-			if client.IgnoreNotFound(err) != nil {
-				return csrDecision{}, nil, fmt.Errorf("reading node: %w", err)
+			if from.node, err = hasNode(ctx, f.workload, from.machine.Name); err != nil {
+				return csrDecision{}, nil, err
 			}
-			from.node = !apierrors.IsNotFound(err)
 		}
 	}
 	net, err := r.network(ctx, f)
@@ -102,6 +100,15 @@ func (r *Reconciler) decideForAuthority(ctx context.Context, parsed request, a c
 		return csrDecision{}, nil, err
 	}
 	return decideControlPlane(parsed, a, from, f.controlPlane, net, f.machines), from.machine, nil
+}
+
+// hasNode reports whether a workload cluster has a node.
+func hasNode(ctx context.Context, workloadClient client.Client, name string) (bool, error) {
+	err := workloadClient.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading node: %w", err)
+	}
+	return err == nil, nil
 }
 
 // joinerOf returns the UID of the machine whose credential was used for a request. ours is false if
@@ -155,11 +162,11 @@ func (r *Reconciler) machineOfJoiner(ctx context.Context, uid types.UID, machine
 // it is approved: no other key is approved later, whatever happens in between and however old the
 // cache is.
 func (r *Reconciler) decideJoiner(ctx context.Context, parsed request, workloadClient client.Client, machine *clusterv1.Machine) (csrDecision, error) {
-	err := workloadClient.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
-	if client.IgnoreNotFound(err) != nil {
-		return csrDecision{}, fmt.Errorf("reading node: %w", err)
+	node, err := hasNode(ctx, workloadClient, machine.Name)
+	if err != nil {
+		return csrDecision{}, err
 	}
-	from := joiner{machine: machine, node: !apierrors.IsNotFound(err)}
+	from := joiner{machine: machine, node: node}
 	config := &bootstrapv1.NovaConfig{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -23,9 +23,6 @@ import (
 // other clusters.
 const kubeletValidity = 168 * time.Hour
 
-// servingRole is the name of the role for kubelets' serving certificates.
-const servingRole = "kubelet-serving"
-
 // decideRenewed decides whether a renewal that kube-controller-manager has approved is signed.
 func decideRenewed(r request, m *clusterv1.Machine, renewable []string) csrDecision {
 	decision := decideRenewal(r, m, renewable)
@@ -48,9 +45,9 @@ func signRequest(csr *certificatesv1.CertificateSigningRequest, r request, of *c
 		c := certificateOf(r, a, node, of.externalEtcd)
 		wanted.Role, wanted.Authority, wanted.Client, wanted.Server, wanted.TTL = c.Name, a, c.Client, c.Server, of.validity
 	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:
-		wanted.Role, wanted.Server = servingRole, true
+		wanted.Role, wanted.Server = pki.RoleKubeletServing, true
 	default:
-		wanted.Role, wanted.Client = certificates.KubeletClient, true
+		wanted.Role, wanted.Client = pki.RoleKubeletClient, true
 	}
 	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {
 		wanted.TTL = min(wanted.TTL, time.Duration(*seconds)*time.Second)
