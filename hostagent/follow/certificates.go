@@ -9,6 +9,7 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/keys"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/machine"
@@ -24,11 +25,6 @@ const (
 	// signTimeout is how long the cluster may take to sign certificates.
 	signTimeout = 5 * time.Minute
 )
-
-// madeByKubeadm are the certificates that kubeadm makes. With external etcd some do not exist.
-var madeByKubeadm = []string{
-	"apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client", "etcd/server", "etcd/peer", "etcd/healthcheck-client",
-}
 
 // renewCertificates renews the certificates of a control plane node if the first of them
 // ends before the time in the settings: kubeadm does if it has made them, otherwise they
@@ -91,12 +87,13 @@ func endOf(m *machine.Machine, s *nodeconfig.Settings) (time.Time, error) {
 	return firstEnd(m)
 }
 
-// firstEnd returns when the first certificate that kubeadm made ends.
+// firstEnd returns when the first certificate that kubeadm made ends. With external etcd
+// some do not exist.
 func firstEnd(m *machine.Machine) (time.Time, error) {
 	var first time.Time
-	for _, name := range madeByKubeadm {
-		file := path.Join(nodeconfig.KeysDir, name+".crt")
-		if !m.Exists(file) {
+	for _, c := range certificates.Of(false, false) {
+		file := path.Join(nodeconfig.KeysDir, c.File+".crt")
+		if c.File == "" || !m.Exists(file) {
 			continue
 		}
 		content, err := m.Load(file)
