@@ -103,7 +103,7 @@ func (a *Authorities) of(ctx context.Context, key client.ObjectKey) (authority, 
 	name := key.Namespace + "." + key.Name
 	spec := &identity.Spec
 	return &StarVault{
-		client: a.Kube, connect: func(ctx context.Context) (*vault.Client, error) { return a.connect(ctx, identity) }, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0, now: time.Now,
+		managed: managed, connect: func(ctx context.Context) (*vault.Client, error) { return a.connect(ctx, identity) }, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0,
 		site: site{
 			server: "https://" + spec.Server, namespace: spec.Namespace, bundle: []byte(spec.CABundle),
 			mounts: spec.GetMountPath() + "/" + name, nodes: spec.GetNodesAuthPath(), role: name,

@@ -57,19 +57,7 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 	if err != nil {
 		return fmt.Errorf("generating %s: %w", secret.Name(cluster.Name, mat.purpose), err)
 	}
-	err = m.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       cluster.Namespace,
-			Name:            secret.Name(cluster.Name, mat.purpose),
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{owner},
-		},
-		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{
-			secret.TLSCrtDataName: pair.Certificate,
-			secret.TLSKeyDataName: pair.Key,
-		},
-	})
+	err = m.create(ctx, cluster, mat, owner, pair)
 	if apierrors.IsAlreadyExists(err) {
 		// Another caller has created the Secret: it is used if it is valid.
 		_, err = m.load(ctx, cluster, mat)
@@ -79,6 +67,24 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 		return fmt.Errorf("creating Secret %s: %w", secret.Name(cluster.Name, mat.purpose), err)
 	}
 	return nil
+}
+
+// create creates one Secret. A CA whose key is elsewhere has none in its pair.
+func (m *Managed) create(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, pair KeyPair) error {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       cluster.Namespace,
+			Name:            secret.Name(cluster.Name, mat.purpose),
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.TLSCrtDataName: pair.Certificate},
+	}
+	if len(pair.Key) > 0 {
+		s.Data[secret.TLSKeyDataName] = pair.Key
+	}
+	return m.client.Create(ctx, s) //nolint:wrapcheck // the callers name the Secret
 }
 
 // Check implements Authority.

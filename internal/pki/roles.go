@@ -70,7 +70,7 @@ func roles(externalEtcd bool) []role {
 }
 
 // settings returns the settings of the role in the vault.
-func (r role) settings(maxTTL time.Duration) map[string]any {
+func (r role) settings() map[string]any {
 	return map[string]any{
 		"allowed_domains":                    r.domains,
 		"allow_any_name":                     len(r.domains) == 0,
@@ -97,8 +97,8 @@ func (r role) settings(maxTTL time.Duration) map[string]any {
 		"basic_constraints_valid_for_non_ca": true,
 		"no_store":                           true,
 		"not_before_duration":                int64(clockSkew / time.Second),
-		"max_ttl":                            int64(maxTTL / time.Second),
-		"ttl":                                int64(maxTTL / time.Second),
+		"max_ttl":                            int64(maxLeafTTL / time.Second),
+		"ttl":                                int64(maxLeafTTL / time.Second),
 	}
 }
 
@@ -112,13 +112,12 @@ func organizations(name string) []string {
 // roleOf returns the role for a client certificate that a manager requests.
 func roleOf(request ClientRequest) string {
 	group := strings.Join(request.Organizations, ",")
-	at := slices.IndexFunc(roles(true), func(r role) bool {
-		return r.authority == certificates.Kubernetes && r.client && !r.server && group != "" && r.organization == group && r.allows(request.CommonName)
-	})
-	if at < 0 {
-		return ""
+	for _, r := range roles(true) {
+		if r.authority == certificates.Kubernetes && r.client && !r.server && group != "" && r.organization == group && r.allows(request.CommonName) {
+			return r.name
+		}
 	}
-	return roles(true)[at].name
+	return ""
 }
 
 // allows reports whether a role allows a common name.

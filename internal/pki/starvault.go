@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,14 +41,14 @@ const (
 // StarVault signs certificates of clusters with the PKI engines of a vault. The Secrets
 // of the contract contain the certificates of the CAs without their keys.
 type StarVault struct {
-	client client.Client
+	// managed reads and writes the Secrets.
+	managed *Managed
 	// connect returns the client of the vault. Only signatures need it.
 	connect func(ctx context.Context) (*vault.Client, error)
 	// site is where the engines are.
 	site site
 	// external is true for a cluster with external etcd.
 	external bool
-	now      func() time.Time
 }
 
 // site are the places of a cluster in a vault.
@@ -114,13 +113,12 @@ func (v *StarVault) Ensure(ctx context.Context, cluster client.ObjectKey, owner 
 	if err := v.ensureRoles(ctx); err != nil {
 		return err
 	}
-	managed := &Managed{client: v.client, now: v.now}
 	for _, a := range v.authorities() {
 		if err := v.ensureSecret(ctx, cluster, purposes[a], owner, found[a]); err != nil {
 			return err
 		}
 	}
-	if err := managed.ensure(ctx, cluster, materials[3], owner, 0); err != nil {
+	if err := v.managed.ensure(ctx, cluster, materials[3], owner, 0); err != nil {
 		return err
 	}
 	return v.Check(ctx, cluster, owner)
@@ -175,7 +173,7 @@ func (v *StarVault) root(ctx context.Context, mount string) ([]byte, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if _, problem := parseAuthority([]byte(text), v.now()); problem != "" {
+	if _, problem := parseAuthority([]byte(text), v.managed.now()); problem != "" {
 		return nil, &vault.Error{Problem: vault.Unsuitable, Path: mount, Detail: strings.ReplaceAll(problem, "tls.crt", "the certificate of the engine")}
 	}
 	return []byte(strings.TrimSpace(text) + "\n"), nil
@@ -184,7 +182,7 @@ func (v *StarVault) root(ctx context.Context, mount string) ([]byte, error) {
 // ensureRoles writes all roles: those for certificates, and that of the nodes.
 func (v *StarVault) ensureRoles(ctx context.Context) error {
 	for _, r := range roles(v.external) {
-		if _, err := v.write(ctx, v.site.mount(r.authority)+"/roles/"+r.name, r.settings(maxLeafTTL)); err != nil {
+		if _, err := v.write(ctx, v.site.mount(r.authority)+"/roles/"+r.name, r.settings()); err != nil {
 			return err
 		}
 	}
@@ -198,16 +196,7 @@ func (v *StarVault) ensureRoles(ctx context.Context) error {
 
 // ensureSecret creates the Secret with the certificate of a CA.
 func (v *StarVault) ensureSecret(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, certificate []byte) error {
-	err := v.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       cluster.Namespace,
-			Name:            secret.Name(cluster.Name, mat.purpose),
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{owner},
-		},
-		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{secret.TLSCrtDataName: certificate},
-	})
+	err := v.managed.create(ctx, cluster, mat, owner, KeyPair{Certificate: certificate})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Secret %s: %w", secret.Name(cluster.Name, mat.purpose), err)
 	}
@@ -216,27 +205,26 @@ func (v *StarVault) ensureSecret(ctx context.Context, cluster client.ObjectKey, 
 
 // Check implements Authority. It sends no request to the vault.
 func (v *StarVault) Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
-	managed := &Managed{client: v.client, now: v.now}
 	var errs []error
 	for _, a := range v.authorities() {
 		s, _, err := v.load(ctx, cluster, a)
 		if err == nil {
-			err = Adopt(ctx, v.client, s, cluster.Name, owner)
+			err = Adopt(ctx, v.managed.client, s, cluster.Name, owner)
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, managed.check(ctx, cluster, materials[3], owner))
+	errs = append(errs, v.managed.check(ctx, cluster, materials[3], owner))
 	if err := errors.Join(errs...); err != nil || !v.external {
 		return err
 	}
-	return managed.check(ctx, cluster, materials[1], owner)
+	return v.managed.check(ctx, cluster, materials[1], owner)
 }
 
 // load reads the certificate of a CA.
 func (v *StarVault) load(ctx context.Context, cluster client.ObjectKey, a certificates.Authority) (*corev1.Secret, *x509.Certificate, error) {
 	s := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, purposes[a].purpose)}
-	if err := v.client.Get(ctx, key, s); err != nil {
+	if err := v.managed.client.Get(ctx, key, s); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil, fmt.Errorf("reading Secret %s: %w", key.Name, ErrNotFound)
 		}
@@ -245,7 +233,7 @@ func (v *StarVault) load(ctx context.Context, cluster client.ObjectKey, a certif
 	if len(s.Data[secret.TLSKeyDataName]) > 0 {
 		return nil, nil, &InvalidCertificateError{Secret: key, Problem: "tls.key must not be set: StarVault has the key of the CA"}
 	}
-	certificate, problem := parseAuthority(s.Data[secret.TLSCrtDataName], v.now())
+	certificate, problem := parseAuthority(s.Data[secret.TLSCrtDataName], v.managed.now())
 	if problem != "" {
 		return nil, nil, &InvalidCertificateError{Secret: key, Problem: problem}
 	}
@@ -275,7 +263,7 @@ func (v *StarVault) Client(ctx context.Context, cluster client.ObjectKey, reques
 // EtcdClient implements Authority.
 func (v *StarVault) EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, []byte, error) {
 	if v.external {
-		return (&Managed{client: v.client, now: v.now}).EtcdClient(ctx, cluster, request)
+		return v.managed.EtcdClient(ctx, cluster, request)
 	}
 	s, _, err := v.load(ctx, cluster, certificates.Etcd)
 	if err != nil {
@@ -317,7 +305,7 @@ func (v *StarVault) ControlPlaneFiles(ctx context.Context, cluster client.Object
 		}
 		files = append(files, File{Path: pkiDir + "/" + a.File(), Permissions: "0644", Content: s.Data[secret.TLSCrtDataName]})
 	}
-	all, err := (&Managed{client: v.client, now: v.now}).filesOf(ctx, cluster, v.kept())
+	all, err := v.managed.filesOf(ctx, cluster, v.kept())
 	return append(files, all...), err
 }
 
@@ -340,7 +328,7 @@ func (v *StarVault) Sign(ctx context.Context, cluster client.ObjectKey, request 
 		return nil, err
 	}
 	path := v.site.mount(request.Authority) + "/sign/" + request.Role
-	request.TTL = min(request.TTL, authority.NotAfter.Sub(v.now()).Truncate(time.Second))
+	request.TTL = min(request.TTL, authority.NotAfter.Sub(v.managed.now()).Truncate(time.Second))
 	ips := make([]string, 0, len(request.IPs))
 	for _, ip := range request.IPs {
 		ips = append(ips, ip.String())
@@ -360,7 +348,7 @@ func (v *StarVault) Sign(ctx context.Context, cluster client.ObjectKey, request 
 	if err != nil || signed == nil {
 		return nil, &vault.Error{Problem: vault.Refused, Path: path, Detail: "the server returned no certificate"}
 	}
-	if problem := request.compare(signed, authority, v.now()); problem != "" {
+	if problem := request.compare(signed, authority, v.managed.now()); problem != "" {
 		return nil, &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: "the certificate is not used: " + problem + "; the role was changed"}
 	}
 	return certs.EncodeCertPEM(signed), nil
@@ -408,7 +396,7 @@ func (v *StarVault) checkRoles(ctx context.Context) error {
 		if answer == nil {
 			return &vault.Error{Problem: vault.NotFound, Path: path, Detail: "the role does not exist"}
 		}
-		for name, want := range r.settings(maxLeafTTL) {
+		for name, want := range r.settings() {
 			if is, has := answer.Data[name]; !has || fmt.Sprint(is) != fmt.Sprint(want) {
 				return &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: fmt.Sprintf("the role was changed: %s is %v instead of %v", name, is, want)}
 			}

@@ -2,11 +2,6 @@ package vault
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"net/netip"
 	"net/url"
@@ -125,16 +120,6 @@ func (p *prepared) node(ctx context.Context, login *pki.NodeLogin) *api.Client {
 	return c
 }
 
-// keyRequest returns a request without a subject.
-func keyRequest() []byte {
-	GinkgoHelper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	Expect(err).NotTo(HaveOccurred())
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-}
-
 func haveProblem(problem vaultclient.Problem) OmegaMatcher {
 	return WithTransform(func(err error) vaultclient.Problem {
 		if found, is := errors.AsType[*vaultclient.Error](err); is {
@@ -195,7 +180,7 @@ var _ = Describe("The certificates of clusters", func() {
 			By("signing for nodes")
 			names := certificates.Names{Node: "blue-1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}, DNSNames: []string{"api.example.com"}, IPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}
 			for _, c := range certificates.Of(true, false) {
-				request := pki.SignRequest{Role: c.Name, Authority: c.Authority, Request: keyRequest(), CommonName: c.Subject("blue-1"), Client: c.Client, Server: c.Server, TTL: 24 * time.Hour}
+				request := pki.SignRequest{Role: c.Name, Authority: c.Authority, Request: []byte(certificateRequest()), CommonName: c.Subject("blue-1"), Client: c.Client, Server: c.Server, TTL: 24 * time.Hour}
 				if c.Organization != "" {
 					request.Organizations = []string{c.Organization}
 				}
@@ -205,7 +190,7 @@ var _ = Describe("The certificates of clusters", func() {
 				_, err = p.controlPlane.Sign(ctx, blue, request)
 				Expect(err).To(haveProblem(vaultclient.Forbidden), c.Name)
 			}
-			serving := pki.SignRequest{Role: pki.RoleKubeletServing, Authority: certificates.Kubernetes, Request: keyRequest(), CommonName: "system:node:blue-1", Organizations: []string{"system:nodes"}, Server: true, DNSNames: []string{"blue-1"}, IPs: names.Addresses, TTL: time.Hour}
+			serving := pki.SignRequest{Role: pki.RoleKubeletServing, Authority: certificates.Kubernetes, Request: []byte(certificateRequest()), CommonName: "system:node:blue-1", Organizations: []string{"system:nodes"}, Server: true, DNSNames: []string{"blue-1"}, IPs: names.Addresses, TTL: time.Hour}
 			_, err = p.bootstrap.Sign(ctx, blue, serving)
 			Expect(err).NotTo(HaveOccurred())
 
@@ -216,7 +201,7 @@ var _ = Describe("The certificates of clusters", func() {
 			Expect(err).NotTo(HaveOccurred())
 			node := p.node(ctx, login)
 			sign := func(mount, role, name string) error {
-				_, err := node.Logical().WriteWithContext(ctx, mount+"/sign/"+role, map[string]any{"csr": string(keyRequest()), "common_name": name, "exclude_cn_from_sans": true, "ttl": "1h"})
+				_, err := node.Logical().WriteWithContext(ctx, mount+"/sign/"+role, map[string]any{"csr": certificateRequest(), "common_name": name, "exclude_cn_from_sans": true, "ttl": "1h"})
 				return err
 			}
 			Expect(sign(login.MountPath+"/kubernetes", "scheduler", "system:kube-scheduler")).To(Succeed())
@@ -224,7 +209,7 @@ var _ = Describe("The certificates of clusters", func() {
 			Expect(sign(login.MountPath+"/kubernetes", "permissions", "nova-bootstrap")).To(MatchError(ContainSubstring("403")))
 			Expect(sign("nova/tenants.blue.x/kubernetes", "scheduler", "system:kube-scheduler")).To(MatchError(ContainSubstring("403")))
 			for _, path := range []string{login.MountPath + "/kubernetes/sign-verbatim", login.MountPath + "/kubernetes/root/generate/internal", login.MountPath + "/kubernetes/issue/scheduler", "sys/policies/acl/x"} {
-				_, err := node.Logical().WriteWithContext(ctx, path, map[string]any{"csr": string(keyRequest()), "common_name": "x"})
+				_, err := node.Logical().WriteWithContext(ctx, path, map[string]any{"csr": certificateRequest(), "common_name": "x"})
 				Expect(err).To(MatchError(ContainSubstring("403")), path)
 			}
 			_, err = p.as("").Logical().UnwrapWithContext(ctx, login.WrappedSecretID)
@@ -239,7 +224,7 @@ var _ = Describe("The certificates of clusters", func() {
 				"auth/nova-nodes/role/tenants.blue":                   {"token_policies": "root"},
 				"auth/nova-nodes/role/tenants.blue/secret-id":         {},
 				"nova/tenants.blue/kubernetes/root/generate/exported": {"common_name": "x"},
-				"nova/tenants.blue/kubernetes/sign-verbatim":          {"csr": string(keyRequest())},
+				"nova/tenants.blue/kubernetes/sign-verbatim":          {"csr": certificateRequest()},
 				"auth/approle/role/nova-bootstrap/secret-id":          {},
 			} {
 				_, err := manager.Logical().WriteWithContext(ctx, path, data)
@@ -253,7 +238,7 @@ var _ = Describe("The certificates of clusters", func() {
 			write(ctx, p.root, "nova/tenants.blue/kubernetes/roles/scheduler", map[string]any{"allow_any_name": true, "enforce_hostnames": false, "key_type": "any", "client_flag": true, "organization": "system:masters"})
 			_, err = p.bootstrap.NodeLogin(ctx, blue, time.Hour)
 			Expect(err).To(haveProblem(vaultclient.Unsuitable))
-			_, err = p.bootstrap.Sign(ctx, blue, pki.SignRequest{Role: "scheduler", Authority: certificates.Kubernetes, Request: keyRequest(), CommonName: "system:kube-scheduler", Client: true, TTL: time.Hour})
+			_, err = p.bootstrap.Sign(ctx, blue, pki.SignRequest{Role: "scheduler", Authority: certificates.Kubernetes, Request: []byte(certificateRequest()), CommonName: "system:kube-scheduler", Client: true, TTL: time.Hour})
 			Expect(err).To(haveProblem(vaultclient.Unsuitable))
 			Expect(p.root.Sys().SealWithContext(ctx)).To(Succeed())
 			_, err = p.bootstrap.Sign(ctx, blue, serving)

@@ -110,12 +110,12 @@ var _ = Describe("A server", func() {
 	}
 })
 
-// certificateRequest makes a request with an organization.
-func certificateRequest(organization string) string {
+// certificateRequest makes a request with organizations.
+func certificateRequest(organizations ...string) string {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{Organization: []string{organization}}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{Organization: organizations}}, key)
 	Expect(err).NotTo(HaveOccurred())
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
