@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"path"
-	"slices"
 	"strconv"
 	"time"
 
@@ -157,52 +155,17 @@ func (r *Request) check(is *x509.Certificate, key crypto.PublicKey, roots *x509.
 	if _, err := is.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return fmt.Errorf("the CA of the cluster did not sign it: %w", err)
 	}
-	public, compares := is.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	var organization []string
-	if r.Certificate.Organization != "" {
-		organization = []string{r.Certificate.Organization}
+	wanted := certificates.Wanted{
+		CommonName: r.CommonName, Organizations: r.organizations(), DNSNames: r.DNSNames, IPs: r.IPs,
+		Client: r.Certificate.Client, Server: r.Certificate.Server, Until: now.Add(r.Validity + clockSkew),
 	}
-	switch {
-	case !compares || !public.Equal(key):
-		return errors.New("it has another key")
-	case is.IsCA:
-		return errors.New("it is the certificate of a CA")
-	case is.Subject.CommonName != r.CommonName || !slices.Equal(is.Subject.Organization, organization):
-		return fmt.Errorf("its subject is %s", is.Subject)
-	case !sameNames(r, is):
-		return fmt.Errorf("its names are %v %v", is.DNSNames, is.IPAddresses)
-	case !slices.Equal(usesOf(r.Certificate), sorted(is.ExtKeyUsage)) || len(is.UnknownExtKeyUsage) > 0:
-		return errors.New("it has other uses")
-	case is.NotAfter.After(now.Add(r.Validity + clockSkew)):
-		return fmt.Errorf("it ends later than requested, at %s", is.NotAfter)
-	}
-	return nil
+	return wanted.Check(is, key)
 }
 
-// sameNames reports whether a certificate has the requested names and no others.
-func sameNames(r *Request, is *x509.Certificate) bool {
-	ips := make([]netip.Addr, 0, len(is.IPAddresses))
-	for _, ip := range is.IPAddresses {
-		address, _ := netip.AddrFromSlice(ip)
-		ips = append(ips, address.Unmap())
+// organizations returns the groups of the subject.
+func (r *Request) organizations() []string {
+	if r.Certificate.Organization == "" {
+		return nil
 	}
-	slices.SortFunc(ips, netip.Addr.Compare)
-	return slices.Equal(r.DNSNames, sorted(is.DNSNames)) && slices.Equal(r.IPs, ips) && len(is.EmailAddresses)+len(is.URIs) == 0
-}
-
-func usesOf(c certificates.Certificate) []x509.ExtKeyUsage {
-	var uses []x509.ExtKeyUsage
-	if c.Server {
-		uses = append(uses, x509.ExtKeyUsageServerAuth)
-	}
-	if c.Client {
-		uses = append(uses, x509.ExtKeyUsageClientAuth)
-	}
-	return uses
-}
-
-func sorted[T ~int | ~string](list []T) []T {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return list
+	return []string{r.Certificate.Organization}
 }

@@ -191,10 +191,7 @@ func (r *Request) prepare(m *machine.Machine) error {
 			}
 		}
 	}
-	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: r.CommonName}, DNSNames: r.DNSNames}
-	if r.Certificate.Organization != "" {
-		template.Subject.Organization = []string{r.Certificate.Organization}
-	}
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: r.CommonName, Organization: r.organizations()}, DNSNames: r.DNSNames}
 	for _, ip := range r.IPs {
 		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
 	}

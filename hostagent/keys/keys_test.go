@@ -392,3 +392,14 @@ func TestRejectAuthorities(t *testing.T) {
 		t.Error("the key is still there, or its certificate is not")
 	}
 }
+
+func usesOf(c certificates.Certificate) []x509.ExtKeyUsage {
+	var uses []x509.ExtKeyUsage
+	if c.Server {
+		uses = append(uses, x509.ExtKeyUsageServerAuth)
+	}
+	if c.Client {
+		uses = append(uses, x509.ExtKeyUsageClientAuth)
+	}
+	return uses
+}

@@ -348,8 +348,8 @@ func (v *StarVault) Sign(ctx context.Context, cluster client.ObjectKey, request 
 	if err != nil || signed == nil {
 		return nil, &vault.Error{Problem: vault.Refused, Path: path, Detail: "the server returned no certificate"}
 	}
-	if problem := request.compare(signed, authority, v.managed.now()); problem != "" {
-		return nil, &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: "the certificate is not used: " + problem + "; the role was changed"}
+	if err := request.compare(signed, authority, v.managed.now()); err != nil {
+		return nil, &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: fmt.Sprintf("the certificate is not used: %s; the role was changed", err)}
 	}
 	return certs.EncodeCertPEM(signed), nil
 }
