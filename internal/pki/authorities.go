@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,13 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/namespaces"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 )
@@ -143,28 +143,16 @@ func (a *Authorities) identity(ctx context.Context, namespace, name string) (*co
 		}
 		return nil, fmt.Errorf("reading NovaStarVaultIdentity: %w", err)
 	}
-	allowed := identity.Spec.AllowedNamespaces
-	if slices.Contains(allowed.List, namespace) {
-		return identity, nil
+	of := identity.Spec.AllowedNamespaces
+	allowed, err := namespaces.Allowed(ctx, a.Kube, of.List, of.Selector, namespace)
+	if malformed, is := errors.AsType[*namespaces.SelectorError](err); is {
+		return nil, unusable("spec.allowedNamespaces.selector of NovaStarVaultIdentity %q is not valid: %s", name, malformed)
 	}
-	refused := unusable("NovaStarVaultIdentity %q does not allow the namespace %q: its spec.allowedNamespaces neither lists nor selects it", name, namespace)
-	if allowed.Selector == nil {
-		return nil, refused
-	}
-	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
 	if err != nil {
-		return nil, unusable("spec.allowedNamespaces.selector of NovaStarVaultIdentity %q is not valid: %s", name, err)
+		return nil, err
 	}
-	if selector.Empty() {
-		return identity, nil
-	}
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := a.Kube.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
-		return nil, fmt.Errorf("reading namespace: %w", err)
-	}
-	if !selector.Matches(labels.Set(found.Labels)) {
-		return nil, refused
+	if !allowed {
+		return nil, unusable("NovaStarVaultIdentity %q does not allow the namespace %q: its spec.allowedNamespaces neither lists nor selects it", name, namespace)
 	}
 	return identity, nil
 }

@@ -3,16 +3,15 @@ package credentials
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/namespaces"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -105,27 +104,12 @@ func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, e
 
 // allows reports whether clusters in namespace may use identity.
 func (r *Resolver) allows(ctx context.Context, identity Identity, namespace string) (bool, error) {
-	allowed := identity.Common().AllowedNamespaces
-	if slices.Contains(allowed.List, namespace) {
-		return true, nil
+	of := identity.Common().AllowedNamespaces
+	allowed, err := namespaces.Allowed(ctx, r.Reader, of.List, of.Selector, namespace)
+	if malformed, is := errors.AsType[*namespaces.SelectorError](err); is {
+		return false, invalid("spec.allowedNamespaces.selector of %s %q is not valid: %w", r.Kind, identity.GetName(), malformed)
 	}
-	if allowed.Selector == nil {
-		return false, nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
-	if err != nil {
-		return false, invalid("spec.allowedNamespaces.selector of %s %q is not valid: %w", r.Kind, identity.GetName(), err)
-	}
-	if selector.Empty() {
-		return true, nil
-	}
-	// Metadata only, so that a cache stores no more than that.
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Reader.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
-		return false, fmt.Errorf("reading namespace %q: %w", namespace, err)
-	}
-	return selector.Matches(labels.Set(found.Labels)), nil
+	return allowed, err //nolint:wrapcheck // it names the namespace
 }
 
 // read returns the credentials in a Secret.

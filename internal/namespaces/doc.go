@@ -1,0 +1,2 @@
+// Package namespaces decides which namespaces may use an identity.
+package namespaces
