@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// CA is a CA that signs whatever a template says, as of a minute ago.
+// CA is a CA that signs any template, as of a minute ago.
 type CA struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

@@ -83,7 +83,7 @@ var (
 	_ Signer    = &Authorities{}
 )
 
-// authority is what Authorities chooses.
+// authority is the Authority of one cluster.
 type authority interface {
 	Authority
 	Signer

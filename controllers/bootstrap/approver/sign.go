@@ -33,7 +33,7 @@ func decideRenewed(r request, m *clusterv1.Machine, renewable []string) csrDecis
 	return decision
 }
 
-// signRequest returns what is signed for a request that was decided.
+// signRequest returns the certificate to sign for a request that was decided.
 func signRequest(csr *certificatesv1.CertificateSigningRequest, r request, of *controlPlane, node string) pki.SignRequest {
 	wanted := pki.SignRequest{
 		Authority: certificates.Kubernetes, Request: csr.Spec.Request, CommonName: r.parsed.Subject.CommonName, Organizations: r.parsed.Subject.Organization,

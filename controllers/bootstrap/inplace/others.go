@@ -40,7 +40,7 @@ func (e *Extension) checkOthers(ctx context.Context, machine *clusterv1.Machine,
 // waitForOthers returns why the change of a drained control plane machine has to wait:
 // its API server and its etcd member restart, so the others must serve. The control
 // plane compared their health before the drain, which may have taken hours. A machine
-// that does not serve itself does not wait: the change may be what all of them need.
+// that does not serve itself does not wait: all of them may need the change.
 func waitForOthers(machine *clusterv1.Machine, all []clusterv1.Machine) string {
 	if problem(machine) != "" {
 		return ""
