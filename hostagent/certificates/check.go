@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Wanted is the certificate that a request is signed with. Whoever uses the certificate
-// compares it: a role of a vault may allow more than it should.
+// Wanted is the certificate that a request asks for. The agent and the managers compare
+// it before they use one: a role of a vault may allow more than it should.
 type Wanted struct {
 	CommonName    string
 	Organizations []string
