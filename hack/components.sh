@@ -82,5 +82,5 @@ done <<<"$infrastructure"
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml
 # For the administrator of a StarVault: docs/starvault.md.
-cp -R templates/starvault "$dir/control-plane-nova/$version/starvault"
+cp templates/starvault/* "$dir/control-plane-nova/$version/"
 provider nova-addon addon-nova nova AddonProvider addon-components.yaml

@@ -120,6 +120,11 @@ var _ = Describe("A machine", func() {
 
 	It("is not changed while another hypervisor responds instead of its own", func(ctx SpecContext) {
 		rig := up(ctx)
+		// Cluster API creates no machine before the infrastructure cluster is ready; the rig does.
+		cluster := rig.InfraCluster()
+		Eventually(get(ctx, rig, cluster)).Should(Satisfy(func(error) bool {
+			return cluster.Annotations[infrav1.HypervisorIDAnnotation] == "fake-1"
+		}))
 		other := hypervisor.Endpoint{ID: "fake-2", Version: "fake 2.0"}
 		rig.Hypervisor.SetEndpoint(fake.KeyOf(rig.InfraCluster()), other)
 		// The other hypervisor has none of the VMs. If the VM were lost before the site changes, it

@@ -103,7 +103,7 @@ func (b *Bed) PrepareVault(ctx context.Context, namespace string) (string, error
 	if err != nil {
 		return "", err
 	}
-	script, err := b.command(ctx, filepath.Join(tools.Root(), "templates", "starvault", "setup.sh"))
+	script, err := b.command(ctx, filepath.Join(tools.Root(), "templates", "starvault", "starvault-setup.sh"))
 	if err != nil {
 		return "", err
 	}

@@ -76,7 +76,7 @@ func (p *prepared) setup(ctx context.Context) {
 	ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
 	Expect(os.WriteFile(ca, p.CA, 0o600)).To(Succeed())
 	for range 2 { // it can be run again
-		script := exec.CommandContext(ctx, filepath.Join(tools.Root(), "templates", "starvault", "setup.sh"))
+		script := exec.CommandContext(ctx, filepath.Join(tools.Root(), "templates", "starvault", "starvault-setup.sh"))
 		script.Env = append(os.Environ(), "CLI="+programs["bao"], "VAULT_ADDR="+p.URL, "VAULT_TOKEN="+p.RootToken, "VAULT_CACERT="+ca)
 		out, err := script.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)

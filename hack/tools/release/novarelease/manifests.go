@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // manifests adds the files of each provider in DIR/repository to the layout
@@ -35,7 +36,11 @@ func manifests(ctx context.Context, flags *flag.FlagSet, args []string) error {
 			if err != nil {
 				return fmt.Errorf("reading files of %s: %w", provider, err)
 			}
-			layer, err := r.blob("application/yaml", data)
+			mediaType := types.MediaType("application/yaml")
+			if filepath.Ext(file.Name()) != ".yaml" {
+				mediaType = "text/plain"
+			}
+			layer, err := r.blob(mediaType, data)
 			if err != nil {
 				return err
 			}

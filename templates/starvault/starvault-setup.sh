@@ -2,7 +2,7 @@
 # Prepares a StarVault for the clusters of Nova Container Platform: policies, the auth
 # method of nodes, and the roles of the managers at the auth method approle.
 #
-#   VAULT_ADDR=https://vault.example.com VAULT_TOKEN=... ./setup.sh
+#   VAULT_ADDR=https://vault.example.com VAULT_TOKEN=... ./starvault-setup.sh
 #
 # CLI is the command line of the vault. MOUNT_PATH, NODES_AUTH_PATH and AUTH_PATH are
 # those of the NovaStarVaultIdentity. It can be run again.
