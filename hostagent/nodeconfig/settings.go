@@ -74,6 +74,8 @@ type Settings struct {
 	// Certificates, if set, are the certificates that RenewCertificates renews: kubeadm
 	// has made none.
 	Certificates *Certificates `json:"certificates,omitempty"`
+	// Authorities, if set, are the CAs of a cluster whose CAs were, or are being, rotated.
+	Authorities *Authorities `json:"authorities,omitempty"`
 }
 
 // Kubernetes is a version of Kubernetes on a node.
