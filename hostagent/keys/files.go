@@ -22,8 +22,6 @@ import (
 
 const (
 	kubernetes = "/etc/kubernetes"
-	// kubeletFile has key and certificate of the kubelet, which renews them.
-	kubeletFile = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 	// clockSkew is how much longer than requested a certificate may be valid.
 	clockSkew = 10 * time.Minute
 )
@@ -33,7 +31,7 @@ const (
 func certificateFile(c certificates.Certificate) string {
 	switch {
 	case c.Name == certificates.KubeletClient:
-		return kubeletFile
+		return kubeletFile(kubeletClient)
 	case c.Kubeconfig != "":
 		return path.Join(kubernetes, c.Kubeconfig)
 	}
@@ -121,10 +119,11 @@ func (r *Request) write(m *machine.Machine, want *nodeconfig.Certificates, node 
 	}
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	if r.Certificate.Name == certificates.KubeletClient {
-		if err := m.Write(kubeletFile, string(certificate)+string(key), 0o600); err != nil {
+		if err := writeKubelet(m, kubeletClient, certificate, key); err != nil {
 			return err
 		}
-		user = &clientcmdapi.AuthInfo{ClientCertificate: kubeletFile, ClientKey: kubeletFile}
+		file := kubeletFile(kubeletClient)
+		user = &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: file}
 	}
 	server := want.Endpoint
 	if r.Certificate.Connects == certificates.Local {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
@@ -213,6 +216,30 @@ func TestFirstMachine(t *testing.T) {
 	}
 	if len(v.signed) != len(certificates.Of(true, false)) {
 		t.Errorf("the vault signed %v", v.signed)
+	}
+}
+
+// TestKubeletRenews checks that the kubelet can replace the certificate that the machine got
+// for it: it renews no certificate that is in a file of its own instead of a link.
+func TestKubeletRenews(t *testing.T) {
+	t.Parallel()
+	n, all, want := newMachine(t)
+	if err := newVault(t, all).ensure(n, want); err != nil {
+		t.Fatal(err)
+	}
+	dir := n.Dir("var/lib/kubelet/pki")
+	store, err := certificate.NewFileStoreWithLogger(klog.Background(), "kubelet-client", dir, dir, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, err := store.Current()
+	if err != nil || current.Leaf.Subject.CommonName != "system:node:blue-1" {
+		t.Fatalf("the kubelet reads %v: %v", current, err)
+	}
+	content := []byte(n.Get("var/lib/kubelet/pki/kubelet-client-current.pem"))
+	_, key := pem.Decode(content)
+	if _, err := store.Update(content, key); err != nil {
+		t.Errorf("the kubelet cannot replace its certificate: %v", err)
 	}
 }
 
