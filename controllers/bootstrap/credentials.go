@@ -150,12 +150,8 @@ func withoutCertificates(err error) error {
 	case errors.As(err, &invalid):
 		return reconcile.Blocked(bootstrapv1.WaitingForCertificatesReason, "%s", reconcile.Sentence(invalid))
 	}
-	switch reason, passes := pki.VaultReason(err); {
-	case reason == "":
-		return err
-	case passes:
-		return reconcile.Wait(reason, "%s", reconcile.Sentence(err))
-	default:
+	if reason := pki.VaultReason(err); reason != "" {
 		return reconcile.Blocked(reason, "%s", reconcile.Sentence(err))
 	}
+	return err
 }

@@ -8,14 +8,18 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 )
 
 // The control plane of a machine that will be an etcd member expects it to join for as long as its
@@ -115,6 +119,23 @@ func TestNoBootstrapDataWhileTheSignerIsUnknown(t *testing.T) {
 	s := &scope{mode: bootstrap.Init, config: &bootstrapv1.NovaConfig{}, cluster: &clusterv1.Cluster{}}
 	g.Expect(r.issueCredentials(t.Context(), s)).To(MatchError(ContainSubstring("the server does not respond")))
 	g.Expect(s.pki).To(BeEmpty())
+}
+
+// An administrator of the StarVault has to act, so the event of a NovaConfig says why it waits.
+func TestEveryProblemOfAStarVaultHasAnEvent(t *testing.T) {
+	for _, problem := range []vault.Problem{
+		vault.Unreachable, vault.Sealed, vault.CredentialsRejected, vault.Forbidden, vault.NotFound, vault.Refused, vault.Unsuitable,
+	} {
+		t.Run(string(problem), func(t *testing.T) {
+			g := NewWithT(t)
+			recorder := events.NewFakeRecorder(1)
+			r, s := &Reconciler{Recorder: recorder}, &scope{config: &bootstrapv1.NovaConfig{}}
+			g.Expect(errors.As(withoutCertificates(&vault.Error{Problem: problem, Path: "nova/x", Detail: "it failed"}), &s.blocked)).To(BeTrue())
+			conditions.Set(s.config, s.condition(nil))
+			r.announce(s, metav1.Condition{})
+			g.Expect(recorder.Events).To(Receive(ContainSubstring("Warning " + string(problem))))
+		})
+	}
 }
 
 // Waiting in a queue of the hypervisor does not reduce a machine's time to join.

@@ -18,15 +18,15 @@ var ErrNotFound = errors.New("cluster certificates not found")
 var ErrExternalClient = errors.New("external etcd has no client certificate")
 
 // VaultReason returns the reason of conditions and events for an error about a StarVault;
-// empty for any other error. passes is true if the cause may end without a user.
-func VaultReason(err error) (reason string, passes bool) {
+// empty for any other error.
+func VaultReason(err error) string {
 	if problem, is := errors.AsType[*vault.Error](err); is {
-		return string(problem.Problem), problem.Problem == vault.Unreachable || problem.Problem == vault.Sealed
+		return string(problem.Problem)
 	}
 	if _, is := errors.AsType[*IdentityError](err); is {
-		return bootstrapv1.VaultIdentityUnusableReason, false
+		return bootstrapv1.VaultIdentityUnusableReason
 	}
-	return "", false
+	return ""
 }
 
 // InvalidCertificateError means that the content of a Secret cannot be used as

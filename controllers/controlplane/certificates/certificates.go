@@ -82,7 +82,7 @@ func (r *Keeper) Ensure(ctx context.Context, s *scope.Scope) error {
 
 // warnVault reports an error about a StarVault.
 func (r *Keeper) warnVault(s *scope.Scope, err error) {
-	if reason, _ := pki.VaultReason(err); reason != "" {
+	if reason := pki.VaultReason(err); reason != "" {
 		r.Warn(s, reason, "Certificates", err)
 	}
 }

@@ -227,7 +227,7 @@ func certificatesCondition(s *scope.Scope) metav1.Condition {
 	case errors.Is(s.Certificates.Err, pki.ErrNotFound):
 		c.Reason, c.Message = controlplanev1.CertificatesNotAvailableReason, certificates.Message(s.Certificates.Err)
 	default:
-		reason, _ := pki.VaultReason(s.Certificates.Err)
+		reason := pki.VaultReason(s.Certificates.Err)
 		c.Reason, c.Message = cmp.Or(reason, controlplanev1.CertificatesInternalErrorReason), certificates.Message(s.Certificates.Err)
 	}
 	return c
