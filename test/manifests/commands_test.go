@@ -122,7 +122,7 @@ var elsewhere = map[string]map[string]string{
 	"docs/host-agent.md":  {"kubectl get secret": "people: the tests of bootstrap decode bootstrap data in Go"},
 	"docs/node-images.md": {"make node-image": "test/suites/nodeimage, with programs and images of its own"},
 	"docs/sign-in.md":     {"kubectl get secret": "controllers/controlplane reads the Secret, people install kubelogin", "bao write": "test/suites/vault", "bao policy": "test/suites/vault"},
-	"docs/starvault.md":   {"CLI=bao": "test/suites/vault runs the script", "for manager in": "test/suites/vault makes the same credentials"},
+	"docs/starvault.md":   {"CLI=bao": "test/suites/vault runs the script", "for manager in": "test/suites/vault makes the same credentials", "kubectl create serviceaccount": "test/suites/vault", "bao auth enable": "test/suites/vault"},
 	"docs/first-day.md":   {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
 	"docs/security.md":    {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
 	"docs/proxmox.md":     {"pveum": "people, on a node of Proxmox VE"},

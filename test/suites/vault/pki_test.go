@@ -46,6 +46,17 @@ var (
 
 func prepare(ctx context.Context, program string, clusters ...client.ObjectKey) *prepared {
 	GinkgoHelper()
+	p := prepareFor(ctx, program, controlplanev1.VaultAuth{Method: controlplanev1.VaultAppRole, SecretRef: controlplanev1.VaultSecretReference{Name: "vault"}})
+	for _, key := range clusters {
+		p.cluster(ctx, key)
+	}
+	p.controlPlane, p.bootstrap = p.manager(ctx, "nova-control-plane"), p.manager(ctx, "nova-bootstrap")
+	return p
+}
+
+// prepareFor prepares a vault, and an identity with which managers sign in to it.
+func prepareFor(ctx context.Context, program string, auth controlplanev1.VaultAuth) *prepared {
+	GinkgoHelper()
 	p := &prepared{vault: startVault(ctx, program)}
 	p.setup(ctx)
 	scheme := runtime.NewScheme()
@@ -57,14 +68,9 @@ func prepare(ctx context.Context, program string, clusters ...client.ObjectKey) 
 	Expect(err).NotTo(HaveOccurred())
 	identity := &controlplanev1.NovaStarVaultIdentity{ObjectMeta: metav1.ObjectMeta{Name: "vault"}}
 	identity.Spec = controlplanev1.NovaStarVaultIdentitySpec{
-		Server: server.Host, CABundle: string(p.CA), AllowedNamespaces: controlplanev1.VaultNamespaces{List: []string{"tenants"}},
-		Auth: controlplanev1.VaultAuth{Method: controlplanev1.VaultAppRole, SecretRef: controlplanev1.VaultSecretReference{Name: "vault"}},
+		Server: server.Host, CABundle: string(p.CA), AllowedNamespaces: controlplanev1.VaultNamespaces{List: []string{"tenants"}}, Auth: auth,
 	}
 	Expect(p.kube.Create(ctx, identity)).To(Succeed())
-	for _, key := range clusters {
-		p.cluster(ctx, key)
-	}
-	p.controlPlane, p.bootstrap = p.manager(ctx, "nova-control-plane"), p.manager(ctx, "nova-bootstrap")
 	return p
 }
 

@@ -68,26 +68,44 @@ func newDirectory(ctx context.Context, v *vault, namespace string) *directory {
 }
 
 // commands are the blocks of the guide that set up a server.
-var commands = regexp.MustCompile("(?m)^```sh\n(bao (?:write|policy) (?s:.*?))\n```\n")
+var commands = regexp.MustCompile("(?m)^```sh\n((?:bao (?:write|policy|auth)|kubectl create serviceaccount) (?s:.*?))\n```\n")
+
+// blocksOf returns the blocks of a guide that set up a server.
+func blocksOf(guide string) []string {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", guide))
+	Expect(err).NotTo(HaveOccurred())
+	var blocks []string
+	for _, block := range commands.FindAllSubmatch(text, -1) {
+		blocks = append(blocks, string(block[1]))
+	}
+	return blocks
+}
 
 // followGuide runs the commands of docs/sign-in.md.
 func followGuide(ctx context.Context, v *vault, namespace string) {
 	GinkgoHelper()
-	guide, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "sign-in.md"))
-	Expect(err).NotTo(HaveOccurred())
-	blocks := commands.FindAllSubmatch(guide, -1)
+	blocks := blocksOf("sign-in.md")
 	Expect(blocks).To(HaveLen(3))
-	programs, err := tools.Paths(ctx, GinkgoWriter, "bao")
-	Expect(err).NotTo(HaveOccurred())
-	authority := filepath.Join(GinkgoT().TempDir(), "ca.crt")
-	Expect(os.WriteFile(authority, v.CA, 0o600)).To(Succeed())
 	for _, block := range blocks {
-		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", string(block[1]))
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(programs["bao"])+":"+os.Getenv("PATH"),
-			"BAO_ADDR="+v.URL, "BAO_CACERT="+authority, "BAO_TOKEN="+v.RootToken, "BAO_NAMESPACE="+namespace)
-		output, err := cmd.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(output))
+		v.run(ctx, block, "BAO_NAMESPACE="+namespace)
 	}
+}
+
+// run runs a block of a guide as an administrator of the server does.
+func (v *vault) run(ctx context.Context, block string, env ...string) {
+	GinkgoHelper()
+	programs, err := tools.Paths(ctx, GinkgoWriter, "bao", "kubectl")
+	Expect(err).NotTo(HaveOccurred())
+	dir := GinkgoT().TempDir()
+	authority := filepath.Join(dir, "ca.crt")
+	Expect(os.WriteFile(authority, v.CA, 0o600)).To(Succeed())
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(programs["bao"])+":"+filepath.Dir(programs["kubectl"])+":"+os.Getenv("PATH"),
+		"BAO_ADDR="+v.URL, "BAO_CACERT="+authority, "BAO_TOKEN="+v.RootToken), env...)
+	output, err := cmd.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
 }
 
 // issuers are the issuers of the directory, as a user of this project sets them.

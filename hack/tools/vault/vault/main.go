@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	kubernetes "github.com/hashicorp/vault-plugin-auth-kubernetes"
 	"github.com/hashicorp/vault/audit"
 	auditfile "github.com/hashicorp/vault/builtin/audit/file"
 	"github.com/hashicorp/vault/builtin/credential/approle"
@@ -65,7 +66,7 @@ func run() error {
 		DisableMlock:       true,
 		RedirectAddr:       "https://" + *address,
 		LogicalBackends:    map[string]logical.Factory{"pki": pki.Factory},
-		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory},
+		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory, "kubernetes": kubernetes.Factory},
 		AuditBackends:      map[string]audit.Factory{"file": auditfile.Factory},
 		BuiltinRegistry:    builtins{},
 		RawConfig:          &server.Config{SharedConfig: &configutil.SharedConfig{}},
