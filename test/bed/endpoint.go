@@ -81,7 +81,11 @@ type Etcd struct {
 
 // Etcd returns how to ask a tenant's etcd. Its authority is there already.
 func (b *Bed) Etcd(ctx context.Context, c Cluster) (*Etcd, error) {
-	pair, ca, err := pki.NewManaged(b.Client).EtcdClient(ctx, c.Key(), pki.ClientRequest{CommonName: "bed", TTL: 12 * time.Hour})
+	issue := pki.NewManaged(b.Client).EtcdClient
+	if c.StarVault != "" {
+		issue = b.vaultEtcdClient
+	}
+	pair, ca, err := issue(ctx, c.Key(), pki.ClientRequest{CommonName: "nova-control-plane", TTL: 12 * time.Hour})
 	if err != nil {
 		return nil, fmt.Errorf("making client of etcd of %s: %w", c.Name, err)
 	}

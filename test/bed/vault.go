@@ -2,20 +2,26 @@ package bed
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/starvault"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 const (
@@ -25,6 +31,8 @@ const (
 	vaultAddress = host.Gateway + ":8200"
 	// vaultProgram is the file with the name of its program.
 	vaultProgram = "program"
+	// stopped ends the name of that file while the vault is stopped.
+	stopped = ".stopped"
 )
 
 // writeVault writes the settings of the vault.
@@ -40,7 +48,25 @@ func (b *Bed) writeVault(program string) error {
 }
 
 func (b *Bed) vaultProcess(program string) supervisor.Process {
-	return supervisor.Process{Name: VaultName, Args: []string{program, VaultName, b.layout.path(VaultName)}}
+	return supervisor.Process{Name: VaultName, Args: []string{program, VaultName, b.layout.path(VaultName)}, After: []string{b.layout.path(VaultName, vaultProgram)}}
+}
+
+// StopVault ends the vault at once. It is not started again before StartVault.
+func (b *Bed) StopVault() error {
+	path := b.layout.path(VaultName, vaultProgram)
+	if err := os.Rename(path, path+stopped); err != nil {
+		return fmt.Errorf("stopping the vault: %w", err)
+	}
+	return b.Kill(VaultName, syscall.SIGKILL)
+}
+
+// StartVault starts the vault after StopVault, and waits until it serves: it is unsealed.
+func (b *Bed) StartVault(ctx context.Context) error {
+	path := b.layout.path(VaultName, vaultProgram)
+	if err := os.Rename(path+stopped, path); err != nil {
+		return fmt.Errorf("starting the vault: %w", err)
+	}
+	return await(ctx, time.Minute, "waiting for the vault", b.vaultReady)
 }
 
 // vaultOptions are the options of the vault with the settings in dir.
@@ -49,7 +75,7 @@ func vaultOptions(dir string) (starvault.Options, error) {
 	if err != nil {
 		return starvault.Options{}, fmt.Errorf("reading the settings of the vault: %w", err)
 	}
-	return starvault.Options{Program: strings.TrimSpace(string(program)), Dir: dir, Address: vaultAddress, Log: os.Stderr}, nil
+	return starvault.Options{Program: strings.TrimSpace(string(program)), Dir: dir, Address: vaultAddress, Audit: true, Log: os.Stderr}, nil
 }
 
 // RunVault runs the vault with the settings in dir until the context ends.
@@ -99,33 +125,15 @@ func (b *Bed) PrepareVault(ctx context.Context, namespace string) (string, error
 	if err != nil {
 		return "", err
 	}
-	programs, err := tools.Paths(ctx, b.log, "bao")
-	if err != nil {
+	if err := server.Prepare(ctx); err != nil {
 		return "", err
 	}
-	script, err := b.command(ctx, filepath.Join(tools.Root(), "templates", "starvault", "starvault-setup.sh"))
-	if err != nil {
-		return "", err
-	}
-	script.Env = append(os.Environ(), "CLI="+programs["bao"], "VAULT_ADDR="+server.URL, "VAULT_TOKEN="+server.RootToken,
-		"VAULT_CACERT="+b.layout.path(VaultName, "tls", "ca.crt"))
-	if out, err := script.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("preparing the vault: %w: %s", err, out)
-	}
-	root, err := server.Client()
-	if err != nil {
-		return "", err
-	}
-	for _, manager := range []string{"nova-control-plane", "nova-bootstrap"} {
-		role, err := root.Logical().ReadWithContext(ctx, "auth/approle/role/"+manager+"/role-id")
+	for _, manager := range starvault.Managers {
+		credentials, err := server.Credentials(ctx, manager)
 		if err != nil {
-			return "", fmt.Errorf("reading the role of %s: %w", manager, err)
+			return "", err
 		}
-		id, err := root.Logical().WriteWithContext(ctx, "auth/approle/role/"+manager+"/secret-id", nil)
-		if err != nil {
-			return "", fmt.Errorf("making a secret ID of %s: %w", manager, err)
-		}
-		secret := &corev1.Secret{StringData: map[string]string{"roleID": fmt.Sprint(role.Data["role_id"]), "secretID": fmt.Sprint(id.Data["secret_id"])}}
+		secret := &corev1.Secret{StringData: credentials}
 		secret.Namespace, secret.Name = manager+"-system", secretName
 		if err := b.Client.Create(ctx, secret); err != nil {
 			return "", fmt.Errorf("creating Secret of %s: %w", manager, err)
@@ -141,6 +149,36 @@ func (b *Bed) PrepareVault(ctx context.Context, namespace string) (string, error
 		return "", fmt.Errorf("creating NovaStarVaultIdentity: %w", err)
 	}
 	return identityName, nil
+}
+
+// vaultEtcdClient has the vault sign a client certificate for etcd, as nova-control-plane does.
+func (b *Bed) vaultEtcdClient(ctx context.Context, cluster client.ObjectKey, request pki.ClientRequest) (pair pki.KeyPair, ca []byte, err error) {
+	server, err := b.Vault()
+	if err != nil {
+		return pair, nil, err
+	}
+	root, err := server.Client()
+	if err != nil {
+		return pair, nil, err
+	}
+	if pair.Key, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+		return pair, nil, fmt.Errorf("making a key: %w", err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(pair.Key)
+	if err != nil {
+		return pair, nil, fmt.Errorf("reading the key: %w", err)
+	}
+	csr, err := certutil.MakeCSR(key, &pkix.Name{}, nil, nil)
+	if err != nil {
+		return pair, nil, fmt.Errorf("making a certificate request: %w", err)
+	}
+	answer, err := root.Logical().WriteWithContext(ctx, "nova/"+cluster.Namespace+"."+cluster.Name+"/etcd/sign/etcd-managers",
+		map[string]any{"csr": string(csr), "common_name": request.CommonName, "exclude_cn_from_sans": true, "ttl": request.TTL.String()})
+	if err != nil {
+		return pair, nil, fmt.Errorf("signing a client certificate for etcd: %w", err)
+	}
+	pair.Certificate = []byte(fmt.Sprint(answer.Data["certificate"]))
+	return pair, []byte(fmt.Sprint(answer.Data["issuing_ca"])), nil
 }
 
 // withVault lets a StarVault sign the certificates of a cluster.

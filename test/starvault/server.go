@@ -40,6 +40,8 @@ type Options struct {
 	// Inside calls a function where the server is to run, such as in another
 	// network namespace. Nil runs it here.
 	Inside process.Inside
+	// Audit writes an audit log, for Requests.
+	Audit bool
 	// Log receives the output of the server.
 	Log io.Writer
 }
@@ -114,6 +116,14 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := client.Sys().MountWithContext(ctx, "pki", &api.MountInput{Type: "pki", Config: api.MountConfigInput{MaxLeaseTTL: "87600h"}}); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("mounting the PKI engine of %s: %w", o.Program, err)
+	}
+	if !o.Audit {
+		return s, nil
+	}
+	err = client.Sys().EnableAuditWithOptionsWithContext(ctx, "requests", &api.EnableAuditOptions{Type: "file", Options: map[string]string{"file_path": s.path(auditLog)}})
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("enabling the audit log of %s: %w", o.Program, err)
 	}
 	return s, nil
 }
@@ -236,6 +246,7 @@ func (s *Server) configure() error {
 	// The listener for other members of a cluster would need the next port.
 	config := fmt.Sprintf(`api_addr = %q
 disable_clustering = true
+unsafe_allow_api_audit_creation = true
 storage "file" {
   path = %q
 }
@@ -254,7 +265,7 @@ listener "tcp" {
 // run starts the process, and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
 	arguments := []string{"server", "-config", s.path("server.hcl")}
-	if s.options.Program == "vault" {
+	if filepath.Base(s.program) == "vault" {
 		arguments = []string{"-address", s.options.Address, "-storage", s.path("data"), "-certificate", s.path("tls", "tls.crt"), "-key", s.path("tls", "tls.key")}
 	}
 	// It outlives ctx, which only bounds the wait.

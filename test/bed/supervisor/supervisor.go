@@ -35,7 +35,7 @@ type Process struct {
 	Args []string `json:"args"`
 	// Env is added to the supervisor's own environment.
 	Env []string `json:"env,omitempty"`
-	// After are files that must exist before it is started.
+	// After are files that must exist before each start.
 	After []string `json:"after,omitempty"`
 	// Once means that the program is not restarted: its state would be lost, and
 	// a new state would only hide that.
@@ -94,11 +94,8 @@ func Run(ctx context.Context, path string, log io.Writer) error {
 
 // keep runs one program again and again.
 func keep(ctx context.Context, plan Plan, p Process, log *lines) {
-	if !awaitFiles(ctx, p.After) {
-		return
-	}
 	pause := firstPause
-	for ctx.Err() == nil {
+	for awaitFiles(ctx, p.After) && ctx.Err() == nil {
 		started := time.Now()
 		err := runOnce(ctx, plan, p)
 		if ctx.Err() != nil {

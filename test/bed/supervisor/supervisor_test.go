@@ -132,4 +132,11 @@ func TestProgramWaitsForItsFiles(t *testing.T) {
 	}, 4*look).Should(HaveOccurred())
 	g.Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
 	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
+	g.Expect(os.Remove(file)).To(Succeed())
+	ended, err := Pid(dir, "sample")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(Signal(dir, "sample", syscall.SIGKILL)).To(Succeed())
+	g.Consistently(pidOf(dir), 3*firstPause).Should(Equal(ended), "nor is it started again without them")
+	g.Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
+	g.Eventually(pidOf(dir), 10*time.Second).ShouldNot(Equal(ended))
 }

@@ -26,9 +26,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	vaultclient "github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/starvault"
 )
-
-var managers = []string{"nova-control-plane", "nova-bootstrap"}
 
 // expectSignedIn requires that both managers have the rights of their policies, and
 // those of no other.
@@ -85,7 +84,7 @@ var _ = Describe("Managers", func() {
 			as := func(manager, token string) *pki.Authorities {
 				return &pki.Authorities{Kube: p.kube, Namespace: manager + "-system", Manager: manager, TokenFile: token}
 			}
-			for _, name := range managers {
+			for _, name := range starvault.Managers {
 				a := serviceAccount{api: api, namespace: name + "-system", name: name + "-manager"}
 				Expect(api.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}})).To(Succeed())
 				for _, account := range []string{a.name, "other"} {
@@ -117,7 +116,7 @@ var _ = Describe("Managers", func() {
 			path := filepath.Join(GinkgoT().TempDir(), "clients.crt")
 			Expect(os.WriteFile(path, certs.EncodeCertPEM(trusted.certificate), 0o600)).To(Succeed())
 			p.run(ctx, strings.ReplaceAll(blocksOf("starvault.md")[1], "@clients.crt", "@"+path))
-			for _, name := range managers {
+			for _, name := range starvault.Managers {
 				Expect(p.kube.Create(ctx, trusted.secret(name+"-system", name))).To(Succeed())
 			}
 			as := func(name string) *pki.Authorities {

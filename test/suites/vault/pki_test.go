@@ -5,9 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,7 +23,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	vaultclient "github.com/nova-platform/cluster-api-provider-nova/internal/vault"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 // prepared is a vault that an administrator has prepared by the script of the release,
@@ -58,7 +54,9 @@ func prepare(ctx context.Context, program string, clusters ...client.ObjectKey) 
 func prepareFor(ctx context.Context, program string, auth controlplanev1.VaultAuth) *prepared {
 	GinkgoHelper()
 	p := &prepared{vault: startVault(ctx, program)}
-	p.setup(ctx)
+	for range 2 { // it can be run again
+		Expect(p.Prepare(ctx)).To(Succeed())
+	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
@@ -72,21 +70,6 @@ func prepareFor(ctx context.Context, program string, auth controlplanev1.VaultAu
 	}
 	Expect(p.kube.Create(ctx, identity)).To(Succeed())
 	return p
-}
-
-// setup runs the script of the release, as an administrator does.
-func (p *prepared) setup(ctx context.Context) {
-	GinkgoHelper()
-	programs, err := tools.Paths(ctx, GinkgoWriter, "bao")
-	Expect(err).NotTo(HaveOccurred())
-	ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
-	Expect(os.WriteFile(ca, p.CA, 0o600)).To(Succeed())
-	for range 2 { // it can be run again
-		script := exec.CommandContext(ctx, filepath.Join(tools.Root(), "templates", "starvault", "starvault-setup.sh"))
-		script.Env = append(os.Environ(), "CLI="+programs["bao"], "VAULT_ADDR="+p.URL, "VAULT_TOKEN="+p.RootToken, "VAULT_CACERT="+ca)
-		out, err := script.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-	}
 }
 
 // cluster creates the objects of a cluster.
@@ -103,10 +86,10 @@ func (p *prepared) cluster(ctx context.Context, key client.ObjectKey) {
 // manager returns the authority of a manager with the credentials of its role.
 func (p *prepared) manager(ctx context.Context, name string) *pki.Authorities {
 	GinkgoHelper()
-	role := read(ctx, p.root, "auth/approle/role/"+name+"/role-id")
-	secret := write(ctx, p.root, "auth/approle/role/"+name+"/secret-id", nil)
+	credentials, err := p.Credentials(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(p.kube.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name + "-system", Name: "vault"}, Data: map[string][]byte{
-		"roleID": []byte(role["role_id"].(string)), "secretID": []byte(secret["secret_id"].(string)),
+		"roleID": []byte(credentials["roleID"]), "secretID": []byte(credentials["secretID"]),
 	}})).To(Succeed())
 	return &pki.Authorities{Kube: p.kube, Namespace: name + "-system", Manager: name}
 }
@@ -277,9 +260,9 @@ var _ = Describe("The certificates of clusters", func() {
 // token returns a token of a manager.
 func (p *prepared) token(ctx context.Context, name string) string {
 	GinkgoHelper()
-	role := read(ctx, p.root, "auth/approle/role/"+name+"/role-id")
-	secret := write(ctx, p.root, "auth/approle/role/"+name+"/secret-id", nil)
-	answer, err := p.as("").Logical().WriteWithContext(ctx, "auth/approle/login", map[string]any{"role_id": role["role_id"], "secret_id": secret["secret_id"]})
+	credentials, err := p.Credentials(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	answer, err := p.as("").Logical().WriteWithContext(ctx, "auth/approle/login", map[string]any{"role_id": credentials["roleID"], "secret_id": credentials["secretID"]})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(strings.TrimSpace(answer.Auth.ClientToken)).NotTo(BeEmpty())
 	return answer.Auth.ClientToken
