@@ -42,6 +42,34 @@ func NewCA(t *testing.T, name string) *CA {
 	return &CA{certificate: certificate, key: key}
 }
 
+// Cross returns the certificate of the CA that another CA has signed, in PEM.
+func (c *CA) Cross(t *testing.T, by *CA) string {
+	t.Helper()
+	template := *c.certificate
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	der, err := x509.CreateCertificate(rand.Reader, &template, by.certificate, c.key.Public(), by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encodeCertificate(der)
+}
+
+// Has reports whether the CA has signed the first certificate of a text in PEM.
+func (c *CA) Has(t *testing.T, content string) bool {
+	t.Helper()
+	block, _ := pem.Decode([]byte(content))
+	if block == nil {
+		t.Errorf("no certificate in %q", content)
+		return false
+	}
+	signed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	return signed.CheckSignatureFrom(c.certificate) == nil
+}
+
 // PEM returns the certificate of the CA.
 func (c *CA) PEM() string { return encodeCertificate(c.certificate.Raw) }
 
@@ -58,13 +86,33 @@ func (c *CA) Sign(t *testing.T, request []byte, template *x509.Certificate) stri
 		t.Error(err)
 		return ""
 	}
+	return c.sign(t, parsed.PublicKey, template)
+}
+
+func (c *CA) sign(t *testing.T, key crypto.PublicKey, template *x509.Certificate) string {
+	t.Helper()
 	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute)
 	template.KeyUsage, template.BasicConstraintsValid = x509.KeyUsageDigitalSignature, true
-	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, crypto.PublicKey(parsed.PublicKey), c.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, key, c.key)
 	if err != nil {
 		t.Error(err)
 	}
 	return encodeCertificate(der)
+}
+
+// SignForKubelet returns a certificate of a kubelet with its key, as in the kubelet's files.
+func (c *CA) SignForKubelet(t *testing.T, node string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+	return c.sign(t, key.Public(), &x509.Certificate{Subject: subject, NotAfter: time.Now().Add(time.Hour)}) + string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
 func encodeCertificate(der []byte) string {

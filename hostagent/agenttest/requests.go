@@ -94,7 +94,10 @@ func (s *Requests) decide(name string, object map[string]any) {
 		object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Denied", "message": "not this one"}}}
 		return
 	}
-	seconds, _ := spec["expirationSeconds"].(float64)
+	seconds, limited := spec["expirationSeconds"].(float64)
+	if !limited {
+		seconds = time.Hour.Seconds()
+	}
 	template := &x509.Certificate{
 		Subject: request.Subject, DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, NotAfter: time.Now().Add(time.Duration(seconds) * time.Second),
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -22,6 +23,8 @@ import (
 type Server struct {
 	*httptest.Server
 	ca []byte
+	// serving, if set, replaces the certificate.
+	serving atomic.Pointer[tls.Certificate]
 }
 
 // NewServer starts an API server.
@@ -42,9 +45,34 @@ func NewServer(t *testing.T, handler http.HandlerFunc) *Server {
 	}
 	s := &Server{Server: httptest.NewUnstartedServer(handler), ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})}
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}}}
+	s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if c := s.serving.Load(); c != nil {
+			return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c}}, nil
+		}
+		return nil, nil //nolint:nilnil // the first one
+	}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
+}
+
+// SignedBy gives the server a certificate that a CA has signed, with others that it sends.
+func (s *Server) SignedBy(t *testing.T, ca *CA, others string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := ca.sign(t, key.Public(), &x509.Certificate{
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"kubernetes"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, //nolint:mnd // the local address
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	c := &tls.Certificate{PrivateKey: key}
+	for block, rest := pem.Decode([]byte(leaf + others)); block != nil; block, rest = pem.Decode(rest) {
+		c.Certificate = append(c.Certificate, block.Bytes)
+	}
+	s.serving.Store(c)
+	s.ca = []byte(ca.PEM())
 }
 
 // CA returns the certificate that verifies the server, in PEM.

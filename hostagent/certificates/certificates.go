@@ -92,13 +92,16 @@ type Certificate struct {
 	names names
 }
 
+// APIServer is the name of the certificate of the API server.
+const APIServer = "apiserver"
+
 // KubeletClient is the name of the certificate of the kubelet. A kubelet that joins
 // requests it itself.
 const KubeletClient = "kubelet-client"
 
 // all are the certificates of the machine that runs kubeadm init.
 var all = []Certificate{
-	{Name: "apiserver", Authority: Kubernetes, CommonName: "kube-apiserver", Server: true, File: "apiserver", names: apiServerNames},
+	{Name: APIServer, Authority: Kubernetes, CommonName: "kube-apiserver", Server: true, File: "apiserver", names: apiServerNames},
 	{Name: "apiserver-kubelet-client", Authority: Kubernetes, CommonName: "kube-apiserver-kubelet-client", Organization: "kubeadm:cluster-admins", Client: true, File: "apiserver-kubelet-client"},
 	{Name: "front-proxy-client", Authority: FrontProxy, CommonName: "front-proxy-client", Client: true, File: "front-proxy-client"},
 	{Name: "etcd-server", Authority: Etcd, Server: true, Client: true, File: "etcd/server", names: etcdNames},

@@ -19,7 +19,7 @@ type Wanted struct {
 	IPs           []netip.Addr
 	// Client and Server are the uses of the key.
 	Client, Server bool
-	// Until is the latest end of its validity.
+	// Until is the latest end of its validity. If not set, the signer decides.
 	Until time.Time
 }
 
@@ -37,7 +37,7 @@ func (w *Wanted) Check(is *x509.Certificate, key crypto.PublicKey) error {
 		return fmt.Errorf("its names are %v %v", is.DNSNames, is.IPAddresses)
 	case is.KeyUsage != x509.KeyUsageDigitalSignature || len(is.UnknownExtKeyUsage) > 0 || !sameSet(is.ExtKeyUsage, w.uses()):
 		return errors.New("it has other uses")
-	case is.NotAfter.After(w.Until):
+	case !w.Until.IsZero() && is.NotAfter.After(w.Until):
 		return fmt.Errorf("it ends later than requested, at %s", is.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -24,8 +24,9 @@ type CertificateRequest struct {
 	Name   string
 	Signer string
 	// PEM is the PKCS #10 request.
-	PEM      []byte
-	Usages   []string
+	PEM    []byte
+	Usages []string
+	// Validity is the longest validity. If not set, the signer decides.
 	Validity time.Duration
 }
 
@@ -47,12 +48,12 @@ func (c *Client) Certificate(ctx context.Context, r CertificateRequest) ([]byte,
 		for _, usage := range r.Usages {
 			usages = append(usages, usage)
 		}
+		spec := map[string]any{"signerName": r.Signer, "request": base64.StdEncoding.EncodeToString(r.PEM), "usages": usages}
+		if r.Validity > 0 {
+			spec["expirationSeconds"] = int64(r.Validity.Seconds())
+		}
 		_, err = resource.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": r.Name},
-			"spec": map[string]any{
-				"signerName": r.Signer, "request": base64.StdEncoding.EncodeToString(r.PEM), "usages": usages,
-				"expirationSeconds": int64(r.Validity.Seconds()),
-			},
+			"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"name": r.Name}, "spec": spec,
 		}}, metav1.CreateOptions{FieldManager: fieldManager})
 		if err != nil {
 			return nil, fmt.Errorf("creating certificate request: %w", err)

@@ -31,7 +31,7 @@ const (
 func certificateFile(c certificates.Certificate) string {
 	switch {
 	case c.Name == certificates.KubeletClient:
-		return kubeletFile(kubeletClient)
+		return kubeletFile(certificates.KubeletClient)
 	case c.Kubeconfig != "":
 		return path.Join(kubernetes, c.Kubeconfig)
 	}
@@ -119,10 +119,10 @@ func (r *Request) write(m *machine.Machine, want *nodeconfig.Certificates, node 
 	}
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	if r.Certificate.Name == certificates.KubeletClient {
-		if err := writeKubelet(m, kubeletClient, certificate, key); err != nil {
+		if err := writeKubelet(m, certificates.KubeletClient, certificate, key); err != nil {
 			return err
 		}
-		file := kubeletFile(kubeletClient)
+		file := kubeletFile(certificates.KubeletClient)
 		user = &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: file}
 	}
 	server := want.Endpoint
@@ -150,13 +150,16 @@ func (r *Request) write(m *machine.Machine, want *nodeconfig.Certificates, node 
 
 // check returns how a certificate differs from the request: the machine uses only the
 // certificate that it has requested.
-func (r *Request) check(is *x509.Certificate, key crypto.PublicKey, roots *x509.CertPool, now time.Time) error {
-	if _, err := is.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
-		return fmt.Errorf("the CA of the cluster did not sign it: %w", err)
+func (r *Request) check(is *x509.Certificate, key crypto.PublicKey, now time.Time) error {
+	if err := r.bundle.verify(is, now); err != nil {
+		return err
 	}
 	wanted := certificates.Wanted{
 		CommonName: r.CommonName, Organizations: r.organizations(), DNSNames: r.DNSNames, IPs: r.IPs,
-		Client: r.Certificate.Client, Server: r.Certificate.Server, Until: now.Add(r.Validity + clockSkew),
+		Client: r.Certificate.Client, Server: r.Certificate.Server,
+	}
+	if r.Validity > 0 {
+		wanted.Until = now.Add(r.Validity + clockSkew)
 	}
 	return wanted.Check(is, key)
 }

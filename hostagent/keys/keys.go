@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -38,8 +37,12 @@ type Request struct {
 	PEM []byte
 
 	key crypto.Signer
+	// bundle are the certificates of its CA.
+	bundle Bundle
 	// renewedBefore is the time of a renewal.
 	renewedBefore time.Time
+	// signer is the signer of certificates of kubelets; empty for all others.
+	signer string
 }
 
 // Signer signs requests.
@@ -85,71 +88,96 @@ func Renew(ctx context.Context, m *machine.Machine, want *nodeconfig.Certificate
 	return replace(ctx, m, want, node, before, func() (Signer, error) { return signer, nil })
 }
 
-// replace replaces the certificates that are unusable, or end before a time.
-func replace(ctx context.Context, m *machine.Machine, want *nodeconfig.Certificates, node Node, before time.Time, signer func() (Signer, error)) error {
+// Due returns the names of the certificates that Ensure would replace if the node had these
+// CAs.
+func Due(m *machine.Machine, want *nodeconfig.Certificates, node Node, bundles Bundles) ([]string, error) {
+	due, err := dueOf(m, want, node, time.Time{}, bundles)
+	var names []string
+	for _, r := range due {
+		names = append(names, r.Certificate.Name)
+	}
+	return names, err
+}
+
+// dueOf returns requests for the certificates that are unusable, or end before a time.
+func dueOf(m *machine.Machine, want *nodeconfig.Certificates, node Node, before time.Time, bundles Bundles) ([]*Request, error) {
 	requests, err := requestsOf(want, node)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var due []*Request
 	for _, r := range requests {
-		roots, err := rootsOf(m, r.Certificate.Authority)
-		if err != nil {
-			return err
+		r.bundle, r.renewedBefore = bundles[r.Certificate.Authority], before
+		if len(r.bundle) == 0 {
+			return nil, fmt.Errorf("the node has no certificate of the CA %s", r.Certificate.Authority)
 		}
-		if stored, err := load(m, r.Certificate); err == nil && r.check(stored.certificate, stored.key.Public(), roots, time.Now()) == nil && !stored.certificate.NotAfter.Before(before) {
+		if stored, err := load(m, r.Certificate); err == nil && r.check(stored.certificate, stored.key.Public(), time.Now()) == nil && !stored.certificate.NotAfter.Before(before) {
 			continue
 		}
-		r.renewedBefore = before
 		due = append(due, r)
 	}
-	if len(due) == 0 {
-		return nil
-	}
-	for _, r := range due {
-		if err := r.prepare(m); err != nil {
-			return fmt.Errorf("making the key of %s: %w", r.Certificate.Name, err)
-		}
-	}
-	if err := m.Flush(ctx); err != nil {
-		return err
-	}
-	s, err := signer()
-	if err != nil {
-		return err
-	}
-	signed, err := s.Sign(ctx, due)
-	if err != nil {
-		return err
-	}
-	if err := store(m, want, node, due, signed); err != nil {
-		return err
-	}
-	return m.Flush(ctx)
+	return due, nil
 }
 
-// store checks all certificates before it writes the first one.
-func store(m *machine.Machine, want *nodeconfig.Certificates, node Node, due []*Request, signed [][]byte) error {
-	for i, r := range due {
-		roots, err := rootsOf(m, r.Certificate.Authority)
-		if err != nil {
-			return err
-		}
-		chain, err := certutil.ParseCertsPEM(signed[i])
-		if err == nil {
-			err = r.check(chain[0], r.key.Public(), roots, time.Now())
-		}
-		if err != nil {
-			return fmt.Errorf("checking the certificate %s that was signed: %w", r.Certificate.Name, err)
-		}
-		signed[i] = pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: chain[0].Raw})
+// replace replaces the certificates that are unusable, or end before a time.
+func replace(ctx context.Context, m *machine.Machine, want *nodeconfig.Certificates, node Node, before time.Time, signer func() (Signer, error)) error {
+	bundles, err := loadBundles(m, want.ExternalEtcd)
+	if err != nil {
+		return err
+	}
+	due, err := dueOf(m, want, node, before, bundles)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	signed, err := sign(ctx, m, due, signer)
+	if err != nil {
+		return err
 	}
 	for i, r := range due {
 		if err := r.write(m, want, node, signed[i]); err != nil {
 			return fmt.Errorf("writing the certificate %s: %w", r.Certificate.Name, err)
 		}
 	}
-	return nil
+	return m.Flush(ctx)
+}
+
+// sign makes the keys and has the certificates signed. All of them are checked before the
+// first one is used.
+func sign(ctx context.Context, m *machine.Machine, due []*Request, signer func() (Signer, error)) ([][]byte, error) {
+	for _, r := range due {
+		if err := r.prepare(m); err != nil {
+			return nil, fmt.Errorf("making the key of %s: %w", r.Certificate.Name, err)
+		}
+	}
+	if err := m.Flush(ctx); err != nil {
+		return nil, err
+	}
+	s, err := signer()
+	if err != nil {
+		return nil, err
+	}
+	signed, err := s.Sign(ctx, due)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range due {
+		chain, err := certutil.ParseCertsPEM(signed[i])
+		if err == nil {
+			err = r.check(chain[0], r.key.Public(), time.Now())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("checking the certificate %s that was signed: %w", r.Certificate.Name, err)
+		}
+		signed[i] = encode(chain[0])
+		if cross := r.bundle.cross(); cross != nil && r.Certificate.Name == certificates.APIServer {
+			signed[i] = append(signed[i], encode(cross)...)
+		}
+	}
+	return signed, nil
+}
+
+func encode(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: c.Raw})
 }
 
 // requestsOf returns the requests for all certificates of a machine.
@@ -203,19 +231,6 @@ func (r *Request) prepare(m *machine.Machine) error {
 	return nil
 }
 
-// rootsOf reads the certificates of a CA.
-func rootsOf(m *machine.Machine, a certificates.Authority) (*x509.CertPool, error) {
-	content, err := m.Load(path.Join(nodeconfig.KeysDir, a.File()))
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(content)) {
-		return nil, fmt.Errorf("reading %s: it contains no certificate", a.File())
-	}
-	return roots, nil
-}
-
 // FirstEnd returns when the first certificate of a machine that runs ends.
 func FirstEnd(m *machine.Machine, want *nodeconfig.Certificates) (time.Time, error) {
 	var first time.Time
@@ -234,6 +249,18 @@ func FirstEnd(m *machine.Machine, want *nodeconfig.Certificates) (time.Time, err
 // RejectAuthorities removes keys of CAs, and returns an error if there was one: kubeadm
 // creates a CA if files are missing, and the cluster would trust it.
 func RejectAuthorities(m *machine.Machine) error {
+	found, err := AuthorityKeys(m)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := m.Remove(found...); err != nil {
+		return fmt.Errorf("removing keys of CAs: %w", err)
+	}
+	return fmt.Errorf("the machine had keys of CAs, which it must not have: %s", strings.Join(found, ", "))
+}
+
+// AuthorityKeys returns the files with keys of CAs.
+func AuthorityKeys(m *machine.Machine) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(m.At(nodeconfig.KeysDir), func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && strings.HasSuffix(entry.Name(), "ca.key") {
@@ -242,13 +269,7 @@ func RejectAuthorities(m *machine.Machine) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("looking for keys of CAs: %w", err)
+		return nil, fmt.Errorf("looking for keys of CAs: %w", err)
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	if err := m.Remove(found...); err != nil {
-		return fmt.Errorf("removing keys of CAs: %w", err)
-	}
-	return fmt.Errorf("the machine had keys of CAs, which it must not have: %s", strings.Join(found, ", "))
+	return found, nil
 }

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -71,11 +72,11 @@ func (s *Requests) requestOf(r *Request) (cluster.CertificateRequest, error) {
 	if err != nil {
 		return cluster.CertificateRequest{}, fmt.Errorf("reading key: %w", err)
 	}
-	// A renewal of the same key has another name.
+	// A renewal of the same key has another name, and so has a request to another CA.
 	const length = 8
-	sum := sha256.Sum256(fmt.Appendf(public, "%d", r.renewedBefore.Unix()))
+	sum := sha256.Sum256(fmt.Appendf(public, "%d%s", r.renewedBefore.Unix(), r.bundle[0].RawSubjectPublicKeyInfo))
 	request := cluster.CertificateRequest{
-		Name: fmt.Sprintf("%s-%s-%s", s.Node, r.Certificate.Name, hex.EncodeToString(sum[:length])), Signer: r.Certificate.Authority.Signer(),
+		Name: fmt.Sprintf("%s-%s-%s", s.Node, r.Certificate.Name, hex.EncodeToString(sum[:length])), Signer: cmp.Or(r.signer, r.Certificate.Authority.Signer()),
 		PEM: r.PEM, Validity: r.Validity, Usages: []string{"digital signature"},
 	}
 	if r.Certificate.Server {
