@@ -117,15 +117,8 @@ func firstEnd(m *machine.Machine) (time.Time, error) {
 // restartPod restarts a static pod of the node, if there is one, and waits until the
 // new pod is ready.
 func restartPod(ctx context.Context, m *machine.Machine, client *cluster.Client, name, node string) error {
-	if !m.Exists(manifestOf(name)) {
-		return nil
-	}
-	content, err := m.Load(manifestOf(name))
-	if err != nil {
-		return err
-	}
-	p, err := readPod(content)
-	if err != nil {
+	p, err := loadPod(m, name)
+	if err != nil || p == nil {
 		return err
 	}
 	return p.deploy(ctx, m, client, name, node, restartedAnnotation)

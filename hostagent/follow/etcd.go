@@ -34,16 +34,9 @@ const (
 // the copy over the data if a member does not respond in time, and the member would
 // lose entries that it has acknowledged.
 func changeEtcd(ctx context.Context, m *machine.Machine, client *cluster.Client, node string) error {
-	if !m.Exists(manifestOf(etcd)) {
-		return nil // it runs elsewhere
-	}
-	content, err := m.Load(manifestOf(etcd))
-	if err != nil {
-		return err
-	}
-	is, err := readPod(content)
-	if err != nil {
-		return err
+	is, err := loadPod(m, etcd)
+	if err != nil || is == nil {
+		return err // it may run elsewhere
 	}
 	wanted, err := etcdPod(ctx, m, client, node, is)
 	if err := errors.Join(err, m.Remove(etcdDir)); err != nil {
@@ -147,6 +140,18 @@ func readPod(content string) (pod, error) {
 		return nil, errors.New("reading manifest: it has no metadata")
 	}
 	return p, nil
+}
+
+// loadPod reads the manifest of a static pod. It is nil if the node has none.
+func loadPod(m *machine.Machine, name string) (pod, error) {
+	if !m.Exists(manifestOf(name)) {
+		return nil, nil //nolint:nilnil // not all nodes have all pods
+	}
+	content, err := m.Load(manifestOf(name))
+	if err != nil {
+		return nil, err
+	}
+	return readPod(content)
 }
 
 func (p pod) annotation(name string) string {

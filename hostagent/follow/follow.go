@@ -194,7 +194,13 @@ func (f *follower) change(ctx context.Context, former []*nodeconfig.Settings, to
 	if err := prepare.Change(ctx, f.m, machines(former), &to.Settings.Machine); err != nil {
 		return err
 	}
-	if upgrade == nil {
+	// Before the components: they may not start while a change of the CAs is interrupted.
+	if f.client, err = changeAuthorities(ctx, f.m, f.client, f.record.Node, to.Settings); err != nil {
+		return fmt.Errorf("changing CAs: %w", err)
+	}
+	if upgrade != nil {
+		upgrade.client = f.client
+	} else {
 		// Their settings change with the version.
 		if err := changeComponents(ctx, f.m, f.client, former, to.Settings); err != nil {
 			return fmt.Errorf("changing control plane components: %w", err)
