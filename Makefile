@@ -173,6 +173,10 @@ bench-fleet: ## Measure 200 control planes of both kinds on simulated machines (
 bench-modules: ## Measure the add-on provider with many clusters
 	@$(GO_CHECK); go run ./test/cmd/modulesbench $(ARGS)
 
+.PHONY: bench-starvault
+bench-starvault: ## Count the requests of 100 clusters to a StarVault
+	@$(GO_CHECK); go run ./test/cmd/starvaultbench $(ARGS)
+
 .PHONY: ovirtsim-conformance
 ovirtsim-conformance: ## Test the oVirt simulator with a client's own live suite
 	@$(GO_CHECK); hack/ovirtsim-conformance.sh

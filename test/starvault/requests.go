@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"slices"
 )
@@ -19,13 +21,20 @@ type Request struct {
 	Policies []string
 }
 
-// Requests returns all requests in the audit log, except those of the root token.
-func (s *Server) Requests() ([]Request, error) {
-	data, err := os.ReadFile(s.path(auditLog))
+// Requests returns the requests in the audit log from a position on, except those of the
+// root token and the server's own test of the log, and the position of its end.
+func (s *Server) Requests(from int64) (all []Request, end int64, err error) {
+	file, err := os.Open(s.path(auditLog))
 	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
+		return nil, 0, fmt.Errorf("reading the audit log: %w", err)
 	}
-	var all []Request
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.NewSectionReader(file, from, math.MaxInt64-from))
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the audit log: %w", err)
+	}
+	// The last line may not be complete yet.
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
 	for line := range bytes.Lines(data) {
 		entry := struct {
 			Type string `json:"type"`
@@ -38,11 +47,11 @@ func (s *Server) Requests() ([]Request, error) {
 			} `json:"request"`
 		}{}
 		if err := json.Unmarshal(line, &entry); err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
+			return nil, 0, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if entry.Type == "request" && !slices.Contains(entry.Auth.Policies, "root") {
+		if entry.Type == "request" && entry.Request.Path != "sys/audit/test" && !slices.Contains(entry.Auth.Policies, "root") {
 			all = append(all, Request{Operation: entry.Request.Operation, Path: entry.Request.Path, Policies: entry.Auth.Policies})
 		}
 	}
-	return all, nil
+	return all, from + int64(len(data)), nil
 }

@@ -86,46 +86,47 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	if kept == nil {
-		if err := s.Unseal(ctx); err != nil {
-			s.Stop()
-			return nil, err
-		}
-		return s, nil
+	switch {
+	case kept == nil:
+		err = s.Unseal(ctx)
+	case errors.Is(kept, fs.ErrNotExist):
+		err = s.initialize(ctx)
+	default:
+		err = kept
 	}
-	if !errors.Is(kept, fs.ErrNotExist) {
-		s.Stop()
-		return nil, kept
-	}
-	client, err := s.Client()
 	if err != nil {
 		s.Stop()
 		return nil, err
+	}
+	return s, nil
+}
+
+// initialize initializes and unseals a new server, and mounts an engine.
+func (s *Server) initialize(ctx context.Context) error {
+	client, err := s.Client()
+	if err != nil {
+		return err
 	}
 	answer, err := client.Sys().InitWithContext(ctx, &api.InitRequest{SecretShares: 1, SecretThreshold: 1})
 	if err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("initializing %s: %w", o.Program, err)
+		return fmt.Errorf("initializing %s: %w", s.options.Program, err)
 	}
 	s.RootToken, s.unsealKey = answer.RootToken, answer.KeysB64[0]
 	if err := errors.Join(s.writeKeys(), s.Unseal(ctx)); err != nil {
-		s.Stop()
-		return nil, err
+		return err
 	}
 	client.SetToken(s.RootToken)
 	if err := client.Sys().MountWithContext(ctx, "pki", &api.MountInput{Type: "pki", Config: api.MountConfigInput{MaxLeaseTTL: "87600h"}}); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("mounting the PKI engine of %s: %w", o.Program, err)
+		return fmt.Errorf("mounting the PKI engine of %s: %w", s.options.Program, err)
 	}
-	if !o.Audit {
-		return s, nil
+	if !s.options.Audit {
+		return nil
 	}
 	err = client.Sys().EnableAuditWithOptionsWithContext(ctx, "requests", &api.EnableAuditOptions{Type: "file", Options: map[string]string{"file_path": s.path(auditLog)}})
 	if err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("enabling the audit log of %s: %w", o.Program, err)
+		return fmt.Errorf("enabling the audit log of %s: %w", s.options.Program, err)
 	}
-	return s, nil
+	return nil
 }
 
 // programOf returns the path of the program.
