@@ -87,6 +87,41 @@ func (b *Bed) checkControlPlane(ctx context.Context, c Cluster) error {
 	return nil
 }
 
+// CheckRolledOut fails unless all control plane machines have the settings of their
+// control plane, no change in place is in progress, and the cluster is healthy.
+func (b *Bed) CheckRolledOut(ctx context.Context, c Cluster) error {
+	cp, err := b.ControlPlane(ctx, c)
+	if err != nil {
+		return err
+	}
+	if cp.Status.ObservedGeneration != cp.Generation || !conditions.IsFalse(cp, controlplanev1.RollingOutCondition) {
+		return fmt.Errorf("the control plane is rolling out: %s", conditions.GetMessage(cp, controlplanev1.RollingOutCondition))
+	}
+	machines, _, err := b.Machines(ctx, c)
+	if err != nil {
+		return err
+	}
+	for i := range machines {
+		if _, updating := machines[i].Annotations[clusterv1.UpdateInProgressAnnotation]; updating {
+			return fmt.Errorf("machine %s is being updated", machines[i].Name)
+		}
+	}
+	return b.CheckCluster(ctx, c)
+}
+
+// CheckCertificates fails unless all certificates of a control plane machine, also those
+// that its API server and etcd serve, are valid for some more days.
+func (b *Bed) CheckCertificates(ctx context.Context, machine string, days int) error {
+	_, err := b.Exec(ctx, machine, "sh", "-ec", fmt.Sprintf(`
+		for file in /etc/kubernetes/pki/apiserver*.crt /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/etcd/[hps]*.crt; do
+			openssl x509 -noout -checkend $((%[1]d * 86400)) -in $file
+		done
+		for port in 6443 2379; do
+			openssl s_client -connect localhost:$port </dev/null 2>/dev/null | openssl x509 -noout -checkend $((%[1]d * 86400))
+		done`, days))
+	return err
+}
+
 func (b *Bed) checkWorkers(ctx context.Context, c Cluster) error {
 	md := &clusterv1.MachineDeployment{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md); err != nil {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,21 +96,9 @@ func controlPlaneChanges(hypervisor string, address int) {
 	It("renew certificates that expire soon", func(ctx context.Context) {
 		check, err := b.EndpointCheck(ctx, *c)
 		Expect(err).NotTo(HaveOccurred())
-		// validFor reports whether all certificates of a machine, those that its API server
-		// and etcd serve too, are valid for more days.
-		validFor := func(machine string, days int) error {
-			_, err := b.Exec(ctx, machine, "sh", "-ec", fmt.Sprintf(`
-				for file in /etc/kubernetes/pki/apiserver*.crt /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/etcd/[hps]*.crt; do
-					openssl x509 -noout -checkend $((%[1]d * 86400)) -in $file
-				done
-				for port in 6443 2379; do
-					openssl s_client -connect localhost:$port </dev/null 2>/dev/null | openssl x509 -noout -checkend $((%[1]d * 86400))
-				done`, days))
-			return err //nolint:wrapcheck // a test
-		}
 		for _, one := range before {
-			Expect(validFor(one.Machine, 7)).To(Succeed())
-			Expect(validFor(one.Machine, 9)).NotTo(Succeed())
+			Expect(b.CheckCertificates(ctx, one.Machine, 7)).To(Succeed())
+			Expect(b.CheckCertificates(ctx, one.Machine, 9)).NotTo(Succeed())
 		}
 		endpoint, started := prober.Start(context.WithoutCancel(ctx), 200*time.Millisecond, time.Second, check), time.Now()
 		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
@@ -119,7 +106,7 @@ func controlPlaneChanges(hypervisor string, address int) {
 		})
 		Eventually(func(g Gomega) {
 			for _, one := range before {
-				g.Expect(validFor(one.Machine, 20)).To(Succeed())
+				g.Expect(b.CheckCertificates(ctx, one.Machine, 20)).To(Succeed())
 			}
 		}).WithContext(ctx).WithTimeout(2 * changeTimeout).Should(Succeed())
 		awaitPlanes(ctx, c)
@@ -213,20 +200,7 @@ func change(ctx context.Context, c *bed.Cluster, how func(*controlplanev1.NovaCo
 // control plane.
 func awaitPlanes(ctx context.Context, c *bed.Cluster) {
 	GinkgoHelper()
-	Eventually(func(g Gomega, ctx context.Context) {
-		cp, err := b.ControlPlane(ctx, *c)
-		g.Expect(err).NotTo(HaveOccurred())
-		found := conditions.Get(cp, controlplanev1.RollingOutCondition)
-		g.Expect(found).NotTo(BeNil())
-		g.Expect(cp.Status.ObservedGeneration).To(Equal(cp.Generation))
-		g.Expect(found.Status).To(Equal(metav1.ConditionFalse), found.Message)
-		machines, _, err := b.Machines(ctx, *c)
-		g.Expect(err).NotTo(HaveOccurred())
-		for i := range machines {
-			g.Expect(machines[i].Annotations).NotTo(HaveKey(clusterv1.UpdateInProgressAnnotation), machines[i].Name)
-		}
-		g.Expect(b.CheckCluster(ctx, *c)).To(Succeed())
-	}).WithContext(ctx).WithTimeout(2*changeTimeout).Should(Succeed(), func() string {
+	Eventually(b.CheckRolledOut).WithContext(ctx).WithArguments(*c).WithTimeout(2*changeTimeout).Should(Succeed(), func() string {
 		out := &strings.Builder{}
 		machines, _, err := b.Machines(ctx, *c)
 		if err != nil {
