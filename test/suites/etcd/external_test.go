@@ -303,4 +303,18 @@ var _ = describeFull("A control plane on an external etcd", func() {
 			Expect(list.Members).To(HaveLen(members))
 		})
 	}
+
+	It("has its other CAs in a StarVault, and no key of a CA outside of it", func(ctx context.Context) {
+		c := cluster("external-signed", 14)
+		c.Workers = 1
+		var err error
+		c.StarVault, err = b.PrepareVault(ctx, c.Namespace)
+		Expect(err).NotTo(HaveOccurred())
+		e := startExternal(ctx, 1)
+		createExternal(ctx, c, e)
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(e.keys(ctx, "/registry/minions/")).To(BeEquivalentTo(2))
+		Expect(b.CAKeys(ctx, c, bed.VaultName)).To(BeEmpty())
+		deleteCluster(ctx, c)
+	})
 })

@@ -42,7 +42,11 @@ func TestEtcd(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "etcd"})
+	options := bed.Options{Name: "etcd"}
+	if everything {
+		options.Vault = "bao"
+	}
+	b = harness.Start(ctx, options)
 	dir, err := os.MkdirTemp("", "nova-s3-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(os.RemoveAll(dir)).To(Succeed()) })
