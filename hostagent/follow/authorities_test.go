@@ -354,6 +354,13 @@ func TestNodeSkipsAStage(t *testing.T) {
 			r := startRotation(t, c, controlPlane)
 			r.SignedBy(t, c.next[certificates.Kubernetes], c.cross[certificates.Kubernetes])
 			r.requests.CAs = signers(c.next)
+			// Meanwhile another API server gets the requests, which has no such certificate.
+			r.Config.SetKeepAlivesEnabled(false)
+			annotations := r.annotations
+			r.annotations = func(component string) map[string]any {
+				r.SignedBy(t, c.next[certificates.Kubernetes], "")
+				return annotations(component)
+			}
 			r.apply(t, c.settings(controlPlane, "2", c.swapped))
 			r.check(t, "2", c.swapped, c.next)
 			if got := r.restarted(t); controlPlane != slices.Contains(got, etcd) || !slices.Contains(got, kubelet) || strings.Contains(r.Log.String(), etcd) != controlPlane {
