@@ -81,12 +81,14 @@ type signedIn struct {
 var (
 	_ Authority = &Authorities{}
 	_ Signer    = &Authorities{}
+	_ Rotator   = &Authorities{}
 )
 
 // authority is the Authority of one cluster.
 type authority interface {
 	Authority
 	Signer
+	Rotator
 }
 
 // of returns the authority of a cluster.
@@ -327,4 +329,22 @@ func (a *Authorities) NodeLogin(ctx context.Context, cluster client.ObjectKey, t
 		return nil, err
 	}
 	return chosen.NodeLogin(ctx, cluster, ttl)
+}
+
+// Rotation implements Rotator.
+func (a *Authorities) Rotation(ctx context.Context, cluster client.ObjectKey) (*Rotation, error) {
+	chosen, err := a.of(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return chosen.Rotation(ctx, cluster)
+}
+
+// Rotate implements Rotator.
+func (a *Authorities) Rotate(ctx context.Context, cluster client.ObjectKey, step RotationStep, validity time.Duration) error {
+	chosen, err := a.of(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	return chosen.Rotate(ctx, cluster, step, validity)
 }

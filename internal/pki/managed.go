@@ -28,6 +28,7 @@ type Managed struct {
 var (
 	_ Authority = &Managed{}
 	_ Signer    = &Managed{}
+	_ Rotator   = &Managed{}
 )
 
 // NewManaged returns an Authority with the Secrets that c can read.
@@ -168,12 +169,23 @@ func (m *Managed) filesOf(ctx context.Context, cluster client.ObjectKey, of []ma
 	return files, nil
 }
 
-// Signs implements Signer.
-func (m *Managed) Signs(context.Context, client.ObjectKey) (bool, error) { return false, nil }
+// Signs implements Signer. Since a rotation of its CAs, a cluster has their keys only here.
+func (m *Managed) Signs(ctx context.Context, cluster client.ObjectKey) (bool, error) {
+	ca, err := m.load(ctx, cluster, materials[0])
+	if err != nil {
+		return false, err
+	}
+	_, rotated := ca.secret.Annotations[ChangedAnnotation]
+	return rotated, nil
+}
 
 // Sign implements Signer.
-func (m *Managed) Sign(context.Context, client.ObjectKey, SignRequest) ([]byte, error) {
-	return nil, errors.New("signing certificate: kube-controller-manager signs the requests of this cluster")
+func (m *Managed) Sign(ctx context.Context, cluster client.ObjectKey, request SignRequest) ([]byte, error) {
+	ca, err := m.load(ctx, cluster, purposes[request.Authority])
+	if err != nil {
+		return nil, err
+	}
+	return ca.signRequest(&request, m.now())
 }
 
 // NodeLogin implements Signer. kubeadm makes the certificates.

@@ -70,6 +70,7 @@ func (s *site) nodeRole() string { return "auth/" + s.nodes + "/role/" + s.role 
 var (
 	_ Authority = &StarVault{}
 	_ Signer    = &StarVault{}
+	_ Rotator   = &StarVault{}
 )
 
 func (v *StarVault) write(ctx context.Context, path string, data map[string]any) (*api.Secret, error) {
@@ -403,4 +404,20 @@ func (v *StarVault) checkRoles(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Rotation implements Rotator.
+func (v *StarVault) Rotation(ctx context.Context, cluster client.ObjectKey) (*Rotation, error) {
+	return rotationOf(func(a certificates.Authority) (*corev1.Secret, error) {
+		if v.external && a == certificates.Etcd {
+			return nil, nil // the user rotates it
+		}
+		s, _, err := v.load(ctx, cluster, a)
+		return s, err
+	})
+}
+
+// Rotate implements Rotator.
+func (v *StarVault) Rotate(context.Context, client.ObjectKey, RotationStep, time.Duration) error {
+	return &RotationRefusedError{"CAs in a StarVault cannot be rotated"}
 }

@@ -66,14 +66,56 @@ func (l *loaded) sign(request ClientRequest, now time.Time) (KeyPair, error) {
 	if request.CommonName == "" || request.TTL <= 0 {
 		return KeyPair{}, errors.New("issuing client certificate: a common name and a lifetime are needed")
 	}
-	template := &x509.Certificate{
+	return issue(l.template(request, now), l.certificate, l.key)
+}
+
+// signRequest signs the key of a request.
+func (l *loaded) signRequest(request *SignRequest, now time.Time) ([]byte, error) {
+	if l.key == nil {
+		return nil, errors.New("signing certificate: the key of the CA is not here")
+	}
+	block, _ := pem.Decode(request.Request)
+	if block == nil {
+		return nil, errors.New("signing certificate: the request is not in PEM")
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err == nil {
+		err = parsed.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate request: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := l.template(ClientRequest{CommonName: request.CommonName, Organizations: request.Organizations, TTL: request.TTL}, now)
+	template.SerialNumber, template.DNSNames, template.ExtKeyUsage = serial, request.DNSNames, nil
+	for _, ip := range request.IPs {
+		template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
+	}
+	if request.Server {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	if request.Client {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, l.certificate, parsed.PublicKey, l.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing certificate: %w", err)
+	}
+	return certs.EncodeCertPEM(&x509.Certificate{Raw: der}), nil
+}
+
+// template returns the certificate of a client.
+func (l *loaded) template(request ClientRequest, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
 		Subject:     pkix.Name{CommonName: request.CommonName, Organization: request.Organizations},
 		NotBefore:   slices.MaxFunc([]time.Time{now.Add(-clockSkew), l.certificate.NotBefore}, time.Time.Compare).UTC(),
 		NotAfter:    slices.MinFunc([]time.Time{now.Add(request.TTL), l.certificate.NotAfter}, time.Time.Compare).UTC(),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	return issue(template, l.certificate, l.key)
 }
 
 // parse checks the content of a Secret and describes its problem.

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
@@ -64,7 +65,7 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 
 // signingKey returns the key that signs a cluster's snapshots. It is derived from the
 // key of etcd's CA, or from that of service accounts if a StarVault has the key of the
-// CA. It moves with the cluster, and a control plane cannot be restored without it
+// CA. A rotation of the CA keeps it. It moves with the cluster, and a control plane cannot be restored without it
 // anyway.
 func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]byte, error) {
 	for _, purpose := range []capisecret.Purpose{capisecret.EtcdCA, capisecret.ServiceAccount} {
@@ -72,6 +73,9 @@ func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) 
 		name := capisecret.Name(cluster.Name, purpose)
 		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret); err != nil {
 			return nil, fmt.Errorf("reading Secret %s, whose key signs snapshots: %w", name, err)
+		}
+		if key := secret.Data[pki.SnapshotsKey]; len(key) > 0 {
+			return key, nil
 		}
 		if key := secret.Data[capisecret.TLSKeyDataName]; len(key) > 0 {
 			return snapshots.DeriveKey(key)
