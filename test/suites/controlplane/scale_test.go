@@ -91,7 +91,8 @@ func bringAuthorities(ctx context.Context, c *bed.Cluster) secret.Certificates {
 	Expect(own.Generate()).To(Succeed())
 	for _, certificate := range own {
 		s := certificate.AsSecret(c.Key(), metav1.OwnerReference{})
-		s.OwnerReferences = nil
+		// One of Cluster API's type counts as created by the provider.
+		s.OwnerReferences, s.Type = nil, corev1.SecretTypeOpaque
 		Expect(b.Client.Create(ctx, s)).To(Succeed())
 	}
 	return own
