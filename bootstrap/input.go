@@ -64,6 +64,8 @@ type Input struct {
 	// Keyless is true if PKI has no keys of CAs: a control plane machine makes the keys
 	// of its certificates and has them signed.
 	Keyless bool
+	// Authorities are set if the CAs of the cluster were rotated, or are being rotated.
+	Authorities *nodeconfig.Authorities
 	// Vault signs the certificates of the machine that initializes a keyless cluster.
 	Vault *nodeconfig.Vault
 	// Join contains the credentials of a joining machine.

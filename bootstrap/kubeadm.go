@@ -142,6 +142,11 @@ func clusterConfiguration(in *Input) document {
 	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}
+	signing := []arg{{"cluster-signing-duration", signingDuration}}
+	if in.Authorities != nil && in.Mode == Init {
+		// It would not start with two CAs in one file, and nova-bootstrap signs.
+		signing = append(signing, arg{"cluster-signing-cert-file", ""}, arg{"cluster-signing-key-file", ""})
+	}
 	content := map[string]any{
 		"clusterName":          in.ClusterName,
 		"kubernetesVersion":    in.Version,
@@ -152,7 +157,7 @@ func clusterConfiguration(in *Input) document {
 		"encryptionAlgorithm": "ECDSA-P256",
 		"networking":          networking,
 		"apiServer":           apiServer,
-		"controllerManager": component(mergeArgs([]arg{{"cluster-signing-duration", signingDuration}}, platform.ControllerManager.ExtraArgs),
+		"controllerManager": component(mergeArgs(signing, platform.ControllerManager.ExtraArgs),
 			platform.ControllerManager.ExtraVolumes, platform.ControllerManager.ExtraEnvs),
 		"scheduler": component(mergeArgs(nil, platform.Scheduler.ExtraArgs), platform.Scheduler.ExtraVolumes, platform.Scheduler.ExtraEnvs),
 		"etcd":      etcdConfiguration(in),

@@ -36,6 +36,7 @@ func Settings(in Input) (packed []byte, revision string, err error) {
 	if settings.Components != "" {
 		settings.ComponentsVersion, settings.RenewCertificates = in.Version, in.RenewCertificates
 	}
+	settings.Authorities = in.Authorities
 	if in.Keyless && in.Mode.controlPlane() {
 		if settings.Certificates, err = certificates(&in); err != nil {
 			return nil, "", err

@@ -226,3 +226,37 @@ func TestProgramsOfNewMachines(t *testing.T) {
 		})
 	}
 }
+
+// A machine reports the CAs that it was created with. A running one gets them with its
+// settings, and kube-controller-manager of the first machine of a restore signs nothing.
+func TestAuthorities(t *testing.T) {
+	authorities := &nodeconfig.Authorities{ID: "0123456789abcdef", Kubernetes: "new\nold\n", Etcd: "etcd\n", FrontProxy: "proxy\n"}
+	for _, mode := range []Mode{Init, JoinControlPlane, JoinWorker} {
+		in := facts(mode, func(in *Input) { in.Authorities = authorities })
+		out, err := Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := configOf(t, out)
+		if diff := cmp.Diff(&nodeconfig.Authorities{ID: authorities.ID}, config.Authorities); diff != "" {
+			t.Errorf("%s: bootstrap data (-want +got):\n%s", mode, diff)
+		}
+		if signs := !strings.Contains(config.Join.Kubeadm, "cluster-signing-key-file"); signs == (mode == Init) {
+			t.Errorf("%s: kube-controller-manager signs: %t", mode, signs)
+		}
+		if mode == Init {
+			continue
+		}
+		packed, _, err := Settings(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, _, err := nodeconfig.Unpack(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(authorities, settings.Authorities); diff != "" {
+			t.Errorf("%s: settings (-want +got):\n%s", mode, diff)
+		}
+	}
+}

@@ -57,6 +57,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		WorkloadClusters: workloadClusters,
 		Authority:        authority,
 		Signer:           authority,
+		Rotator:          authority,
 		Namespace:        o.Namespace,
 		ManagerNamespace: o.ManagerNamespace,
 		Fence:            o.Fence,

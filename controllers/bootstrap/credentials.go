@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap/joining"
+	authorities "github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
@@ -25,6 +27,8 @@ type issuer struct {
 	authority pki.Authority
 	// signer signs for nodes. If nil, kubeadm and kube-controller-manager do in all clusters.
 	signer pki.Signer
+	// rotator reads the state of CAs that were rotated. It may be nil.
+	rotator pki.Rotator
 	// workloadClusters connects to the workload clusters whose CA key is not available here. It may
 	// be nil.
 	workloadClusters clustercache.ClusterCache
@@ -35,6 +39,10 @@ type issuer struct {
 // issueCredentials issues the credentials with which the machine authenticates, and the certificates
 // that a control plane machine requires before it starts.
 func (r *issuer) issueCredentials(ctx context.Context, s *scope) error {
+	// First: if the CAs change after it, the machine has newer ones than it reports, and is replaced.
+	if err := r.findAuthorities(ctx, s); err != nil {
+		return err
+	}
 	if s.mode != bootstrap.Init {
 		if err := r.issueJoin(ctx, s); err != nil {
 			return withoutCertificates(err)
@@ -56,6 +64,9 @@ func (r *issuer) issueCredentials(ctx context.Context, s *scope) error {
 		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
 	}
 	for _, f := range files {
+		if s.keyless && strings.HasSuffix(f.Path, "ca.key") {
+			continue
+		}
 		s.pki = append(s.pki, bootstrap.File{Path: f.Path, Permissions: f.Permissions, Content: f.Content})
 	}
 	return nil
@@ -72,6 +83,25 @@ func (r *issuer) findSigner(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
+// findAuthorities reads the CAs of a cluster whose CAs were rotated.
+func (r *issuer) findAuthorities(ctx context.Context, s *scope) error {
+	if r.rotator == nil || s.controlPlane == nil {
+		return nil
+	}
+	state, err := r.rotator.Rotation(ctx, s.clusterKey())
+	if err != nil {
+		return withoutCertificates(fmt.Errorf("reading CAs: %w", err))
+	}
+	if state.ID == "" {
+		return nil
+	}
+	s.authorities = &nodeconfig.Authorities{ID: state.ID, Kubernetes: string(state.Bundles[authorities.Kubernetes])}
+	if s.mode != bootstrap.JoinWorker {
+		s.authorities.Etcd, s.authorities.FrontProxy = string(state.Bundles[authorities.Etcd]), string(state.Bundles[authorities.FrontProxy])
+	}
+	return nil
+}
+
 // issueLogin issues the credentials with which the machine that initializes the cluster has its
 // certificates signed. No cluster exists yet in which it could request them.
 func (r *issuer) issueLogin(ctx context.Context, s *scope) error {
@@ -79,6 +109,10 @@ func (r *issuer) issueLogin(ctx context.Context, s *scope) error {
 	login, err := r.signer.NodeLogin(ctx, s.clusterKey(), s.lifetime)
 	if err != nil {
 		return withoutCertificates(fmt.Errorf("issuing credentials to have certificates signed: %w", err))
+	}
+	if login == nil {
+		s.keyless = false // kubeadm makes the certificates of this machine
+		return nil
 	}
 	s.vault = &nodeconfig.Vault{
 		Server: login.Server, Namespace: login.Namespace, CA: string(login.CABundle), AuthPath: login.AuthPath, RoleID: login.RoleID,

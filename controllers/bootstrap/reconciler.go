@@ -39,6 +39,8 @@ type Reconciler struct {
 	// Signer signs certificates for nodes. If nil, kubeadm and kube-controller-manager sign them in all
 	// clusters.
 	Signer pki.Signer
+	// Rotator reads the state of CAs. If nil, CAs are never rotated.
+	Rotator pki.Rotator
 	// Namespace is the only namespace watched for Secrets and ConfigMaps that files reference. If not
 	// set, all namespaces are watched.
 	Namespace string

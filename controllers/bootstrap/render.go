@@ -56,6 +56,7 @@ func input(s *scope) bootstrap.Input {
 		KubeVIP:        kubeVIP(s.controlPlane),
 		PKI:            s.pki,
 		Keyless:        s.keyless,
+		Authorities:    s.authorities,
 		Vault:          s.vault,
 		Join:           s.join,
 		Enrollment:     s.enrollment,

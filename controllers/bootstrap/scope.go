@@ -40,7 +40,9 @@ type scope struct {
 	// cluster.
 	keyless bool
 	vault   *nodeconfig.Vault
-	join    *bootstrap.JoinCredentials
+	// authorities are the CAs of a cluster whose CAs were rotated.
+	authorities *nodeconfig.Authorities
+	join        *bootstrap.JoinCredentials
 	// enrollment lets the node get a certificate of the Puppet server's CA, if there is one.
 	enrollment *bootstrap.Enrollment
 	// lifetime is the validity of join. token is its ID if join is a bootstrap token.

@@ -76,7 +76,7 @@ func (r *Reconciler) Settings(ctx context.Context, cluster *clusterv1.Cluster, m
 	if util.IsControlPlaneMachine(machine) {
 		s.mode = bootstrap.JoinControlPlane // also if it ran kubeadm init
 	}
-	for _, step := range []func(context.Context, *scope) error{(&clusterFacts{r.APIReader}).findControlPlane, r.issuer.findSigner, r.content.readContent, r.content.readPlatformData} {
+	for _, step := range []func(context.Context, *scope) error{(&clusterFacts{r.APIReader}).findControlPlane, r.issuer.findAuthorities, r.issuer.findSigner, r.content.readContent, r.content.readPlatformData} {
 		if err := step(ctx, s); err != nil {
 			return nodesettings.Settings{}, err
 		}

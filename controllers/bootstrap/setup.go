@@ -67,7 +67,7 @@ func (r *Reconciler) setDefaults(mgr ctrl.Manager) {
 	r.facts, r.content, r.store = clusterFacts{r.Client}, contentReader{r.Client}, dataStore{r.Client}
 	r.modes = modeReader{client: r.Client, live: r.APIReader}
 	r.enroller = enroller{client: r.Client, namespace: r.ManagerNamespace, revoker: &puppet.Revoker{Client: r.Client, Recorder: r.Recorder, Namespace: r.ManagerNamespace}}
-	r.issuer = issuer{client: r.Client, authority: r.Authority, signer: r.Signer, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}
+	r.issuer = issuer{client: r.Client, authority: r.Authority, signer: r.Signer, rotator: r.Rotator, workloadClusters: r.WorkloadClusters, ttl: r.CredentialTTL}
 }
 
 // contentCache holds the metadata of all Secrets and ConfigMaps: a file may reference any of them, and
