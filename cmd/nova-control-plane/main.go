@@ -82,6 +82,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Client:           mgr.GetClient(),
 		APIReader:        mgr.GetAPIReader(),
 		Authority:        authority,
+		Rotator:          authority,
 		WorkloadClusters: workloadClusters,
 		Recorder:         mgr.GetEventRecorder(name),
 		Fence:            o.Fence,

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/authorities"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
@@ -41,7 +42,8 @@ const controllerName = "novacontrolplane"
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novacontrolplanes/finalizers,verbs=update
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=novaconfigs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinesets;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinesets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinepools,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
@@ -63,16 +65,17 @@ type Reconciler struct {
 	*remover
 
 	certificateKeeper *certificates.Keeper
+	authorityKeeper   *authorities.Keeper
 	upgrader          *upgrade.Upgrader
 }
 
 // New returns a Reconciler.
 func New(config scope.Config) *Reconciler {
 	c := &config
-	o := &observer{Config: c}
+	o := &observer{Config: c, authorityKeeper: &authorities.Keeper{Config: c}}
 	m := &maker{Config: c, observer: o}
 	return &Reconciler{
-		Config: c, observer: o, certificateKeeper: &certificates.Keeper{Config: c}, restorer: &restorer{Config: c, observer: o, maker: m},
+		Config: c, observer: o, certificateKeeper: &certificates.Keeper{Config: c}, authorityKeeper: o.authorityKeeper, restorer: &restorer{Config: c, observer: o, maker: m},
 		maker: m, machineReporter: &machineReporter{Config: c}, upgrader: &upgrade.Upgrader{Config: c},
 		actor:   &actor{Config: c, observer: o, maker: m},
 		remover: &remover{Config: c, observer: o, maker: m},
@@ -189,6 +192,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope.Scope) error {
 		{plan.KeepOwners, r.template},
 		{plan.KeepCertificates, r.certificateKeeper.Ensure},
 		{plan.KeepCertificates, r.certificateKeeper.QueryExternal},
+		{plan.KeepAll, r.authorityKeeper.Rotate},
 		{plan.KeepKubeconfig, r.certificateKeeper.KeepKubeconfig},
 		{plan.KeepKubeconfig, r.certificateKeeper.KeepUserKubeconfig},
 		{plan.KeepAll, r.sync},

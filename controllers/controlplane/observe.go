@@ -23,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/authorities"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
@@ -44,7 +45,8 @@ type observer struct {
 	// costs time.
 	endpointMoves reconcile.Memory[moveKey, plan.EndpointMove]
 	// observedNodes are the last observations of Machines and nodes.
-	observedNodes observedNodes
+	observedNodes   observedNodes
+	authorityKeeper *authorities.Keeper
 }
 
 // moveKey is a machine of a control plane.
@@ -108,7 +110,7 @@ func (r *observer) observe(ctx context.Context, s *scope.Scope) error {
 			s.RequeueAfter(s.Workload.Again)
 		}
 	}
-	return nil
+	return r.authorityKeeper.Observe(ctx, s)
 }
 
 // booted reports whether a machine may have started with bootstrap data: the
@@ -137,6 +139,8 @@ func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *
 	}
 	s.EndpointMoves[machine.Name], _ = r.endpointMoves.Get(moveKeyOf(s, machine))
 	infra, config = s.Infra[machine.Name], s.Configs[machine.Name]
+	delete(s.Differs, machine.Name)
+	delete(s.NeedReplacement, machine.Name)
 	if diff := uptodate.Differences(s.ControlPlane, machine, infra, config, s.Initialized); len(diff) > 0 {
 		s.Differs[machine.Name] = diff
 		hardware, err := r.compareHardware(ctx, s, infra, diff)
@@ -356,7 +360,7 @@ func (r *observer) readMachines(ctx context.Context, s *scope.Scope) error {
 		s.RequeueAfter(s.Workload.Again)
 	}
 	if s.Initialized {
-		return nil
+		return r.authorityKeeper.Observe(ctx, s)
 	}
 	// The cluster may have been initialized while the controller was down: the
 	// action could delete it.

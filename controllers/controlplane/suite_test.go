@@ -277,7 +277,7 @@ func direct(config *rest.Config, workloadClusters scope.WorkloadClusters) *Recon
 	Expect(err).NotTo(HaveOccurred())
 	c := definitionsCached{Client: direct}
 	return New(scope.Config{
-		Client: c, APIReader: c, Authority: pki.NewManaged(c), WorkloadClusters: workloadClusters, Recorder: events.NewFakeRecorder(1000),
+		Client: c, APIReader: c, Authority: pki.NewManaged(c), Rotator: pki.NewManaged(c), WorkloadClusters: workloadClusters, Recorder: events.NewFakeRecorder(1000),
 	})
 }
 

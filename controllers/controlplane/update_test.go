@@ -57,6 +57,7 @@ func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
 	if cpusOf(infra) < int64(infra.Spec.Hardware.CPUs) {
 		return
 	}
+	w.hosts[machine.Name].authorities = w.authorities(ctx).ID
 	for _, o := range []client.Object{machine, infra, config} {
 		annotations := o.GetAnnotations()
 		delete(annotations, clusterv1.UpdateInProgressAnnotation)

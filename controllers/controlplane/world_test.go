@@ -84,6 +84,8 @@ type world struct {
 	// expire is when the certificates of all machines expire, as it is observed; zero
 	// if unknown.
 	expire time.Time
+	// worker is the ID of the CAs that a worker trusts, if there is one.
+	worker *string
 	// leads and versions are the received requests.
 	leads, versions []string
 }
@@ -95,6 +97,8 @@ type worldHost struct {
 	failed  bool
 	node    bool
 	drained bool
+	// authorities is the ID of the CAs that it trusts.
+	authorities string
 }
 
 func newWorld(r *rig) *world {
@@ -145,10 +149,13 @@ func (w *world) look() facts.Cluster {
 	for name, host := range w.hosts {
 		if host.node {
 			f.Nodes = append(f.Nodes, facts.Node{
-				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm, CertificatesExpire: w.expire,
+				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm, CertificatesExpire: w.expire, Authorities: host.authorities,
 				Components: facts.Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
 			})
 		}
+	}
+	if w.worker != nil {
+		f.Nodes = append(f.Nodes, facts.Node{Name: "worker", Ready: true, Authorities: *w.worker})
 	}
 	for name := range w.torn {
 		f.Nodes = append(f.Nodes, facts.Node{Name: name, ControlPlane: true, Machine: name})
@@ -338,7 +345,7 @@ func (w *world) boot(ctx context.Context, machine *clusterv1.Machine) {
 	machine.Spec.Bootstrap.DataSecretName = ptr.To(machine.Name)
 	machine.Spec.ProviderID = "world://" + machine.Name
 	w.write(testEnv.Client.Update(ctx, machine))
-	w.hosts[machine.Name] = &worldHost{mode: mode}
+	w.hosts[machine.Name] = &worldHost{mode: mode, authorities: w.authorities(ctx).ID}
 }
 
 func (w *world) init(name, version string, host *worldHost) {

@@ -64,7 +64,7 @@ var permissions = map[string]map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io":             "get list watch",
 		"clusters.cluster.x-k8s.io":                                  "get list watch",
 		"machinesets.cluster.x-k8s.io":                               "get list watch",
-		"machinedeployments.cluster.x-k8s.io":                        "get list watch",
+		"machinedeployments.cluster.x-k8s.io":                        "get list watch patch",
 		"machinepools.cluster.x-k8s.io":                              "list",
 		"machines.cluster.x-k8s.io":                                  "get list watch create patch delete",
 		"machines.cluster.x-k8s.io/status":                           "patch",

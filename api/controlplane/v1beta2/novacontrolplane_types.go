@@ -195,6 +195,49 @@ const (
 	SettingsVersionUnknownReason = "VersionUnknown"
 )
 
+// NovaControlPlane's AuthoritiesRotated condition and corresponding reasons. The condition
+// is set if rollout.authoritiesAfter is set, or was.
+const (
+	// AuthoritiesRotatedCondition is true while all nodes trust only the current CAs of
+	// the cluster. While it is false, the message has the stage of the rotation and the
+	// nodes and machines that the next stage waits for.
+	AuthoritiesRotatedCondition = "AuthoritiesRotated"
+
+	// AuthoritiesRotatedReason: all nodes trust only the current CAs.
+	//
+	// Action: none.
+	AuthoritiesRotatedReason = "Rotated"
+
+	// AuthoritiesTrustingBothReason: nodes get the certificates of the new CAs beside those
+	// of the former ones.
+	//
+	// Action: none. If it stays, look why the machines in the message are not replaced or
+	// changed: the condition RollingOut, and the MachineDeployments. Delete a machine that
+	// no MachineDeployment replaces.
+	AuthoritiesTrustingBothReason = "TrustingBoth"
+
+	// AuthoritiesIssuingNewReason: nodes get certificates that the new CAs have signed.
+	//
+	// Action: as for TrustingBoth.
+	AuthoritiesIssuingNewReason = "IssuingNew"
+
+	// AuthoritiesTrustingNewReason: nodes lose the certificates of the former CAs.
+	//
+	// Action: as for TrustingBoth.
+	AuthoritiesTrustingNewReason = "TrustingNew"
+
+	// AuthoritiesAbortingReason: rollout.authoritiesAfter was removed or moved to the
+	// future during a rotation. Nodes get certificates of the former CAs again.
+	//
+	// Action: as for TrustingBoth.
+	AuthoritiesAbortingReason = "Aborting"
+
+	// AuthoritiesRefusedReason: the CAs cannot be rotated, for the cause in the message.
+	//
+	// Action: remove the cause, or rollout.authoritiesAfter.
+	AuthoritiesRefusedReason = "RotationRefused"
+)
+
 // NovaControlPlane's MachinesReady condition and corresponding reasons.
 const (
 	// MachinesReadyCondition is true while all control plane machines are ready.

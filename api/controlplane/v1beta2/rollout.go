@@ -45,6 +45,16 @@ type NovaControlPlaneRolloutSpec struct {
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
 
+	// authoritiesAfter replaces the CAs of the cluster, and all certificates that they have
+	// signed, once this time has passed, if the CAs were made before it. All machines first
+	// trust a second CA, then have certificates of it, and then trust only it: each of the
+	// three changes machines as a rollout does, those of MachineDeployments too. The
+	// condition AuthoritiesRotated shows the progress. A removed, or later, time restores
+	// the former CAs as long as they are trusted. Secrets with CAs that a user has created
+	// cannot be rotated. If not set, no CA is replaced.
+	// +optional
+	AuthoritiesAfter *metav1.Time `json:"authoritiesAfter,omitempty"`
+
 	// inPlace defines whether a change of other fields changes machines in place. Never:
 	// machines are replaced. Prefer: machines are changed if all changed fields allow
 	// that, and replaced otherwise; a machine whose change does not end within 10 minutes
@@ -119,6 +129,15 @@ func (s *NovaControlPlaneRolloutSpec) GetAfter() time.Time {
 		return time.Time{}
 	}
 	return s.After.Time
+}
+
+// GetAuthoritiesAfter returns the time before which CAs must have been made to be
+// replaced. Zero means never.
+func (s *NovaControlPlaneRolloutSpec) GetAuthoritiesAfter() time.Time {
+	if s.AuthoritiesAfter == nil {
+		return time.Time{}
+	}
+	return s.AuthoritiesAfter.Time
 }
 
 // GetInPlace returns the mode of changes in place or its default.

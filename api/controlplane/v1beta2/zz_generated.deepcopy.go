@@ -466,6 +466,10 @@ func (in *NovaControlPlaneRolloutSpec) DeepCopyInto(out *NovaControlPlaneRollout
 		in, out := &in.After, &out.After
 		*out = (*in).DeepCopy()
 	}
+	if in.AuthoritiesAfter != nil {
+		in, out := &in.AuthoritiesAfter, &out.AuthoritiesAfter
+		*out = (*in).DeepCopy()
+	}
 	in.Strategy.DeepCopyInto(&out.Strategy)
 }
 

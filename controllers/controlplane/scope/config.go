@@ -18,6 +18,8 @@ type Config struct {
 	APIReader client.Reader
 	// Authority signs certificates for the workload clusters.
 	Authority pki.Authority
+	// Rotator rotates the CAs of workload clusters. If nil, they are never rotated.
+	Rotator pki.Rotator
 	// WorkloadClusters accesses the workload clusters.
 	WorkloadClusters WorkloadClusters
 	// Recorder records events.

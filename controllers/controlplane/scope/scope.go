@@ -17,6 +17,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
@@ -80,6 +81,7 @@ type Scope struct {
 	Restore      plan.Restore
 
 	Certificates CertificatesState
+	Rotation     Rotation
 	// Initialized is true if the cluster was initialized. InitializationRecorded
 	// is true if the init lock records it: later reconciles rely on the status
 	// and do not look at the lock again.
@@ -103,6 +105,16 @@ type Scope struct {
 // Unapplied is a setting that is not carried out, with the reason and the
 // message of the condition SettingsApplied.
 type Unapplied struct{ Reason, Message string }
+
+// Rotation is the rotation of the cluster's CAs.
+type Rotation struct {
+	// State is the state of the CAs; nil if it is unknown.
+	State *pki.Rotation
+	// Stage is the reason of the condition AuthoritiesRotated, and Waits are the nodes and
+	// machines that the next stage waits for.
+	Stage string
+	Waits []string
+}
 
 // CertificatesState is the state of the cluster's certificates.
 type CertificatesState struct {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/authorities"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
@@ -40,6 +41,7 @@ var OwnedConditions = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.MachinesReadyCondition,
 	controlplanev1.MachinesUpToDateCondition,
 	controlplanev1.SettingsAppliedCondition,
+	controlplanev1.AuthoritiesRotatedCondition,
 	controlplanev1.RollingOutCondition,
 	controlplanev1.ScalingUpCondition,
 	controlplanev1.ScalingDownCondition,
@@ -77,6 +79,7 @@ func Report(s *scope.Scope, err error) {
 			metav1.ConditionUnknown: controlplanev1.MachinesUpToDateUnknownReason,
 		}),
 		upgrade.SettingsCondition(s),
+		authorities.Condition(s),
 		rollingOutCondition(s),
 		scalingUpCondition(s, err),
 		scalingDownCondition(s),

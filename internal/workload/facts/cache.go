@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -51,7 +52,7 @@ func keepMeta(o metav1.ObjectMeta) metav1.ObjectMeta {
 
 func keepNode(o *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
-	kept.Labels = keepKeys(o.Labels, RoleControlPlane)
+	kept.Labels = keepKeys(o.Labels, RoleControlPlane, nodeconfig.AuthoritiesLabel)
 	kept.Annotations = keepKeys(o.Annotations, clusterv1.MachineAnnotation)
 	kept.Spec = corev1.NodeSpec{ProviderID: keepText(o.Spec.ProviderID), Unschedulable: o.Spec.Unschedulable}
 	if !schedulable(o) {

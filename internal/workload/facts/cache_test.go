@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -22,7 +23,7 @@ func TestKeepUsed(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "cp", UID: "u", ResourceVersion: "7", Labels: map[string]string{RoleControlPlane: "", "l": large},
+			Name: "cp", UID: "u", ResourceVersion: "7", Labels: map[string]string{RoleControlPlane: "", nodeconfig.AuthoritiesLabel: "0123456789abcdef", "l": large},
 			Annotations:   map[string]string{clusterv1.MachineAnnotation: "m", "a": large},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}},
 		},

@@ -106,6 +106,9 @@ type Node struct {
 	APIServerPort string
 	// Components are the static pods there.
 	Components Components
+	// Authorities is the ID of the CAs that the node trusts; empty if they were never
+	// rotated.
+	Authorities string
 	// CertificatesExpire is when the API server's certificate there expires;
 	// zero if unknown.
 	CertificatesExpire time.Time

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/kubeadm"
 )
 
@@ -31,6 +32,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 			Machine:      nodes[i].Annotations[clusterv1.MachineAnnotation],
 			Address:      internalAddress(&nodes[i]),
 			Kubelet:      nodes[i].Status.NodeInfo.KubeletVersion,
+			Authorities:  nodes[i].Labels[nodeconfig.AuthoritiesLabel],
 		}
 		for _, pod := range byNode[node.Name] {
 			node.Components.observe(pod, now)

@@ -1,0 +1,228 @@
+package authorities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/reconcile"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/timelimits"
+)
+
+// Difference is the difference of a machine whose CAs are of another stage.
+const Difference = "authorities"
+
+// Keeper rotates the CAs of clusters.
+type Keeper struct{ *scope.Config }
+
+// Observe reads the state of the CAs, and adds the control plane machines that have
+// another one to those that differ.
+func (r *Keeper) Observe(ctx context.Context, s *scope.Scope) error {
+	if !s.Initialized || r.Rotator == nil || s.Cluster == nil {
+		return nil
+	}
+	state, err := r.Rotator.Rotation(ctx, s.Key())
+	if err != nil {
+		// The certificates are checked after this, which reports it.
+		return nil //nolint:nilerr // as above
+	}
+	s.Rotation.State = state
+	if state.ID == "" {
+		return nil
+	}
+	for _, machine := range s.Machines {
+		node := facts.NodeOf(machine, s.Workload.Nodes)
+		if node == nil || node.Authorities == state.ID {
+			continue
+		}
+		s.Differs[machine.Name] = append(s.Differs[machine.Name], Difference)
+		if s.ControlPlane.Spec.Rollout.GetInPlace() == bootstrapv1.InPlaceNever {
+			s.NeedReplacement[machine.Name] = append(s.NeedReplacement[machine.Name], Difference)
+		}
+	}
+	return nil
+}
+
+// Rotate carries out the step that is due. While machines have another state, it lets
+// MachineDeployments replace or change theirs.
+func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
+	after, now := s.ControlPlane.Spec.Rollout.GetAuthoritiesAfter(), r.CurrentTime()
+	if s.Rotation.State == nil || s.Rotation.State.ID == "" && after.IsZero() {
+		return nil
+	}
+	if after.After(now) {
+		s.RequeueAfter(after.Sub(now))
+	}
+	var err error
+	if s.Rotation.Waits, err = r.waits(ctx, s); err != nil {
+		return err
+	}
+	stage, step := decide(s.Rotation.State, after, now, len(s.Rotation.Waits) == 0)
+	if step != "" {
+		return r.carryOut(ctx, s, step)
+	}
+	s.Rotation.Stage = stages[stage]
+	if stage == Rotated {
+		return nil
+	}
+	s.RequeueAfter(timelimits.LongPoll)
+	return r.rollOut(ctx, s)
+}
+
+// carryOut carries out a step. The next reconcile reads its result.
+func (r *Keeper) carryOut(ctx context.Context, s *scope.Scope, step pki.RotationStep) error {
+	err := r.Rotator.Rotate(ctx, s.Key(), step, s.ControlPlane.Spec.Platform.GetCACertificateValidity())
+	if refused, is := errors.AsType[*pki.RotationRefusedError](err); is {
+		s.Rotation.Stage, s.Rotation.Waits = controlplanev1.AuthoritiesRefusedReason, []string{reconcile.Sentence(refused)}
+		if c := conditions.Get(s.ControlPlane, controlplanev1.AuthoritiesRotatedCondition); c == nil || c.Reason != controlplanev1.AuthoritiesRefusedReason {
+			r.Event(s, corev1.EventTypeWarning, controlplanev1.AuthoritiesRefusedReason, "RotateAuthorities", reconcile.Sentence(refused))
+		}
+		return nil
+	}
+	if err != nil {
+		if reason := pki.VaultReason(err); reason != "" {
+			r.Warn(s, reason, "RotateAuthorities", err)
+		}
+		return fmt.Errorf("rotating CAs: %w", err)
+	}
+	r.Event(s, corev1.EventTypeNormal, string(step), "RotateAuthorities", stepText[step])
+	s.RequeueAfter(timelimits.NextAction)
+	s.Rotation.Stage, s.Rotation.Waits = stageAfter[step], nil
+	return nil
+}
+
+// stageAfter is the reason of the condition after a step.
+var stageAfter = map[pki.RotationStep]string{
+	pki.AddAuthorities:    controlplanev1.AuthoritiesTrustingBothReason,
+	pki.SwapAuthorities:   controlplanev1.AuthoritiesIssuingNewReason,
+	pki.UnswapAuthorities: controlplanev1.AuthoritiesAbortingReason,
+	pki.DropAuthorities:   controlplanev1.AuthoritiesTrustingNewReason,
+}
+
+// stepText describes steps in events.
+var stepText = map[pki.RotationStep]string{
+	pki.AddAuthorities:    "Made new CAs, which machines trust beside the former ones from now on",
+	pki.SwapAuthorities:   "All machines trust both CAs: the new ones sign from now on",
+	pki.UnswapAuthorities: "The rotation was aborted: the former CAs sign again from now on",
+	pki.DropAuthorities:   "All machines have certificates of the CAs that sign: the others are not trusted any more",
+}
+
+// stages are the reasons of the condition.
+var stages = map[Stage]string{
+	Rotated:      controlplanev1.AuthoritiesRotatedReason,
+	MakingNew:    controlplanev1.AuthoritiesTrustingBothReason,
+	TrustingBoth: controlplanev1.AuthoritiesTrustingBothReason,
+	IssuingNew:   controlplanev1.AuthoritiesIssuingNewReason,
+	TrustingNew:  controlplanev1.AuthoritiesTrustingNewReason,
+	Aborting:     controlplanev1.AuthoritiesAbortingReason,
+}
+
+// waits returns the nodes and machines that have not the current state, or of which that
+// is unknown. It reads the machines without a cache, because the next step depends on it.
+func (r *Keeper) waits(ctx context.Context, s *scope.Scope) ([]string, error) {
+	if s.Rotation.State.ID == "" {
+		return nil, nil
+	}
+	if !s.Workload.Answers {
+		return []string{"the workload cluster, which does not respond"}, nil
+	}
+	var names []string
+	known := map[string]bool{}
+	for _, node := range s.Workload.Nodes {
+		known[node.Name] = true
+		if node.Authorities != s.Rotation.State.ID {
+			names = append(names, "node "+node.Name)
+		}
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.APIReader.List(ctx, machines, inCluster(s)...); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if !m.Status.NodeRef.IsDefined() || !known[m.Status.NodeRef.Name] {
+			names = append(names, "machine "+m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// rollOut lets MachineDeployments bring their machines to the current state: those that
+// were made before it are replaced, or changed in place.
+func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope) error {
+	if s.Rotation.State.Changed.IsZero() {
+		return nil
+	}
+	// Times of objects have no fractions: a MachineSet of the same second may be older.
+	changed := s.Rotation.State.Changed.Add(time.Second)
+	deployments := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, deployments, inCluster(s)...); err != nil {
+		return fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		if !d.DeletionTimestamp.IsZero() || !d.Spec.Rollout.After.Time.Before(changed) || !d.CreationTimestamp.Time.Before(changed) {
+			continue
+		}
+		patched := d.DeepCopy()
+		patched.Spec.Rollout.After = metav1.NewTime(changed)
+		if err := r.Client.Patch(ctx, patched, client.MergeFrom(d)); err != nil {
+			return fmt.Errorf("rolling out MachineDeployment %s: %w", d.Name, err)
+		}
+		r.Event(s, corev1.EventTypeNormal, "MachineDeploymentRolledOut", "RotateAuthorities", fmt.Sprintf("MachineDeployment %s: rollout.after is the time at which the CAs changed", d.Name))
+	}
+	return nil
+}
+
+// inCluster selects the objects of a cluster.
+func inCluster(s *scope.Scope) []client.ListOption {
+	return []client.ListOption{client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName}}
+}
+
+// Condition is the condition AuthoritiesRotated; it has no type if the CAs were never
+// rotated and are not to be.
+func Condition(s *scope.Scope) metav1.Condition {
+	if s.Rotation.Stage == "" {
+		if s.ControlPlane.Spec.Rollout.AuthoritiesAfter == nil && s.Rotation.State != nil && s.Rotation.State.ID == "" {
+			conditions.Delete(s.ControlPlane, controlplanev1.AuthoritiesRotatedCondition)
+		}
+		return metav1.Condition{}
+	}
+	c := metav1.Condition{Type: controlplanev1.AuthoritiesRotatedCondition, Status: metav1.ConditionFalse, Reason: s.Rotation.Stage}
+	switch c.Reason {
+	case controlplanev1.AuthoritiesRotatedReason:
+		c.Status = metav1.ConditionTrue
+	case controlplanev1.AuthoritiesRefusedReason:
+		c.Message = strings.Join(s.Rotation.Waits, "; ")
+	default:
+		c.Message = stageText[c.Reason]
+		if len(s.Rotation.Waits) > 0 {
+			c.Message += ": waiting for " + plan.Shorten(s.Rotation.Waits)
+		}
+	}
+	return c
+}
+
+// stageText describes stages in the condition.
+var stageText = map[string]string{
+	controlplanev1.AuthoritiesTrustingBothReason: "Stage 2 of 5: machines get the certificates of the new CAs beside those of the former ones",
+	controlplanev1.AuthoritiesIssuingNewReason:   "Stages 3 and 4 of 5: machines get certificates that the new CAs have signed",
+	controlplanev1.AuthoritiesTrustingNewReason:  "Stage 5 of 5: machines lose the certificates of the former CAs",
+	controlplanev1.AuthoritiesAbortingReason:     "The rotation is aborted: machines get certificates that the former CAs have signed, and lose those of the new ones",
+}

@@ -1,0 +1,152 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/certs"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+// authorities returns the state of the cluster's CAs.
+func (w *world) authorities(ctx context.Context) *pki.Rotation {
+	GinkgoHelper()
+	state, err := pki.NewManaged(testEnv.Client).Rotation(ctx, w.rig.key(clusterName))
+	Expect(err).NotTo(HaveOccurred())
+	return state
+}
+
+// requested requests other CAs than the current ones.
+func requested(c *controlplanev1.NovaControlPlane) {
+	// CAs are younger than a time of the same second.
+	c.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.NewTime(time.Now().Truncate(time.Second)))
+}
+
+// rotated reports whether the condition has a reason.
+func (w *world) rotated(ctx context.Context, reason string) func() bool {
+	condition := w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)
+	return func() bool {
+		c, err := condition()
+		return err == nil && c.Reason == reason
+	}
+}
+
+// agedWorld is a running cluster whose CAs were made before this second, with a worker.
+func agedWorld(ctx context.Context, change func(*controlplanev1.NovaControlPlane)) (*world, *Reconciler, *clusterv1.MachineDeployment) {
+	GinkgoHelper()
+	w, reconciler := runningWorld(ctx, 3, change)
+	w.worker = ptr.To("")
+	deployment := &clusterv1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.rig.namespace, Name: "workers", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}},
+		Spec: clusterv1.MachineDeploymentSpec{
+			ClusterName: clusterName, Selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: clusterv1.MachineTemplateSpec{
+				ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec: clusterv1.MachineSpec{
+					ClusterName: clusterName, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+					InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereMachineTemplate", Name: "template"},
+				},
+			},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, deployment)).To(Succeed())
+	made := pki.Made(w.authorities(ctx).CAs[certificates.Kubernetes].Signing)
+	Eventually(time.Now).Should(BeTemporally(">", made.Add(2*time.Second)))
+	return w, reconciler, deployment
+}
+
+var _ = Describe("Other CAs", func() {
+	for _, mode := range []bootstrapv1.InPlaceMode{bootstrapv1.InPlaceNever, bootstrapv1.InPlaceOnly} {
+		It("come in three changes of all machines, "+string(mode), func(ctx SpecContext) {
+			w, reconciler, deployment := agedWorld(ctx, inPlace(mode))
+			machines, before := w.names(), w.authorities(ctx).CAs[certificates.Kubernetes].Signing
+			w.rig.update(ctx, requested)
+			var after *x509.Certificate
+			for stage, reason := range []string{
+				controlplanev1.AuthoritiesTrustingBothReason, controlplanev1.AuthoritiesIssuingNewReason, controlplanev1.AuthoritiesTrustingNewReason,
+			} {
+				condition := w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)
+				w.drive(ctx, reconciler, func() bool {
+					c, err := condition()
+					return err == nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.HasSuffix(c.Message, ": waiting for node worker")
+				})
+				state := w.authorities(ctx)
+				g := state.CAs[certificates.Kubernetes]
+				switch stage {
+				case 0:
+					Expect(g.Signing).To(Equal(before))
+					after = g.Other
+				case 1:
+					Expect(g.Signing).To(Equal(after))
+					Expect(g.Other).To(Equal(before))
+				case 2:
+					Expect(g).To(Equal(pki.Generations{Signing: after}))
+				}
+				if mode == bootstrapv1.InPlaceNever {
+					Expect(slices.ContainsFunc(w.names(), func(name string) bool { return slices.Contains(machines, name) })).To(BeFalse(), "machines are replaced in stage %d", stage)
+					machines = w.names()
+				} else {
+					Expect(w.names()).To(Equal(machines), "machines are changed in stage %d", stage)
+				}
+				By("letting the worker have the state of stage " + reason)
+				Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+				Expect(deployment.Spec.Rollout.After.Time).To(BeTemporally("==", state.Changed.Add(time.Second)))
+				w.worker = &state.ID
+			}
+			w.drive(ctx, reconciler, w.rotated(ctx, controlplanev1.AuthoritiesRotatedReason))
+			kubeconfig := &corev1.Secret{}
+			Expect(testEnv.Client.Get(ctx, w.rig.key(clusterName+"-kubeconfig"), kubeconfig)).To(Succeed())
+			ca := &corev1.Secret{}
+			Expect(testEnv.Client.Get(ctx, w.rig.key(clusterName+"-ca"), ca)).To(Succeed())
+			Expect(certs.DecodeCertPEM(ca.Data["tls.crt"])).To(Equal(after))
+			Expect(w.wrongs).To(BeEmpty())
+		})
+	}
+
+	It("are removed again when the time is", func(ctx SpecContext) {
+		w, reconciler, _ := agedWorld(ctx, nil)
+		before := w.authorities(ctx).CAs[certificates.Kubernetes].Signing
+		w.rig.update(ctx, requested)
+		w.drive(ctx, reconciler, func() bool {
+			if state := w.authorities(ctx); state.CAs[certificates.Kubernetes].Signing.Equal(before) {
+				w.worker = &state.ID
+			}
+			return w.rotated(ctx, controlplanev1.AuthoritiesIssuingNewReason)()
+		})
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.AuthoritiesAfter = nil })
+		w.drive(ctx, reconciler, func() bool {
+			state := w.authorities(ctx)
+			w.worker = &state.ID
+			return w.rotated(ctx, controlplanev1.AuthoritiesRotatedReason)()
+		})
+		Expect(w.authorities(ctx).CAs[certificates.Kubernetes]).To(Equal(pki.Generations{Signing: before}))
+		Expect(w.wrongs).To(BeEmpty())
+	})
+
+	It("are refused if a user has made the current ones", func(ctx SpecContext) {
+		w, reconciler, _ := agedWorld(ctx, nil)
+		for _, name := range []string{"-ca", "-etcd", "-proxy"} {
+			s := &corev1.Secret{}
+			Expect(testEnv.Client.Get(ctx, w.rig.key(clusterName+name), s)).To(Succeed())
+			Expect(testEnv.Client.Delete(ctx, s)).To(Succeed())
+			Expect(testEnv.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Data: s.Data})).To(Succeed())
+		}
+		w.rig.update(ctx, requested)
+		w.drive(ctx, reconciler, w.rotated(ctx, controlplanev1.AuthoritiesRefusedReason))
+		Expect(w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)()).To(HaveField("Message", ContainSubstring("was created by a user")))
+	})
+})
