@@ -161,6 +161,10 @@ bench-vsphere-compare: ## Measure this provider and CAPV against the same vCente
 bench-controlplane: ## Measure clusters of this control plane and of KubeadmControlPlane (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-controlplane $(ARGS)
 
+.PHONY: rotate-test
+rotate-test: ## Replace the CAs of a cluster on hosts, and count the requests that fail meanwhile (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed rotate $(ARGS)
+
 .PHONY: bench-inplace
 bench-inplace: ## Measure upgrades of a cluster, in place and by replacement (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-inplace $(ARGS)

@@ -153,10 +153,10 @@ func (n *upgradeBench) create(ctx context.Context, c bed.Cluster, mode bootstrap
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "NovaControlPlane":
-			err = errors.Join(
-				unstructured.SetNestedField(o.Object, string(mode), "spec", "rollout", "inPlace"),
-				unstructured.SetNestedField(o.Object, n.programs, "spec", "platform", "kubernetesPrograms"),
-			)
+			err = unstructured.SetNestedField(o.Object, string(mode), "spec", "rollout", "inPlace")
+			if err == nil && n.programs != nil {
+				err = unstructured.SetNestedField(o.Object, n.programs, "spec", "platform", "kubernetesPrograms")
+			}
 		case "NovaConfigTemplate":
 			err = unstructured.SetNestedField(o.Object, string(mode), "spec", "template", "spec", "rollout", "inPlace")
 		}

@@ -32,6 +32,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), vcenterCommand(), engineCommand(), proxmoxCommand(), sourcesCommand(), vaultCommand(), downCommand(), upCommand(), quickstartCommand(), demoCommand(), benchCommand(), zvirtBench().command(), proxmoxBench().command(), benchControlPlaneCommand(), benchInPlaceCommand(), benchFleetCommand(), execCommand(), shellCommand(), pageCommand())
+	root.AddCommand(runCommand(), vcenterCommand(), engineCommand(), proxmoxCommand(), sourcesCommand(), vaultCommand(), downCommand(), upCommand(), quickstartCommand(), demoCommand(), benchCommand(), zvirtBench().command(), proxmoxBench().command(), benchControlPlaneCommand(), benchInPlaceCommand(), rotateCommand(), benchFleetCommand(), execCommand(), shellCommand(), pageCommand())
 	return root
 }

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// rotationTest replaces the CAs of a cluster on hosts, and counts what fails meanwhile.
+type rotationTest struct {
+	name, mode             string
+	controlPlanes, workers int
+	timeout                time.Duration
+	out                    io.Writer
+	bed                    *bed.Bed
+}
+
+func rotateCommand() *cobra.Command {
+	n := rotationTest{}
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the CAs of a cluster on hosts, and count the requests that fail meanwhile",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n.out = cmd.OutOrStdout()
+			return n.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&n.name, "name", "rotate", "name of the test environment")
+	flags.StringVar(&n.mode, "in-place", string(bootstrapv1.InPlaceNever), "rollout.inPlace of the cluster: Never, Prefer or Only")
+	flags.IntVar(&n.controlPlanes, "control-planes", 3, "number of control plane machines")
+	flags.IntVar(&n.workers, "workers", 2, "number of workers")
+	flags.DurationVar(&n.timeout, "timeout", time.Hour, "timeout for the creation of the cluster, and for the rotation")
+	return cmd
+}
+
+func (n *rotationTest) run(ctx context.Context) (err error) {
+	inPlace := n.mode != string(bootstrapv1.InPlaceNever)
+	n.bed, err = bed.Start(ctx, bed.Options{Name: n.name, Log: n.out, Hypervisors: []string{bed.VSphere}, Unobserved: true, InPlace: inPlace})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx))) }()
+	if inPlace {
+		if err := n.bed.RegisterExtension(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.rotate(ctx, bed.Cluster{Name: "rotated", Namespace: "rotated", ControlPlanes: n.controlPlanes, Workers: n.workers, Endpoint: "10.77.0.10"}); err != nil {
+		return errors.Join(err, n.bed.CollectArtifacts(context.WithoutCancel(ctx), filepath.Join(tools.Root(), "_artifacts", n.name)))
+	}
+	return nil
+}
+
+// rotate creates a cluster and replaces its CAs.
+func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
+	b := &upgradeBench{bed: n.bed, out: n.out, timeout: n.timeout}
+	if err := b.create(ctx, c, bootstrapv1.InPlaceMode(n.mode)); err != nil {
+		return err
+	}
+	pods, err := n.deployPods(ctx, c)
+	if err != nil {
+		return err
+	}
+	former, err := n.bed.TenantConfig(ctx, c.Key())
+	if err != nil {
+		return err
+	}
+	api := prober.Start(ctx, 500*time.Millisecond, 2*time.Second, func(ctx context.Context) error {
+		check, err := n.bed.EndpointCheck(ctx, c)
+		if err != nil {
+			return err
+		}
+		return check(ctx)
+	})
+	etcd := prober.Start(ctx, time.Second, 4*time.Second, func(ctx context.Context) error { return n.checkEtcd(ctx, c) })
+	started := time.Now()
+	err = n.await(ctx, b, c)
+	took, apiReport, etcdReport := time.Since(started), api.Stop(), etcd.Stop()
+	if err != nil {
+		return err
+	}
+	failed, err := pods(ctx)
+	if err != nil {
+		return err
+	}
+	accepted, err := n.accepted(ctx, c, former)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(n.out, "api: %s\netcd: %s\n", apiReport, etcdReport)
+	fmt.Fprintf(n.out, "rotate: stages=5 seconds=%.0f api_failed=%d etcd_failed=%d pod_failed=%d old_leaf_accepted=%t\n",
+		took.Seconds(), apiReport.Failures, etcdReport.Failures, failed, accepted)
+	if accepted {
+		return errors.New("a certificate of the former CA is accepted")
+	}
+	return nil
+}
+
+// await requests other CAs and waits until all machines trust only them.
+func (n *rotationTest) await(ctx context.Context, b *upgradeBench, c bed.Cluster) error {
+	plane := &controlplanev1.NovaControlPlane{}
+	if err := b.change(ctx, &c, plane, c.Name+"-control-plane", func() {
+		plane.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.Now())
+	}); err != nil {
+		return err
+	}
+	started, stage := time.Now(), ""
+	return b.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
+		plane, err := n.bed.ControlPlane(ctx, c)
+		if err != nil {
+			return false
+		}
+		is := conditions.Get(plane, controlplanev1.AuthoritiesRotatedCondition)
+		if is == nil {
+			return false
+		}
+		if is.Reason != stage {
+			stage = is.Reason
+			fmt.Fprintf(n.out, "%s after %.0f s\n", stage, time.Since(started).Seconds())
+		}
+		return is.Status == metav1.ConditionTrue && n.bed.CheckCluster(ctx, c) == nil
+	})
+}
+
+// checkEtcd queries the members, as the managers do, and fails without a quorum.
+func (n *rotationTest) checkEtcd(ctx context.Context, c bed.Cluster) error {
+	members, err := n.bed.Etcd(ctx, c)
+	if err != nil {
+		return err
+	}
+	health, err := members.Health(ctx)
+	if err != nil {
+		return err
+	}
+	if !health.Quorum() {
+		return errors.New("etcd has no quorum")
+	}
+	return nil
+}
+
+// accepted reports whether an API server accepts a client certificate of the former CA,
+// or has a server certificate that the former CA has signed.
+func (n *rotationTest) accepted(ctx context.Context, c bed.Cluster, former *rest.Config) (bool, error) {
+	pair, err := tls.X509KeyPair(former.CertData, former.KeyData)
+	if err != nil {
+		return false, fmt.Errorf("reading former kubeconfig: %w", err)
+	}
+	now, err := n.bed.TenantConfig(ctx, c.Key())
+	if err != nil {
+		return false, err
+	}
+	old := rest.CopyConfig(now)
+	old.CertData, old.KeyData = former.CertData, former.KeyData
+	if denied, err := client.New(old, client.Options{}); err == nil {
+		err = denied.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{})
+		if err == nil {
+			return true, nil
+		}
+		fmt.Fprintf(n.out, "with a certificate of the former CA: %v\n", err)
+	}
+	machines, _, err := n.bed.Machines(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(former.CAData)
+	for i := range machines {
+		for _, port := range []int{6443, 2379, 10250} {
+			conn, err := n.bed.Dial(ctx, "tcp", net.JoinHostPort(bed.InternalIP(&machines[i]), strconv.Itoa(port)))
+			if err != nil {
+				return false, fmt.Errorf("connecting to port %d of %s: %w", port, machines[i].Name, err)
+			}
+			server := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: machines[i].Name, Certificates: []tls.Certificate{pair}})
+			err = server.HandshakeContext(ctx)
+			_ = server.Close()
+			if err == nil {
+				fmt.Fprintf(n.out, "port %d of %s has a certificate of the former CA\n", port, machines[i].Name)
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// probeName is the name of the pods that read from the API server.
+const probeName = "api-probe"
+
+// deployPods runs a pod on each worker that reads from the API server all the time, with
+// its service account and the CA that its node gives it. The result counts failures.
+func (n *rotationTest) deployPods(ctx context.Context, c bed.Cluster) (func(context.Context) (int, error), error) {
+	tenant, err := n.bed.TenantClient(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	dns := &appsv1.Deployment{}
+	if err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "coredns"}, dns); err != nil {
+		return nil, fmt.Errorf("finding an image: %w", err)
+	}
+	labels := map[string]string{"app": probeName}
+	probes := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: probeName}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: probeName, Image: dns.Spec.Template.Spec.Containers[0].Image, ImagePullPolicy: corev1.PullNever, Args: []string{"-dns.port", "1053"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "programs", MountPath: "/programs", ReadOnly: true}},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/programs/kubectl", "get", "--raw", "/readyz"}}},
+					PeriodSeconds: 2, TimeoutSeconds: 5, FailureThreshold: 1,
+				},
+			}},
+			Volumes: []corev1.Volume{{Name: "programs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/usr/bin"}}}},
+		}},
+	}}
+	if err := tenant.Create(ctx, probes); err != nil {
+		return nil, fmt.Errorf("deploying pods: %w", err)
+	}
+	b := &upgradeBench{bed: n.bed, timeout: n.timeout}
+	ready := func(ctx context.Context) bool {
+		tenant, err := n.bed.TenantClient(ctx, c.Key())
+		if err != nil || tenant.Get(ctx, client.ObjectKeyFromObject(probes), probes) != nil {
+			return false
+		}
+		return probes.Status.DesiredNumberScheduled == int32(n.workers) && probes.Status.NumberReady == int32(n.workers)
+	}
+	if err := b.await(ctx, "pods that read from the API server are not ready", ready); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (int, error) {
+		if err := b.await(ctx, "pods that read from the API server are not ready after the rotation", ready); err != nil {
+			return 0, err
+		}
+		return n.failures(ctx, c)
+	}, nil
+}
+
+// failures counts how often a pod was not ready because of a certificate. A pod that
+// begins or ends is not ready for other reasons.
+func (n *rotationTest) failures(ctx context.Context, c bed.Cluster) (int, error) {
+	tenant, err := n.bed.TenantClient(ctx, c.Key())
+	if err != nil {
+		return 0, err
+	}
+	events := &corev1.EventList{}
+	if err := tenant.List(ctx, events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		return 0, fmt.Errorf("listing events: %w", err)
+	}
+	failed := 0
+	for i := range events.Items {
+		e := &events.Items[i]
+		if e.Reason == "Unhealthy" && (strings.Contains(e.Message, "x509") || strings.Contains(e.Message, "certificate") || strings.Contains(e.Message, "Unauthorized")) {
+			failed += int(max(e.Count, 1))
+			fmt.Fprintf(n.out, "%s: %s\n", e.InvolvedObject.Name, e.Message)
+		}
+	}
+	return failed, nil
+}
