@@ -52,10 +52,9 @@ func mergeArgs(ours []arg, users []bootstrapv1.Arg) []any {
 // kubeletArgs returns the kubelet's arguments. All node-labels are merged into
 // one, because a kubelet reads only the last one. Of several values of a label it
 // uses the last one, so the user's replaces ours.
-func kubeletArgs(in *Input) ([]any, error) {
+func kubeletArgs(in *Input, labels ...string) ([]any, error) {
 	spec := &in.Spec
 	var users []bootstrapv1.Arg
-	var labels []string
 	if label := zone(in.FailureDomain); label != "" {
 		labels = append(labels, label)
 	}

@@ -211,7 +211,12 @@ func featureGates(in *Input) map[string]any {
 }
 
 func nodeRegistration(in *Input) (map[string]any, error) {
-	args, err := kubeletArgs(in)
+	var labels []string
+	if in.Authorities != nil {
+		// A Node has it from the beginning: without it, its machine would be replaced.
+		labels = append(labels, nodeconfig.AuthoritiesLabel+"="+in.Authorities.ID)
+	}
+	args, err := kubeletArgs(in, labels...)
 	if err != nil {
 		return nil, err
 	}

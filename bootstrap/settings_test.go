@@ -244,6 +244,9 @@ func TestAuthorities(t *testing.T) {
 		if signs := !strings.Contains(config.Join.Kubeadm, "cluster-signing-key-file"); signs == (mode == Init) {
 			t.Errorf("%s: kube-controller-manager signs: %t", mode, signs)
 		}
+		if label := nodeconfig.AuthoritiesLabel + "=" + authorities.ID; !strings.Contains(config.Join.Kubeadm, label) {
+			t.Errorf("%s: the Node is registered without the label %s", mode, label)
+		}
 		if mode == Init {
 			continue
 		}

@@ -30,6 +30,24 @@ func (w *world) authorities(ctx context.Context) *pki.Rotation {
 	return state
 }
 
+// replaceWorker does the work of Cluster API: the worker has a new Machine in a new
+// MachineSet.
+func (w *world) replaceWorker(ctx context.Context, deployment *clusterv1.MachineDeployment) {
+	GinkgoHelper()
+	for _, o := range []client.Object{&clusterv1.Machine{}, &clusterv1.MachineSet{}} {
+		Expect(testEnv.Client.DeleteAllOf(ctx, o, client.InNamespace(w.rig.namespace), client.MatchingLabels(deployment.Spec.Template.Labels))).To(Succeed())
+	}
+	meta := metav1.ObjectMeta{Namespace: w.rig.namespace, GenerateName: "workers-", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName, "a": "b"}}
+	set := &clusterv1.MachineSet{ObjectMeta: meta, Spec: clusterv1.MachineSetSpec{ClusterName: clusterName, Selector: deployment.Spec.Selector, Template: deployment.Spec.Template}}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	Expect(testEnv.Client.Create(ctx, set)).To(Succeed())
+	machine := &clusterv1.Machine{ObjectMeta: meta, Spec: deployment.Spec.Template.Spec}
+	machine.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet"))}
+	Expect(testEnv.Client.Create(ctx, machine)).To(Succeed())
+	machine.Status.NodeRef.Name = "worker"
+	Expect(testEnv.Client.Status().Update(ctx, machine)).To(Succeed())
+}
+
 // requested requests other CAs than the current ones.
 func requested(c *controlplanev1.NovaControlPlane) {
 	// CAs are younger than a time of the same second.
@@ -64,6 +82,7 @@ func agedWorld(ctx context.Context, change func(*controlplanev1.NovaControlPlane
 		},
 	}
 	Expect(testEnv.Client.Create(ctx, deployment)).To(Succeed())
+	w.replaceWorker(ctx, deployment)
 	made := pki.Made(w.authorities(ctx).CAs[certificates.Kubernetes].Signing)
 	Eventually(time.Now).Should(BeTemporally(">", made.Add(2*time.Second)))
 	return w, reconciler, deployment
@@ -104,7 +123,8 @@ var _ = Describe("Other CAs", func() {
 				}
 				By("letting the worker have the state of stage " + reason)
 				Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-				Expect(deployment.Spec.Rollout.After.Time).To(BeTemporally("==", state.Changed.Add(time.Second)))
+				Expect(deployment.Spec.Rollout.After.Time).To(BeTemporally(">=", state.Changed))
+				w.replaceWorker(ctx, deployment)
 				w.worker = &state.ID
 			}
 			w.drive(ctx, reconciler, w.rotated(ctx, controlplanev1.AuthoritiesRotatedReason))

@@ -97,7 +97,7 @@ type worldHost struct {
 	failed  bool
 	node    bool
 	drained bool
-	// authorities is the ID of the CAs that it trusts.
+	// authorities is the ID of the CAs that its Node reports.
 	authorities string
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,9 +67,13 @@ func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 	if after.After(now) {
 		s.RequeueAfter(after.Sub(now))
 	}
-	var err error
-	if s.Rotation.Waits, err = r.waits(ctx, s); err != nil {
-		return err
+	machines := &clusterv1.MachineList{}
+	if s.Rotation.State.ID != "" {
+		// Without a cache, because the next step depends on it.
+		if err := r.APIReader.List(ctx, machines, inCluster(s)...); err != nil {
+			return fmt.Errorf("listing Machines: %w", err)
+		}
+		s.Rotation.Waits = waits(s, machines.Items)
 	}
 	stage, step := decide(s.Rotation.State, after, now, len(s.Rotation.Waits) == 0)
 	if step != "" {
@@ -81,7 +84,7 @@ func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 		return nil
 	}
 	s.RequeueAfter(timelimits.LongPoll)
-	return r.rollOut(ctx, s)
+	return r.rollOut(ctx, s, machines.Items)
 }
 
 // carryOut carries out a step. The next reconcile reads its result.
@@ -133,59 +136,55 @@ var stages = map[Stage]string{
 }
 
 // waits returns the nodes and machines that have not the current state, or of which that
-// is unknown. It reads the machines without a cache, because the next step depends on it.
-func (r *Keeper) waits(ctx context.Context, s *scope.Scope) ([]string, error) {
-	if s.Rotation.State.ID == "" {
-		return nil, nil
-	}
+// is unknown.
+func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
 	if !s.Workload.Answers {
-		return []string{"the workload cluster, which does not respond"}, nil
+		return []string{"the workload cluster, which does not respond"}
 	}
 	var names []string
-	known := map[string]bool{}
 	for _, node := range s.Workload.Nodes {
-		known[node.Name] = true
 		if node.Authorities != s.Rotation.State.ID {
 			names = append(names, "node "+node.Name)
 		}
 	}
-	machines := &clusterv1.MachineList{}
-	if err := r.APIReader.List(ctx, machines, inCluster(s)...); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		if !m.Status.NodeRef.IsDefined() || !known[m.Status.NodeRef.Name] {
-			names = append(names, "machine "+m.Name)
+	for i := range machines {
+		if facts.NodeOf(&machines[i], s.Workload.Nodes) == nil {
+			names = append(names, "machine "+machines[i].Name)
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	return names
 }
 
-// rollOut lets MachineDeployments bring their machines to the current state: those that
-// were made before it are replaced, or changed in place.
-func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope) error {
-	if s.Rotation.State.Changed.IsZero() {
-		return nil
+// rollOut lets MachineDeployments replace machines with other CAs, or change them in
+// place. A MachineSet that is older than rollout.after is being replaced already. After
+// a move to another management cluster all objects are new.
+func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []clusterv1.Machine) error {
+	outdated := map[string]bool{}
+	for i := range machines {
+		node := facts.NodeOf(&machines[i], s.Workload.Nodes)
+		owner := metav1.GetControllerOf(&machines[i])
+		if owner != nil && owner.Kind == "MachineSet" && node != nil && node.Authorities != s.Rotation.State.ID {
+			outdated[owner.Name] = true
+		}
 	}
-	// Times of objects have no fractions: a MachineSet of the same second may be older.
-	changed := s.Rotation.State.Changed.Add(time.Second)
-	deployments := &clusterv1.MachineDeploymentList{}
-	if err := r.Client.List(ctx, deployments, inCluster(s)...); err != nil {
-		return fmt.Errorf("listing MachineDeployments: %w", err)
+	sets, deployments := &clusterv1.MachineSetList{}, &clusterv1.MachineDeploymentList{}
+	if err := errors.Join(r.Client.List(ctx, sets, inCluster(s)...), r.Client.List(ctx, deployments, inCluster(s)...)); err != nil {
+		return fmt.Errorf("listing MachineDeployments and MachineSets: %w", err)
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		if !d.DeletionTimestamp.IsZero() || !d.Spec.Rollout.After.Time.Before(changed) || !d.CreationTimestamp.Time.Before(changed) {
+		if !d.DeletionTimestamp.IsZero() || !slices.ContainsFunc(sets.Items, func(set clusterv1.MachineSet) bool {
+			return outdated[set.Name] && metav1.IsControlledBy(&set, d) && !set.CreationTimestamp.Time.Before(d.Spec.Rollout.After.Time)
+		}) {
 			continue
 		}
 		patched := d.DeepCopy()
-		patched.Spec.Rollout.After = metav1.NewTime(changed)
+		patched.Spec.Rollout.After = metav1.NewTime(r.CurrentTime())
 		if err := r.Client.Patch(ctx, patched, client.MergeFrom(d)); err != nil {
 			return fmt.Errorf("rolling out MachineDeployment %s: %w", d.Name, err)
 		}
-		r.Event(s, corev1.EventTypeNormal, "MachineDeploymentRolledOut", "RotateAuthorities", fmt.Sprintf("MachineDeployment %s: rollout.after is the time at which the CAs changed", d.Name))
+		r.Event(s, corev1.EventTypeNormal, "MachineDeploymentRolledOut", "RotateAuthorities", fmt.Sprintf("MachineDeployment %s: its machines have other CAs, so rollout.after is the current time", d.Name))
 	}
 	return nil
 }
