@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
 const (
@@ -29,9 +28,6 @@ const (
 	ChangedAnnotation = "controlplane.cluster.x-k8s.io/nova-authorities-changed"
 	// otherKey has the key of the CA that does not sign.
 	otherKey = "other.key"
-	// SnapshotsKey in Secret <cluster>-etcd has the key that signs snapshots: it is derived
-	// from the key of the first CA, and older snapshots are to stay usable.
-	SnapshotsKey = "snapshots.key"
 )
 
 // Rotator rotates the CAs of clusters.
@@ -231,7 +227,7 @@ func (l *loaded) rotate(a certificates.Authority, step RotationStep, now time.Ti
 func (l *loaded) add(a certificates.Authority, signing *x509.Certificate, now time.Time, validity time.Duration) error {
 	data := l.secret.Data
 	if _, kept := data[SnapshotsKey]; a == certificates.Etcd && !kept {
-		key, err := snapshots.DeriveKey(l.pair.Key)
+		key, err := DeriveSnapshotsKey(l.pair.Key)
 		if err != nil {
 			return fmt.Errorf("keeping the key of snapshots: %w", err)
 		}

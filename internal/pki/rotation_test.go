@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
 // rotating returns the authority of a cluster whose CAs are an hour old, how they are
@@ -177,7 +176,7 @@ func TestRotationKeepsTheKeyOfSnapshots(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: testKey.Namespace, Name: testKey.Name + "-etcd"}, s)).To(Succeed())
 	}
 	read()
-	want, err := snapshots.DeriveKey(s.Data["tls.key"])
+	want, err := DeriveSnapshotsKey(s.Data["tls.key"])
 	g.Expect(err).NotTo(HaveOccurred())
 	for range 2 {
 		for _, step := range []RotationStep{AddAuthorities, SwapAuthorities, DropAuthorities} {

@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
@@ -24,10 +25,10 @@ func TestSignature(t *testing.T) {
 	g := NewWithT(t)
 	p := place(startServer(t))
 	var err error
-	p.Key, err = snapshots.DeriveKey([]byte("the key of etcd's CA"))
+	p.Key, err = pki.DeriveSnapshotsKey([]byte("the key of etcd's CA"))
 	g.Expect(err).NotTo(HaveOccurred())
 	ours := open(t, p)
-	p.Key, err = snapshots.DeriveKey([]byte("the key of another CA"))
+	p.Key, err = pki.DeriveSnapshotsKey([]byte("the key of another CA"))
 	g.Expect(err).NotTo(HaveOccurred())
 	another := open(t, p)
 	p.Key = nil

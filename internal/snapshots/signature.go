@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,16 +8,6 @@ import (
 	"strconv"
 	"time"
 )
-
-// DeriveKey returns the key that signs the manifests of a cluster's snapshots,
-// derived from a secret that is never sent to the bucket.
-func DeriveKey(secret []byte) ([]byte, error) {
-	key, err := hkdf.Key(sha256.New, secret, nil, "nova-etcd-snapshot-manifest", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("deriving key of snapshots: %w", err)
-	}
-	return key, nil
-}
 
 // signature is the HMAC of a manifest. The manifest contains the hash of the
 // content, so the content cannot be replaced either.

@@ -78,7 +78,7 @@ func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) 
 			return key, nil
 		}
 		if key := secret.Data[capisecret.TLSKeyDataName]; len(key) > 0 {
-			return snapshots.DeriveKey(key)
+			return pki.DeriveSnapshotsKey(key)
 		}
 	}
 	return nil, settingErrorf("neither Secret %s nor %s has a key to sign snapshots with",

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 // A cluster whose CAs have their keys in a StarVault signs snapshots with the key of
@@ -32,7 +32,7 @@ func TestSigningKey(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if want, err := snapshots.DeriveKey([]byte(tc.want)); err != nil || !bytes.Equal(got, want) {
+			if want, err := pki.DeriveSnapshotsKey([]byte(tc.want)); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("it is not derived from %q: %v", tc.want, err)
 			}
 		})
