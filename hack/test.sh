@@ -95,7 +95,7 @@ else
 	for part in "$@"; do
 		case $part in
 		# shellcheck disable=SC2046 # a list of words
-		unit) tests unit "$unit_at_once" 15m $(longest_first "$(grep -vE "$host_packages" <<<"$packages")") || failed=1 ;;
+		unit) tests unit "$unit_at_once" 25m $(longest_first "$(grep -vE "$host_packages" <<<"$packages")") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
 		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(longest_first "$(grep -E "$host_packages" <<<"$packages")") || failed=1 ;;
 		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;

@@ -48,10 +48,10 @@ type NovaControlPlaneRolloutSpec struct {
 	// authoritiesAfter replaces the CAs of the cluster, and all certificates that they have
 	// signed, once this time has passed, if the CAs were made before it. All machines first
 	// trust a second CA, then have certificates of it, and then trust only it: each of the
-	// three changes machines as a rollout does, those of MachineDeployments too. The
-	// condition AuthoritiesRotated shows the progress. A removed, or later, time restores
-	// the former CAs as long as they are trusted. Secrets with CAs that a user has created
-	// cannot be rotated. If not set, no CA is replaced.
+	// three changes control plane machines as a rollout does, and MachineDeployments replace
+	// theirs. The condition AuthoritiesRotated shows the progress. A removed, or later,
+	// time restores the former CAs as long as they are trusted. CAs in Secrets that a user
+	// has created, and those in a StarVault, are not replaced. If not set, no CA is replaced.
 	// +optional
 	AuthoritiesAfter *metav1.Time `json:"authoritiesAfter,omitempty"`
 
