@@ -35,10 +35,6 @@ func APIServerNames(network Network, endpoint Endpoint, certSANs []string) (dnsN
 // addCertificates adds the certificates that a control plane machine has signed, if it
 // has no keys of CAs. The machine that initializes the cluster has a vault sign them.
 func addCertificates(in *Input, config *nodeconfig.Config) error {
-	if in.Authorities != nil {
-		// The certificates are among the files, and those of a worker in its kubeconfig.
-		config.Authorities = &nodeconfig.Authorities{ID: in.Authorities.ID}
-	}
 	if !in.Keyless || !in.Mode.controlPlane() {
 		return nil
 	}

@@ -3,7 +3,6 @@ package boot_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -70,9 +69,6 @@ type apiServer struct {
 	missing  []string
 	slow     func()
 	requests []string
-	// labels are those of the Node, which the kubelet creates after some requests.
-	labels    map[string]any
-	nodeAfter int
 	// certificates are certificate requests, if it has any.
 	certificates *agenttest.Requests
 }
@@ -90,10 +86,6 @@ func newAPIServer(t *testing.T) *apiServer {
 		if s.slow != nil {
 			s.slow()
 		}
-		if r.Method == http.MethodPatch {
-			s.label(t, w, r)
-			return
-		}
 		name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 		if slices.Contains(s.missing, name) || slices.Contains(s.missing, "*") {
 			agenttest.Fail(w, http.StatusNotFound, "NotFound")
@@ -102,23 +94,6 @@ func newAPIServer(t *testing.T) *apiServer {
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]any{"name": name}})
 	})
 	return s
-}
-
-// label labels the Node, if it exists.
-func (s *apiServer) label(t *testing.T, w http.ResponseWriter, r *http.Request) {
-	t.Helper()
-	var patch struct {
-		Metadata struct{ Labels map[string]any }
-	}
-	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || r.URL.Path != "/api/v1/nodes/blue-abc12" {
-		t.Errorf("the agent may not change %s: %v", r.URL.Path, err)
-	}
-	if s.nodeAfter--; s.nodeAfter >= 0 {
-		agenttest.Fail(w, http.StatusNotFound, "NotFound")
-		return
-	}
-	s.labels = patch.Metadata.Labels
-	agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Node", "apiVersion": "v1"})
 }
 
 // node is a machine with the configuration of a node.
@@ -806,52 +781,6 @@ func TestNodeCountsFromTheFirstCommand(t *testing.T) {
 }
 
 // A node that follows its desired settings starts from those of the first boot.
-// A node reports the CAs of a cluster whose CAs were rotated, as soon as the kubelet has
-// created its Node.
-func TestNodeReportsItsAuthorities(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change    func(*nodeconfig.Config)
-		nodeAfter int
-		want      string
-		failure   string
-	}{
-		"NeverRotated": {change: func(*nodeconfig.Config) {}, want: "map[]"},
-		"Joins": {
-			change:    func(c *nodeconfig.Config) { c.Authorities = &nodeconfig.Authorities{ID: "0a1b"} },
-			nodeAfter: 3, want: "map[nova-platform.io/authorities:0a1b]",
-		},
-		"Initializes": {
-			change: func(c *nodeconfig.Config) {
-				initializes(c)
-				c.Authorities = &nodeconfig.Authorities{ID: "0a1b"}
-			},
-			want: "map[nova-platform.io/authorities:0a1b]",
-		},
-		"NoNode": {
-			change:    func(c *nodeconfig.Config) { c.Authorities = &nodeconfig.Authorities{ID: "0a1b"} },
-			nodeAfter: 1000, want: "map[]", failure: "labeling the Node",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t, tc.change)
-			n.api.nodeAfter = tc.nodeAfter
-			n.Put("joined.conf", n.api.Kubeconfig())
-			n.Command("kubeadm", `[ "$1" = token ] || cp "$T/joined.conf" "$T/etc/kubernetes/kubelet.conf"`+"\n"+commands["kubeadm"])
-			n.Put("etc/kubernetes/.keep", "")
-			err := n.boot()
-			if (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
-				t.Errorf("%v, want %q", err, tc.failure)
-			}
-			if got := fmt.Sprint(n.api.labels); got != tc.want {
-				t.Errorf("labels %s, want %s", got, tc.want)
-			}
-			if n.There(sentinel) != (tc.failure == "") {
-				t.Error("the sentinel does not match the result")
-			}
-		})
-	}
-}
-
 func TestNodeFollowsItsSettings(t *testing.T) {
 	n := newNode(t, func(c *nodeconfig.Config) {
 		c.Follow = true

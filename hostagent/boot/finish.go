@@ -10,7 +10,6 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/balancer"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
-	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
 
 const (
@@ -25,13 +24,10 @@ const (
 	applyPause    = 5 * time.Second
 )
 
-// finish labels the Node, starts the load balancer, applies objects in the cluster, and
-// runs the user's last commands.
+// finish starts the load balancer, applies objects in the cluster, and runs the
+// user's last commands.
 func (b *boot) finish(ctx context.Context) error {
 	j := &b.c.Join
-	if err := b.label(ctx); err != nil {
-		return err
-	}
 	if j.BalancerPort != 0 {
 		b.step(ctx, "Starting the API load balancer")
 		if err := balancer.Start(ctx, b.m, j.BalancerPort); err != nil {
@@ -56,22 +52,6 @@ func (b *boot) finish(ctx context.Context) error {
 		}
 	}
 	return b.commands(ctx, "postKubeadmCommands", j.After)
-}
-
-// label reports the CAs of the machine, if the cluster's were rotated. The kubelet may
-// not have created its Node yet.
-func (b *boot) label(ctx context.Context) error {
-	if b.c.Authorities == nil {
-		return nil
-	}
-	b.step(ctx, "Labeling the Node with its CAs")
-	return b.repeat(ctx, func() error {
-		client, err := cluster.Load(b.m.At(kubeletConf))
-		if err != nil {
-			return err
-		}
-		return client.LabelNode(ctx, b.c.Node.Name, map[string]*string{nodeconfig.AuthoritiesLabel: &b.c.Authorities.ID})
-	})
 }
 
 // repeat repeats a request that fails.

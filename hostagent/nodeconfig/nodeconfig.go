@@ -60,9 +60,6 @@ type Config struct {
 	Certificates *Certificates `json:"certificates,omitempty"`
 	// Vault, if set, signs them. Otherwise they are requested in the cluster.
 	Vault *Vault `json:"vault,omitempty"`
-	// Authorities, if set, are the CAs of a cluster whose CAs were rotated. Only the ID
-	// is set: the certificates are among the files.
-	Authorities *Authorities `json:"authorities,omitempty"`
 }
 
 // Node identifies a machine in its cluster.
