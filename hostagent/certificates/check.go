@@ -35,7 +35,7 @@ func (w *Wanted) Check(is *x509.Certificate, key crypto.PublicKey) error {
 		return fmt.Errorf("its subject is %s", is.Subject)
 	case !w.hasNames(is):
 		return fmt.Errorf("its names are %v %v", is.DNSNames, is.IPAddresses)
-	case is.KeyUsage != x509.KeyUsageDigitalSignature || len(is.UnknownExtKeyUsage) > 0 || !sameSet(is.ExtKeyUsage, w.uses()):
+	case is.KeyUsage != x509.KeyUsageDigitalSignature || len(is.UnknownExtKeyUsage) > 0 || !sameSet(is.ExtKeyUsage, w.Uses()):
 		return errors.New("it has other uses")
 	case !w.Until.IsZero() && is.NotAfter.After(w.Until):
 		return fmt.Errorf("it ends later than requested, at %s", is.NotAfter.UTC().Format(time.RFC3339))
@@ -52,7 +52,8 @@ func (w *Wanted) hasNames(is *x509.Certificate) bool {
 	return sameSet(is.DNSNames, w.DNSNames) && sameSet(ips, w.IPs) && len(is.EmailAddresses)+len(is.URIs) == 0
 }
 
-func (w *Wanted) uses() []x509.ExtKeyUsage {
+// Uses returns the uses of the key.
+func (w *Wanted) Uses() []x509.ExtKeyUsage {
 	var uses []x509.ExtKeyUsage
 	if w.Server {
 		uses = append(uses, x509.ExtKeyUsageServerAuth)

@@ -13,13 +13,9 @@ import (
 // compare returns how a certificate differs from the request. So a role that allows more
 // than it should is found at its first use.
 func (r *SignRequest) compare(signed, authority *x509.Certificate, now time.Time) error {
-	block, _ := pem.Decode(r.Request)
-	if block == nil {
-		return errors.New("the request is not in PEM")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+	request, err := r.parse()
 	if err != nil {
-		return fmt.Errorf("reading the request: %w", err)
+		return err
 	}
 	if err := signed.CheckSignatureFrom(authority); err != nil {
 		return fmt.Errorf("the CA of the cluster did not sign it: %w", err)
@@ -29,4 +25,17 @@ func (r *SignRequest) compare(signed, authority *x509.Certificate, now time.Time
 		Client: r.Client, Server: r.Server, Until: now.Add(r.TTL + clockSkew),
 	}
 	return wanted.Check(signed, request.PublicKey)
+}
+
+// parse reads the PKCS #10 request.
+func (r *SignRequest) parse() (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(r.Request)
+	if block == nil {
+		return nil, errors.New("the request is not in PEM")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the request: %w", err)
+	}
+	return request, nil
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/cluster-api/util/certs"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 )
 
 const (
@@ -74,31 +76,22 @@ func (l *loaded) signRequest(request *SignRequest, now time.Time) ([]byte, error
 	if l.key == nil {
 		return nil, errors.New("signing certificate: the key of the CA is not here")
 	}
-	block, _ := pem.Decode(request.Request)
-	if block == nil {
-		return nil, errors.New("signing certificate: the request is not in PEM")
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := request.parse()
 	if err == nil {
 		err = parsed.CheckSignature()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading certificate request: %w", err)
+		return nil, fmt.Errorf("signing certificate: %w", err)
 	}
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
 	template := l.template(ClientRequest{CommonName: request.CommonName, Organizations: request.Organizations, TTL: request.TTL}, now)
-	template.SerialNumber, template.DNSNames, template.ExtKeyUsage = serial, request.DNSNames, nil
+	wanted := certificates.Wanted{Client: request.Client, Server: request.Server}
+	template.SerialNumber, template.DNSNames, template.ExtKeyUsage = serial, request.DNSNames, wanted.Uses()
 	for _, ip := range request.IPs {
 		template.IPAddresses = append(template.IPAddresses, ip.AsSlice())
-	}
-	if request.Server {
-		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-	}
-	if request.Client {
-		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, l.certificate, parsed.PublicKey, l.key)
 	if err != nil {
