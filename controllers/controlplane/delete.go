@@ -85,9 +85,7 @@ func (r *remover) workers(ctx context.Context, s *scope.Scope) ([]string, error)
 	if s.Cluster == nil {
 		return nil, nil
 	}
-	where := []client.ListOption{
-		client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName},
-	}
+	where := s.InCluster()
 	var names []string
 	deployments := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, deployments, where...); err != nil {

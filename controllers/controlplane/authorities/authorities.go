@@ -58,7 +58,7 @@ func (r *Keeper) Observe(ctx context.Context, s *scope.Scope) error {
 }
 
 // Rotate carries out the step that is due. While machines have another state, it lets
-// MachineDeployments replace or change theirs.
+// MachineDeployments replace theirs.
 func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 	after, now := s.ControlPlane.Spec.Rollout.GetAuthoritiesAfter(), r.CurrentTime()
 	if s.Rotation.State == nil || s.Rotation.State.ID == "" && after.IsZero() {
@@ -70,7 +70,7 @@ func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 	machines := &clusterv1.MachineList{}
 	if s.Rotation.State.ID != "" {
 		// Without a cache, because the next step depends on it.
-		if err := r.APIReader.List(ctx, machines, inCluster(s)...); err != nil {
+		if err := r.APIReader.List(ctx, machines, s.InCluster()...); err != nil {
 			return fmt.Errorf("listing Machines: %w", err)
 		}
 		s.Rotation.Waits = waits(s, machines.Items)
@@ -79,8 +79,8 @@ func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 	if step != "" {
 		return r.carryOut(ctx, s, step)
 	}
-	s.Rotation.Stage = stages[stage]
-	if stage == Rotated {
+	s.Rotation.Stage = stage
+	if stage == controlplanev1.AuthoritiesRotatedReason {
 		return nil
 	}
 	s.RequeueAfter(timelimits.LongPoll)
@@ -125,16 +125,6 @@ var stepText = map[pki.RotationStep]string{
 	pki.DropAuthorities:   "All machines have certificates of the CAs that sign: the others are not trusted any more",
 }
 
-// stages are the reasons of the condition.
-var stages = map[Stage]string{
-	Rotated:      controlplanev1.AuthoritiesRotatedReason,
-	MakingNew:    controlplanev1.AuthoritiesTrustingBothReason,
-	TrustingBoth: controlplanev1.AuthoritiesTrustingBothReason,
-	IssuingNew:   controlplanev1.AuthoritiesIssuingNewReason,
-	TrustingNew:  controlplanev1.AuthoritiesTrustingNewReason,
-	Aborting:     controlplanev1.AuthoritiesAbortingReason,
-}
-
 // waits returns the nodes and machines that have not the current state, or of which that
 // is unknown.
 func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
@@ -156,9 +146,9 @@ func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
 	return names
 }
 
-// rollOut lets MachineDeployments replace machines with other CAs, or change them in
-// place. A MachineSet that is older than rollout.after is being replaced already. After
-// a move to another management cluster all objects are new.
+// rollOut lets MachineDeployments replace machines with other CAs. A MachineSet that is
+// older than rollout.after is being replaced already. After a move to another management
+// cluster all objects are new.
 func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []clusterv1.Machine) error {
 	outdated := map[string]bool{}
 	for i := range machines {
@@ -169,7 +159,7 @@ func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []cluster
 		}
 	}
 	sets, deployments := &clusterv1.MachineSetList{}, &clusterv1.MachineDeploymentList{}
-	if err := errors.Join(r.Client.List(ctx, sets, inCluster(s)...), r.Client.List(ctx, deployments, inCluster(s)...)); err != nil {
+	if err := errors.Join(r.Client.List(ctx, sets, s.InCluster()...), r.Client.List(ctx, deployments, s.InCluster()...)); err != nil {
 		return fmt.Errorf("listing MachineDeployments and MachineSets: %w", err)
 	}
 	for i := range deployments.Items {
@@ -187,11 +177,6 @@ func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []cluster
 		r.Event(s, corev1.EventTypeNormal, "MachineDeploymentRolledOut", "RotateAuthorities", fmt.Sprintf("MachineDeployment %s: its machines have other CAs, so rollout.after is the current time", d.Name))
 	}
 	return nil
-}
-
-// inCluster selects the objects of a cluster.
-func inCluster(s *scope.Scope) []client.ListOption {
-	return []client.ListOption{client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName}}
 }
 
 // Condition is the condition AuthoritiesRotated; it has no type if the CAs were never

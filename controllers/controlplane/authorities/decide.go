@@ -3,31 +3,14 @@ package authorities
 import (
 	"time"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// Stage is the stage of a rotation.
-type Stage int
-
-// Stages of a rotation.
-const (
-	// Rotated means that all machines trust only CAs that are new enough.
-	Rotated Stage = iota
-	// MakingNew means that new CAs are to be made.
-	MakingNew
-	// TrustingBoth means that machines get the certificates of the new CAs.
-	TrustingBoth
-	// IssuingNew means that machines get certificates that the new CAs have signed.
-	IssuingNew
-	// TrustingNew means that machines lose the certificates of the former CAs.
-	TrustingNew
-	// Aborting means that machines get certificates that the former CAs have signed.
-	Aborting
-)
-
-// decide returns the stage of a rotation, and the step that is due; none if it is empty.
-// All machines have the current state if they are synced.
-func decide(r *pki.Rotation, after, now time.Time, synced bool) (Stage, pki.RotationStep) {
+// decide returns the stage of a rotation, which is the reason of the condition, and the
+// step that is due; none if it is empty. All machines have the current state if they are
+// synced.
+func decide(r *pki.Rotation, after, now time.Time, synced bool) (stage string, step pki.RotationStep) {
 	requested := !after.IsZero() && !after.After(now)
 	due, two, swap := false, false, false
 	for _, g := range r.CAs {
@@ -40,23 +23,23 @@ func decide(r *pki.Rotation, after, now time.Time, synced bool) (Stage, pki.Rota
 		swap = swap || g.Other.NotBefore.After(g.Signing.NotBefore) == requested
 	}
 	if due {
-		return MakingNew, pki.AddAuthorities
+		return controlplanev1.AuthoritiesTrustingBothReason, pki.AddAuthorities
 	}
 	if two && !requested {
 		if swap {
-			return Aborting, pki.UnswapAuthorities // all machines trust both
+			return controlplanev1.AuthoritiesAbortingReason, pki.UnswapAuthorities // all machines trust both
 		}
-		return Aborting, when(synced, pki.DropAuthorities)
+		return controlplanev1.AuthoritiesAbortingReason, when(synced, pki.DropAuthorities)
 	}
 	switch {
 	case swap:
-		return TrustingBoth, when(synced, pki.SwapAuthorities)
+		return controlplanev1.AuthoritiesTrustingBothReason, when(synced, pki.SwapAuthorities)
 	case two:
-		return IssuingNew, when(synced, pki.DropAuthorities)
+		return controlplanev1.AuthoritiesIssuingNewReason, when(synced, pki.DropAuthorities)
 	case !synced:
-		return TrustingNew, ""
+		return controlplanev1.AuthoritiesTrustingNewReason, ""
 	}
-	return Rotated, ""
+	return controlplanev1.AuthoritiesRotatedReason, ""
 }
 
 func when(synced bool, step pki.RotationStep) pki.RotationStep {

@@ -134,6 +134,11 @@ func (s *Scope) Key() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.ControlPlane.Namespace, Name: s.ClusterName}
 }
 
+// InCluster selects the objects of the cluster in a list.
+func (s *Scope) InCluster() []client.ListOption {
+	return []client.ListOption{client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.ClusterName}}
+}
+
 // Owner returns the owner reference for objects of the control plane.
 func (s *Scope) Owner() metav1.OwnerReference {
 	return *metav1.NewControllerRef(s.ControlPlane, controlplanev1.GroupVersion.WithKind(Kind))
