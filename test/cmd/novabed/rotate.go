@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -29,13 +28,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// rotationTest replaces the CAs of a cluster on hosts, and counts what fails meanwhile.
+// rotationTest replaces the CAs of a cluster on hosts, and counts the failures meanwhile.
 type rotationTest struct {
-	name, mode             string
-	controlPlanes, workers int
-	timeout                time.Duration
-	out                    io.Writer
-	bed                    *bed.Bed
+	upgradeBench
+	mode string
 }
 
 func rotateCommand() *cobra.Command {
@@ -78,8 +74,7 @@ func (n *rotationTest) run(ctx context.Context) (err error) {
 
 // rotate creates a cluster and replaces its CAs.
 func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
-	b := &upgradeBench{bed: n.bed, out: n.out, timeout: n.timeout}
-	if err := b.create(ctx, c, bootstrapv1.InPlaceMode(n.mode)); err != nil {
+	if err := n.create(ctx, c, bootstrapv1.InPlaceMode(n.mode)); err != nil {
 		return err
 	}
 	pods, err := n.deployPods(ctx, c)
@@ -99,7 +94,7 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 	})
 	etcd := prober.Start(ctx, time.Second, 4*time.Second, func(ctx context.Context) error { return n.checkEtcd(ctx, c) })
 	started := time.Now()
-	err = n.await(ctx, b, c)
+	err = n.replace(ctx, c)
 	took, apiReport, etcdReport := time.Since(started), api.Stop(), etcd.Stop()
 	if err != nil {
 		return err
@@ -121,16 +116,16 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 	return nil
 }
 
-// await requests other CAs and waits until all machines trust only them.
-func (n *rotationTest) await(ctx context.Context, b *upgradeBench, c bed.Cluster) error {
+// replace requests other CAs and waits until all machines trust only them.
+func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 	plane := &controlplanev1.NovaControlPlane{}
-	if err := b.change(ctx, &c, plane, c.Name+"-control-plane", func() {
+	if err := n.change(ctx, &c, plane, c.Name+"-control-plane", func() {
 		plane.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.Now())
 	}); err != nil {
 		return err
 	}
 	started, stage := time.Now(), ""
-	return b.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
+	return n.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
 		plane, err := n.bed.ControlPlane(ctx, c)
 		if err != nil {
 			return false
@@ -239,7 +234,6 @@ func (n *rotationTest) deployPods(ctx context.Context, c bed.Cluster) (func(cont
 	if err := tenant.Create(ctx, probes); err != nil {
 		return nil, fmt.Errorf("deploying pods: %w", err)
 	}
-	b := &upgradeBench{bed: n.bed, timeout: n.timeout}
 	ready := func(ctx context.Context) bool {
 		tenant, err := n.bed.TenantClient(ctx, c.Key())
 		if err != nil || tenant.Get(ctx, client.ObjectKeyFromObject(probes), probes) != nil {
@@ -247,11 +241,11 @@ func (n *rotationTest) deployPods(ctx context.Context, c bed.Cluster) (func(cont
 		}
 		return probes.Status.DesiredNumberScheduled == int32(n.workers) && probes.Status.NumberReady == int32(n.workers)
 	}
-	if err := b.await(ctx, "pods that read from the API server are not ready", ready); err != nil {
+	if err := n.await(ctx, "pods that read from the API server are not ready", ready); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (int, error) {
-		if err := b.await(ctx, "pods that read from the API server are not ready after the rotation", ready); err != nil {
+		if err := n.await(ctx, "pods that read from the API server are not ready after the rotation", ready); err != nil {
 			return 0, err
 		}
 		return n.failures(ctx, c)
