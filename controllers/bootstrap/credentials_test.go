@@ -121,7 +121,7 @@ func TestNoBootstrapDataWhileTheSignerIsUnknown(t *testing.T) {
 	g.Expect(s.pki).To(BeEmpty())
 }
 
-// An administrator of the StarVault has to act, so the event of a NovaConfig says why it waits.
+// An administrator of the StarVault has to act, so a NovaConfig that waits has an event with the cause.
 func TestEveryProblemOfAStarVaultHasAnEvent(t *testing.T) {
 	for _, problem := range []vault.Problem{
 		vault.Unreachable, vault.Sealed, vault.CredentialsRejected, vault.Forbidden, vault.NotFound, vault.Refused, vault.Unsuitable,

@@ -70,7 +70,7 @@ func (e *etcdMember) pair() tls.Certificate {
 	return pair
 }
 
-// ready asks it with a client certificate, over a new connection. The CA verifies the server.
+// ready sends a request with a client certificate, over a new connection. The CA verifies the server.
 func (e *etcdMember) ready(ca *agenttest.CA, pair tls.Certificate) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca.PEM()))

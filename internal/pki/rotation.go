@@ -44,7 +44,7 @@ type Rotation struct {
 	// Changed is when they changed last; zero if they were never rotated. ID, and all
 	// but one of Bundles and CAs, are empty then.
 	Changed time.Time
-	// ID identifies what machines trust, and which of the CAs sign.
+	// ID identifies the CAs that machines trust, and which of them sign.
 	ID string
 	// Bundles are the certificates in PEM. The first one is that of the CA that signs.
 	Bundles map[certificates.Authority][]byte

@@ -2,7 +2,7 @@
 // cluster, of machines by their roles, of renewals, and of idle clusters.
 //
 // The counts come from the audit log of a real OpenBao. The code of the managers and of
-// the host agent sends the requests: what signs for clusters, their users, the approver
+// the host agent sends the requests: the signer for clusters, their users, the approver
 // of certificate requests, and the part of the agent that makes keys. One real API server
 // is every workload cluster, one after the other; kubelets are only their certificate
 // requests. No host boots.
