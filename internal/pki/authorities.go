@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -44,8 +43,7 @@ func unusable(format string, args ...any) error {
 	return &IdentityError{problem: fmt.Sprintf(format, args...)}
 }
 
-// Authorities chooses the Authority of each cluster: a StarVault if its NovaControlPlane
-// has one, or else Managed.
+// Authorities finds the StarVault of each cluster, if its NovaControlPlane has one.
 type Authorities struct {
 	// Kube reads through the cache, except Secrets, and writes the Secrets of the
 	// contract.
@@ -84,15 +82,8 @@ var (
 	_ Rotator   = &Authorities{}
 )
 
-// authority is the Authority of one cluster.
-type authority interface {
-	Authority
-	Signer
-	Rotator
-}
-
 // of returns the authority of a cluster.
-func (a *Authorities) of(ctx context.Context, key client.ObjectKey) (authority, error) {
+func (a *Authorities) of(ctx context.Context, key client.ObjectKey) (*Managed, error) {
 	managed := NewManaged(a.Kube)
 	controlPlane, err := a.controlPlane(ctx, key)
 	if err != nil || controlPlane == nil || controlPlane.Spec.Platform.PKI.StarVault.IdentityName == "" {
@@ -104,13 +95,14 @@ func (a *Authorities) of(ctx context.Context, key client.ObjectKey) (authority, 
 	}
 	name := key.Namespace + "." + key.Name
 	spec := &identity.Spec
-	return &StarVault{
-		managed: managed, connect: func(ctx context.Context) (*vault.Client, error) { return a.connect(ctx, identity) }, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0,
+	managed.vault = &StarVault{
+		connect: func(ctx context.Context) (*vault.Client, error) { return a.connect(ctx, identity) }, now: managed.now, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0,
 		site: site{
 			server: "https://" + spec.Server, namespace: spec.Namespace, bundle: []byte(spec.CABundle),
 			mounts: spec.GetMountPath() + "/" + name, nodes: spec.GetNodesAuthPath(), role: name,
 		},
-	}, nil
+	}
+	return managed, nil
 }
 
 // controlPlane returns the NovaControlPlane of a cluster; nil if it has another one.
@@ -274,20 +266,22 @@ func (a *Authorities) EtcdClient(ctx context.Context, cluster client.ObjectKey, 
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
-	v, is := chosen.(*StarVault)
-	if !is || v.external {
+	if chosen.vault == nil {
 		return chosen.EtcdClient(ctx, cluster, request)
 	}
-	s, _, err := v.load(ctx, cluster, certificates.Etcd)
+	l, err := chosen.load(ctx, cluster, purposes[certificates.Etcd])
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
+	if l.vault == nil {
+		return chosen.EtcdClient(ctx, cluster, request)
+	}
 	known, _ := a.etcd.Get(cluster)
-	if known.name == request.CommonName && bytes.Equal(known.ca, s.Data[secret.TLSCrtDataName]) && time.Now().Before(known.renewAt) {
+	if known.name == request.CommonName && bytes.Equal(known.ca, l.pair.Certificate) && time.Now().Before(known.renewAt) {
 		return known.pair, known.ca, nil
 	}
 	request.TTL = etcdPairTTL
-	if pair, ca, err = v.EtcdClient(ctx, cluster, request); err != nil {
+	if pair, ca, err = chosen.EtcdClient(ctx, cluster, request); err != nil {
 		return KeyPair{}, nil, err
 	}
 	a.etcd.ForgetIf(func(_ client.ObjectKey, p etcdPair) bool { return time.Now().After(p.renewAt) })

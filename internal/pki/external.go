@@ -56,8 +56,11 @@ func checkClient(pair KeyPair, now time.Time) string {
 // files returns the files for a control plane machine.
 func (l *loaded) files(mat material) []File {
 	files := []File{{Path: path.Join(pkiDir, mat.certFile), Permissions: "0644", Content: l.pair.Certificate}}
+	if len(l.pair.Key) > 0 {
+		files = append(files, File{Path: path.Join(pkiDir, mat.keyFile), Permissions: "0600", Content: l.pair.Key})
+	}
 	if l.client == nil {
-		return append(files, File{Path: path.Join(pkiDir, mat.keyFile), Permissions: "0600", Content: l.pair.Key})
+		return files
 	}
 	return append(files,
 		File{Path: path.Join(pkiDir, etcdClientFile+".crt"), Permissions: "0644", Content: l.client.Certificate},

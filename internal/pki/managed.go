@@ -13,16 +13,20 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 )
 
 // pkiDir is the directory in which kubeadm looks for existing certificates.
 const pkiDir = "/etc/kubernetes/pki"
 
-// Managed stores the CAs with their keys in the contract's Secrets
-// <cluster>-ca, -etcd, -proxy and -sa.
+// Managed stores the CAs in the contract's Secrets <cluster>-ca, -etcd, -proxy and -sa:
+// with their keys, unless a StarVault has them.
 type Managed struct {
 	client client.Client
 	now    func() time.Time
+	// vault has the key of each CA whose Secret has none; nil if the cluster has no StarVault.
+	vault *StarVault
 }
 
 var (
@@ -38,25 +42,37 @@ func NewManaged(c client.Client) *Managed {
 
 // Ensure implements Authority. Every Secret is created only if it does not
 // exist, so after a crash between two of them, or with two callers at once,
-// there is one set.
+// there is one set. Nothing is requested from a vault once they exist.
 func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error {
+	validity = cmp.Or(validity, authorityLifetime)
+	var inVault map[secret.Purpose][]byte
+	if m.vault != nil {
+		err := m.Check(ctx, cluster, owner)
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		if inVault, err = m.vault.ensure(ctx, validity); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, mat := range materials {
-		if err := m.ensure(ctx, cluster, mat, owner, validity); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, m.ensure(ctx, cluster, mat, owner, validity, inVault[mat.purpose]))
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, validity time.Duration) error {
+// ensure creates one Secret, with a certificate of a vault if there is one.
+func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, validity time.Duration, inVault []byte) error {
 	err := m.check(ctx, cluster, mat, owner)
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, ErrNotFound) || mat.isCA() && m.vault != nil && m.vaultOf(mat) == nil {
 		return err
 	}
-	pair, err := generate(mat, m.now(), cmp.Or(validity, authorityLifetime))
-	if err != nil {
-		return fmt.Errorf("generating %s: %w", secret.Name(cluster.Name, mat.purpose), err)
+	pair := KeyPair{Certificate: inVault}
+	if len(inVault) == 0 {
+		if pair, err = generate(mat, m.now(), validity); err != nil {
+			return fmt.Errorf("generating %s: %w", secret.Name(cluster.Name, mat.purpose), err)
+		}
 	}
 	err = m.create(ctx, cluster, mat, owner, pair)
 	if apierrors.IsAlreadyExists(err) {
@@ -132,7 +148,7 @@ func (m *Managed) Client(ctx context.Context, cluster client.ObjectKey, request 
 	if err != nil {
 		return KeyPair{}, err
 	}
-	return ca.sign(request, m.now())
+	return ca.issueClient(ctx, certificates.Kubernetes, request, m.now())
 }
 
 // EtcdClient implements Authority.
@@ -145,7 +161,7 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 		// External etcd has one client certificate and no key to sign another.
 		return *ca.client, ca.pair.Certificate, nil
 	}
-	pair, err := ca.sign(request, m.now())
+	pair, err := ca.issueClient(ctx, certificates.Etcd, request, m.now())
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
@@ -154,12 +170,8 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 
 // ControlPlaneFiles implements Authority. All nodes get the same files.
 func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error) {
-	return m.filesOf(ctx, cluster, materials)
-}
-
-func (m *Managed) filesOf(ctx context.Context, cluster client.ObjectKey, of []material) ([]File, error) {
-	files := make([]File, 0, 2*len(of)+1)
-	for _, mat := range of {
+	files := make([]File, 0, 2*len(materials)+1)
+	for _, mat := range materials {
 		loaded, err := m.load(ctx, cluster, mat)
 		if err != nil {
 			return nil, err
@@ -169,14 +181,15 @@ func (m *Managed) filesOf(ctx context.Context, cluster client.ObjectKey, of []ma
 	return files, nil
 }
 
-// Signs implements Signer. Since a rotation of its CAs, a cluster has their keys only here.
+// Signs implements Signer. Since a rotation of its CAs, nodes of a cluster have no keys of
+// CAs, wherever these are.
 func (m *Managed) Signs(ctx context.Context, cluster client.ObjectKey) (bool, error) {
 	ca, err := m.load(ctx, cluster, materials[0])
 	if err != nil {
 		return false, err
 	}
 	_, rotated := ca.secret.Annotations[ChangedAnnotation]
-	return rotated, nil
+	return rotated || ca.vault != nil, nil
 }
 
 // Sign implements Signer.
@@ -185,12 +198,28 @@ func (m *Managed) Sign(ctx context.Context, cluster client.ObjectKey, request Si
 	if err != nil {
 		return nil, err
 	}
+	if ca.vault != nil {
+		return ca.vault.sign(ctx, ca.certificate, request)
+	}
 	return ca.signRequest(&request, m.now())
 }
 
-// NodeLogin implements Signer. kubeadm makes the certificates.
-func (m *Managed) NodeLogin(context.Context, client.ObjectKey, time.Duration) (*NodeLogin, error) {
-	return nil, nil //nolint:nilnil // nil means that none is needed
+// NodeLogin implements Signer. kubeadm makes the certificates if the keys of the CAs are here.
+func (m *Managed) NodeLogin(ctx context.Context, cluster client.ObjectKey, ttl time.Duration) (*NodeLogin, error) {
+	ca, err := m.load(ctx, cluster, materials[0])
+	if err != nil || ca.vault == nil {
+		return nil, err
+	}
+	return ca.vault.nodeLogin(ctx, ttl)
+}
+
+// vaultOf returns the vault that has the keys of CAs whose Secrets have none; nil if they are
+// a user's.
+func (m *Managed) vaultOf(mat material) *StarVault {
+	if m.vault == nil || !mat.isCA() || m.vault.external && mat.purpose == secret.EtcdCA {
+		return nil
+	}
+	return m.vault
 }
 
 // load reads and checks one Secret. It returns ErrNotFound if the Secret does
@@ -205,10 +234,20 @@ func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat materi
 		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
 	pair := KeyPair{Certificate: s.Data[secret.TLSCrtDataName], Key: s.Data[secret.TLSKeyDataName]}
-	if mat.purpose == secret.EtcdCA && len(pair.Key) == 0 && len(pair.Certificate) > 0 {
+	vault := m.vaultOf(mat)
+	var parsed *loaded
+	var problem string
+	switch {
+	case vault != nil && len(pair.Key) == 0:
+		parsed = &loaded{pair: pair, vault: vault}
+		parsed.certificate, problem = parseAuthority(pair.Certificate, m.now())
+	case vault != nil && s.Type != clusterv1.ClusterSecretType:
+		problem = "tls.key must not be set: StarVault has the key of the CA"
+	case mat.purpose == secret.EtcdCA && len(pair.Key) == 0 && len(pair.Certificate) > 0:
 		return m.loadExternal(ctx, cluster, key, pair.Certificate)
+	default:
+		parsed, problem = parse(mat, pair, m.now())
 	}
-	parsed, problem := parse(mat, pair, m.now())
 	if problem != "" {
 		return nil, &InvalidCertificateError{Secret: key, Problem: problem}
 	}

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 )
 
 // material is one Secret of the contract.
@@ -26,6 +28,9 @@ var materials = []material{
 	{purpose: secret.ServiceAccount, certFile: "sa.pub", keyFile: "sa.key"},
 }
 
+// purposes are the Secrets of CAs.
+var purposes = map[certificates.Authority]material{certificates.Kubernetes: materials[0], certificates.Etcd: materials[1], certificates.FrontProxy: materials[2]}
+
 // isCA distinguishes a CA from a plain key pair.
 func (m material) isCA() bool { return m.commonName != "" }
 
@@ -39,5 +44,7 @@ type loaded struct {
 	client *KeyPair
 	// certificate is the signing certificate, nil for a plain key pair.
 	certificate *x509.Certificate
-	key         signer
+	// key is its key; nil for external etcd, and if vault has it.
+	key   signer
+	vault *StarVault
 }

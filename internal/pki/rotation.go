@@ -50,6 +50,9 @@ type Rotation struct {
 	Bundles map[certificates.Authority][]byte
 	// CAs are the certificates of each CA.
 	CAs map[certificates.Authority]Generations
+	// Moves is true if the keys of the CAs are in Secrets, and those of the next ones are
+	// to be in a StarVault.
+	Moves bool
 }
 
 // Generations are the certificates of one CA.
@@ -88,33 +91,23 @@ var rotated = []certificates.Authority{certificates.FrontProxy, certificates.Etc
 
 // Rotation implements Rotator.
 func (m *Managed) Rotation(ctx context.Context, cluster client.ObjectKey) (*Rotation, error) {
-	return rotationOf(func(a certificates.Authority) (*corev1.Secret, error) {
+	r := &Rotation{Bundles: map[certificates.Authority][]byte{}, CAs: map[certificates.Authority]Generations{}}
+	sum := sha256.New()
+	for _, a := range slices.Backward(rotated) {
 		l, err := m.load(ctx, cluster, purposes[a])
 		if err != nil {
 			return nil, err
 		}
-		return l.secret, nil
-	})
-}
-
-// rotationOf returns the state of CAs. A CA of external etcd has no Secret here.
-func rotationOf(load func(certificates.Authority) (*corev1.Secret, error)) (*Rotation, error) {
-	r := &Rotation{Bundles: map[certificates.Authority][]byte{}, CAs: map[certificates.Authority]Generations{}}
-	sum := sha256.New()
-	for _, a := range slices.Backward(rotated) {
-		s, err := load(a)
-		if err != nil {
-			return nil, err
+		if l.secret == nil {
+			continue // external etcd, whose CA a user rotates
 		}
-		if s == nil {
-			continue
-		}
-		bundle := s.Data[secret.TLSCrtDataName]
+		r.Moves = r.Moves || m.vault != nil && l.vault == nil
+		bundle := l.pair.Certificate
 		if r.CAs[a], err = generationsOf(bundle); err != nil {
-			return nil, &InvalidCertificateError{Secret: client.ObjectKeyFromObject(s), Problem: err.Error()}
+			return nil, &InvalidCertificateError{Secret: client.ObjectKeyFromObject(l.secret), Problem: err.Error()}
 		}
 		if a == certificates.Kubernetes {
-			if r.Changed, err = changedAt(s); err != nil {
+			if r.Changed, err = changedAt(l.secret); err != nil {
 				return nil, err
 			}
 			if r.Changed.IsZero() {
@@ -158,7 +151,8 @@ func generationsOf(bundle []byte) (g Generations, err error) {
 	return g, nil
 }
 
-// Rotate implements Rotator. Each Secret is changed at once, with its keys.
+// Rotate implements Rotator. Each Secret is changed at once, with its keys. A new CA has
+// its key in the vault of the cluster if it has one, wherever that of the former CA is.
 func (m *Managed) Rotate(ctx context.Context, cluster client.ObjectKey, step RotationStep, validity time.Duration) error {
 	all := map[certificates.Authority]*loaded{}
 	for _, a := range rotated {
@@ -180,7 +174,7 @@ func (m *Managed) Rotate(ctx context.Context, cluster client.ObjectKey, step Rot
 		if l == nil {
 			continue
 		}
-		did, err := l.rotate(a, step, m.now(), validity)
+		did, err := m.rotate(ctx, a, l, step, cmp.Or(validity, authorityLifetime))
 		if err != nil {
 			return fmt.Errorf("rotating %s: %w", l.secret.Name, err)
 		}
@@ -198,8 +192,9 @@ func (m *Managed) Rotate(ctx context.Context, cluster client.ObjectKey, step Rot
 	return nil
 }
 
-// rotate changes the content of a Secret, unless it is changed already.
-func (l *loaded) rotate(a certificates.Authority, step RotationStep, now time.Time, validity time.Duration) (bool, error) {
+// rotate changes the content of a Secret, unless it is changed already. The vault is
+// changed before, and a change that it has already is not repeated.
+func (m *Managed) rotate(ctx context.Context, a certificates.Authority, l *loaded, step RotationStep, validity time.Duration) (bool, error) {
 	g, err := generationsOf(l.pair.Certificate)
 	if err != nil {
 		return false, err
@@ -207,63 +202,96 @@ func (l *loaded) rotate(a certificates.Authority, step RotationStep, now time.Ti
 	switch step {
 	case AddAuthorities:
 		if g.Other == nil {
-			return true, l.add(a, g.Signing, now, validity)
+			return true, m.add(ctx, a, l, validity)
 		}
 	case SwapAuthorities, UnswapAuthorities:
 		if g.Other != nil && g.Other.NotBefore.After(g.Signing.NotBefore) == (step == SwapAuthorities) {
-			return true, l.swap(a, g, step)
+			return true, m.swap(ctx, a, l, g, step)
 		}
 	case DropAuthorities:
 		if g.Other != nil {
-			l.secret.Data[secret.TLSCrtDataName] = certs.EncodeCertPEM(g.Signing)
-			delete(l.secret.Data, otherKey)
-			return true, nil
+			return true, m.drop(ctx, a, l, g)
 		}
 	}
 	return false, nil
 }
 
 // add makes a second CA.
-func (l *loaded) add(a certificates.Authority, signing *x509.Certificate, now time.Time, validity time.Duration) error {
+func (m *Managed) add(ctx context.Context, a certificates.Authority, l *loaded, validity time.Duration) (err error) {
 	data := l.secret.Data
-	if _, kept := data[SnapshotsKey]; a == certificates.Etcd && !kept {
-		key, err := DeriveSnapshotsKey(l.pair.Key)
-		if err != nil {
+	if _, kept := data[SnapshotsKey]; a == certificates.Etcd && !kept && l.key != nil {
+		if data[SnapshotsKey], err = DeriveSnapshotsKey(l.pair.Key); err != nil {
 			return fmt.Errorf("keeping the key of snapshots: %w", err)
 		}
-		data[SnapshotsKey] = key
 	}
-	made, err := generate(purposes[a], now, cmp.Or(validity, authorityLifetime))
+	var made KeyPair
+	if m.vault != nil {
+		made.Certificate, err = m.vault.next(ctx, a, l, validity)
+	} else {
+		made, err = generate(purposes[a], m.now(), validity)
+	}
 	if err != nil {
 		return err
 	}
-	data[secret.TLSCrtDataName] = slices.Concat(certs.EncodeCertPEM(signing), made.Certificate)
-	data[otherKey] = made.Key
+	data[secret.TLSCrtDataName] = slices.Concat(certs.EncodeCertPEM(l.certificate), made.Certificate)
+	setKey(data, otherKey, made.Key)
 	return nil
 }
 
 // swap lets the other CA sign.
-func (l *loaded) swap(a certificates.Authority, g Generations, step RotationStep) error {
+func (m *Managed) swap(ctx context.Context, a certificates.Authority, l *loaded, g Generations, step RotationStep) error {
 	data := l.secret.Data
-	if len(data[otherKey]) == 0 {
+	key, other := data[secret.TLSKeyDataName], data[otherKey]
+	if len(other) == 0 && m.vault == nil {
 		return fmt.Errorf("key %s is missing", otherKey)
 	}
 	bundle := slices.Concat(certs.EncodeCertPEM(g.Other), certs.EncodeCertPEM(g.Signing))
 	if step == SwapAuthorities && a == certificates.Kubernetes {
-		cross, err := l.cross(g.Other)
+		cross, err := l.cross(ctx, g.Other)
 		if err != nil {
 			return err
 		}
 		bundle = append(bundle, cross...)
 	}
+	if len(other) == 0 {
+		if err := m.vault.setDefault(ctx, a, g.Other); err != nil {
+			return err
+		}
+	}
 	data[secret.TLSCrtDataName] = bundle
-	data[secret.TLSKeyDataName], data[otherKey] = data[otherKey], data[secret.TLSKeyDataName]
+	setKey(data, secret.TLSKeyDataName, other)
+	setKey(data, otherKey, key)
 	return nil
+}
+
+// drop removes the other CA.
+func (m *Managed) drop(ctx context.Context, a certificates.Authority, l *loaded, g Generations) error {
+	data := l.secret.Data
+	if len(data[otherKey]) == 0 && m.vault != nil {
+		if err := m.vault.remove(ctx, a, g.Other); err != nil {
+			return err
+		}
+	}
+	data[secret.TLSCrtDataName] = certs.EncodeCertPEM(g.Signing)
+	delete(data, otherKey)
+	return nil
+}
+
+// setKey sets a key of a Secret, or removes it if its value is elsewhere.
+func setKey(data map[string][]byte, name string, value []byte) {
+	if len(value) == 0 {
+		delete(data, name)
+		return
+	}
+	data[name] = value
 }
 
 // cross returns the certificate of another CA signed by this one. API servers send it with
 // their own: programs that read the CAs only when they start know just this one.
-func (l *loaded) cross(other *x509.Certificate) ([]byte, error) {
+func (l *loaded) cross(ctx context.Context, other *x509.Certificate) ([]byte, error) {
+	if l.vault != nil {
+		return l.vault.cross(ctx, l.certificate, other)
+	}
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err

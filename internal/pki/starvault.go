@@ -2,26 +2,21 @@ package pki
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/vault/api"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
@@ -38,16 +33,14 @@ const (
 	maxLeafTTL = 10 * 365 * 24 * time.Hour
 )
 
-// StarVault signs certificates of clusters with the PKI engines of a vault. The Secrets
-// of the contract contain the certificates of the CAs without their keys.
+// StarVault has the keys of the CAs of one cluster, in the PKI engines of a vault.
 type StarVault struct {
-	// managed reads and writes the Secrets.
-	managed *Managed
-	// connect returns the client of the vault. Only signatures need it.
+	// connect returns the client of the vault.
 	connect func(ctx context.Context) (*vault.Client, error)
+	now     func() time.Time
 	// site is where the engines are.
 	site site
-	// external is true for a cluster with external etcd.
+	// external is true for a cluster with external etcd, whose CA the vault does not have.
 	external bool
 }
 
@@ -67,12 +60,6 @@ func (s *site) mount(a certificates.Authority) string { return s.mounts + "/" + 
 // nodeRole returns the path of the cluster's role for nodes.
 func (s *site) nodeRole() string { return "auth/" + s.nodes + "/role/" + s.role }
 
-var (
-	_ Authority = &StarVault{}
-	_ Signer    = &StarVault{}
-	_ Rotator   = &StarVault{}
-)
-
 func (v *StarVault) write(ctx context.Context, path string, data map[string]any) (*api.Secret, error) {
 	c, err := v.connect(ctx)
 	if err != nil {
@@ -89,103 +76,88 @@ func (v *StarVault) read(ctx context.Context, path string) (*api.Secret, error) 
 	return c.Read(ctx, path)
 }
 
-// purposes are the Secrets of CAs.
-var purposes = map[certificates.Authority]material{certificates.Kubernetes: materials[0], certificates.Etcd: materials[1], certificates.FrontProxy: materials[2]}
-
 // authorities returns the CAs of the cluster that the vault has.
 func (v *StarVault) authorities() []certificates.Authority {
 	return slices.DeleteFunc(certificates.Authorities(), func(a certificates.Authority) bool { return v.external && a == certificates.Etcd })
 }
 
-// Ensure implements Authority. The Secrets are created last, so nothing is requested from
-// the vault once they exist.
-func (v *StarVault) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error {
-	err := v.Check(ctx, cluster, owner)
-	if !errors.Is(err, ErrNotFound) {
-		return err
-	}
-	validity = cmp.Or(validity, authorityLifetime)
-	found := map[certificates.Authority][]byte{}
+// ensure makes the engines, their roots and the roles, and returns the certificates. Of
+// two callers at once, both get the certificates of the first one.
+func (v *StarVault) ensure(ctx context.Context, validity time.Duration) (map[secret.Purpose][]byte, error) {
+	found := map[secret.Purpose][]byte{}
 	for _, a := range v.authorities() {
-		if found[a], err = v.ensureEngine(ctx, a, validity); err != nil {
-			return err
+		certificate, err := v.ensureRoot(ctx, a, validity)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if err := v.ensureRoles(ctx); err != nil {
-		return err
+		found[purposes[a].purpose] = certificate
 	}
 	for _, a := range v.authorities() {
-		if err := v.ensureSecret(ctx, cluster, purposes[a], owner, found[a]); err != nil {
-			return err
+		if err := v.ensureRoles(ctx, a); err != nil {
+			return nil, err
 		}
 	}
-	if err := v.managed.ensure(ctx, cluster, materials[3], owner, 0); err != nil {
-		return err
-	}
-	return v.Check(ctx, cluster, owner)
+	return found, nil
 }
 
-// ensureEngine makes the engine of a CA and its root, and returns the certificate. Of two
-// callers at once, both get the certificate of the first one.
-func (v *StarVault) ensureEngine(ctx context.Context, a certificates.Authority, validity time.Duration) ([]byte, error) {
-	mount := v.site.mount(a)
-	certificate, err := v.root(ctx, mount)
-	if err != nil || certificate != nil {
-		return certificate, err
-	}
-	err = v.generate(ctx, mount, purposes[a].commonName, validity)
-	if vault.Is(err, vault.NotFound) {
-		if _, err = v.write(ctx, "sys/mounts/"+mount, map[string]any{
-			"type": "pki", "description": "CA of a cluster of Nova Container Platform", "config": map[string]any{"max_lease_ttl": seconds(validity), "default_lease_ttl": seconds(validity)},
-		}); err == nil {
-			err = v.generate(ctx, mount, purposes[a].commonName, validity)
+// ensureRoot makes an engine and its root, and returns the certificate.
+func (v *StarVault) ensureRoot(ctx context.Context, a certificates.Authority, validity time.Duration) ([]byte, error) {
+	root, err := v.root(ctx, a)
+	if err == nil && root == nil {
+		if err = v.generate(ctx, a, "generate", nil, validity); err == nil {
+			root, err = v.root(ctx, a)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	certificate, err = v.root(ctx, mount)
-	if err == nil && certificate == nil {
-		err = &vault.Error{Problem: vault.Refused, Path: mount, Detail: "the engine has no certificate after its root was generated"}
+	mount := v.site.mount(a)
+	if root == nil {
+		return nil, &vault.Error{Problem: vault.Refused, Path: mount, Detail: "the engine has no certificate after its root was generated"}
 	}
-	return certificate, err
+	certificate := certs.EncodeCertPEM(root.certificate)
+	if _, problem := parseAuthority(certificate, v.now()); problem != "" {
+		return nil, &vault.Error{Problem: vault.Unsuitable, Path: mount, Detail: strings.ReplaceAll(problem, "tls.crt", "the certificate of the engine")}
+	}
+	return certificate, nil
 }
 
-// generate makes the root of an engine. Its key stays in the engine.
-func (v *StarVault) generate(ctx context.Context, mount, name string, validity time.Duration) error {
-	_, err := v.write(ctx, mount+"/root/generate/internal", map[string]any{
-		"common_name": name, "ttl": seconds(validity), "key_type": "ec", "key_bits": 256, "exclude_cn_from_sans": true, //nolint:mnd // P-256
-	})
+// generate makes a root in an engine, whose key stays there, with action generate or
+// rotate. It makes the engine if it does not exist.
+func (v *StarVault) generate(ctx context.Context, a certificates.Authority, action string, more map[string]any, validity time.Duration) error {
+	mount := v.site.mount(a)
+	settings := map[string]any{
+		"common_name": purposes[a].commonName, "ttl": seconds(validity), "key_type": "ec", "key_bits": 256, "exclude_cn_from_sans": true, //nolint:mnd // P-256
+		"not_before_duration": seconds(clockSkew),
+	}
+	maps.Copy(settings, more)
+	_, err := v.write(ctx, mount+"/root/"+action+"/internal", settings)
+	if !vault.Is(err, vault.NotFound) {
+		return err
+	}
+	if _, err = v.write(ctx, "sys/mounts/"+mount, map[string]any{
+		"type": "pki", "description": "CA of a cluster of Nova Container Platform", "config": map[string]any{"max_lease_ttl": seconds(validity), "default_lease_ttl": seconds(validity)},
+	}); err != nil {
+		return err
+	}
+	_, err = v.write(ctx, mount+"/root/"+action+"/internal", settings)
 	return err
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
 
-// root returns the certificate of an engine; nil if it has none.
-func (v *StarVault) root(ctx context.Context, mount string) ([]byte, error) {
-	answer, err := v.read(ctx, mount+"/cert/ca")
-	if err != nil {
-		return nil, err
-	}
-	if answer == nil {
-		return nil, nil
-	}
-	text, _ := answer.Data["certificate"].(string)
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	if _, problem := parseAuthority([]byte(text), v.managed.now()); problem != "" {
-		return nil, &vault.Error{Problem: vault.Unsuitable, Path: mount, Detail: strings.ReplaceAll(problem, "tls.crt", "the certificate of the engine")}
-	}
-	return []byte(strings.TrimSpace(text) + "\n"), nil
-}
-
-// ensureRoles writes all roles: those for certificates, and that of the nodes.
-func (v *StarVault) ensureRoles(ctx context.Context) error {
+// ensureRoles writes the roles of an engine, and with those of Kubernetes that of the nodes.
+func (v *StarVault) ensureRoles(ctx context.Context, a certificates.Authority) error {
 	for _, r := range roles(v.external) {
-		if _, err := v.write(ctx, v.site.mount(r.authority)+"/roles/"+r.name, r.settings()); err != nil {
+		if r.authority != a {
+			continue
+		}
+		if _, err := v.write(ctx, v.site.mount(a)+"/roles/"+r.name, r.settings()); err != nil {
 			return err
 		}
+	}
+	if a != certificates.Kubernetes {
+		return nil
 	}
 	_, err := v.write(ctx, v.site.nodeRole(), map[string]any{
 		"token_policies": nodePolicy, "token_no_default_policy": true, "token_type": "service",
@@ -195,87 +167,22 @@ func (v *StarVault) ensureRoles(ctx context.Context) error {
 	return err
 }
 
-// ensureSecret creates the Secret with the certificate of a CA.
-func (v *StarVault) ensureSecret(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, certificate []byte) error {
-	err := v.managed.create(ctx, cluster, mat, owner, KeyPair{Certificate: certificate})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating Secret %s: %w", secret.Name(cluster.Name, mat.purpose), err)
+// issueClient has a client certificate signed. The key is made here.
+func (v *StarVault) issueClient(ctx context.Context, a certificates.Authority, ca *x509.Certificate, request ClientRequest) (KeyPair, error) {
+	name := roleEtcdManagers
+	if a == certificates.Kubernetes {
+		name = roleOf(request)
 	}
-	return nil
-}
-
-// Check implements Authority. It sends no request to the vault.
-func (v *StarVault) Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
-	var errs []error
-	for _, a := range v.authorities() {
-		s, _, err := v.load(ctx, cluster, a)
-		if err == nil {
-			err = Adopt(ctx, v.managed.client, s, cluster.Name, owner)
-		}
-		errs = append(errs, err)
-	}
-	errs = append(errs, v.managed.check(ctx, cluster, materials[3], owner))
-	if err := errors.Join(errs...); err != nil || !v.external {
-		return err
-	}
-	return v.managed.check(ctx, cluster, materials[1], owner)
-}
-
-// load reads the certificate of a CA.
-func (v *StarVault) load(ctx context.Context, cluster client.ObjectKey, a certificates.Authority) (*corev1.Secret, *x509.Certificate, error) {
-	s := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, purposes[a].purpose)}
-	if err := v.managed.client.Get(ctx, key, s); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil, fmt.Errorf("reading Secret %s: %w", key.Name, ErrNotFound)
-		}
-		return nil, nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
-	}
-	if len(s.Data[secret.TLSKeyDataName]) > 0 {
-		return nil, nil, &InvalidCertificateError{Secret: key, Problem: "tls.key must not be set: StarVault has the key of the CA"}
-	}
-	certificate, problem := parseAuthority(s.Data[secret.TLSCrtDataName], v.managed.now())
-	if problem != "" {
-		return nil, nil, &InvalidCertificateError{Secret: key, Problem: problem}
-	}
-	return s, certificate, nil
-}
-
-// ClusterCA implements Authority.
-func (v *StarVault) ClusterCA(ctx context.Context, cluster client.ObjectKey) ([]byte, error) {
-	s, _, err := v.load(ctx, cluster, certificates.Kubernetes)
-	if err != nil {
-		return nil, err
-	}
-	return s.Data[secret.TLSCrtDataName], nil
-}
-
-// Client implements Authority. The key is made here.
-func (v *StarVault) Client(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, error) {
-	name := roleOf(request)
 	if name == "" {
 		return KeyPair{}, fmt.Errorf("issuing client certificate: no role of StarVault signs for user %s in group %s", request.CommonName, strings.Join(request.Organizations, ", "))
 	}
-	return v.issue(ctx, cluster, SignRequest{
-		Role: name, Authority: certificates.Kubernetes, CommonName: request.CommonName, Organizations: request.Organizations, Client: true, TTL: request.TTL,
+	return v.issue(ctx, ca, SignRequest{
+		Role: name, Authority: a, CommonName: request.CommonName, Organizations: request.Organizations, Client: true, TTL: request.TTL,
 	})
 }
 
-// EtcdClient implements Authority.
-func (v *StarVault) EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, []byte, error) {
-	if v.external {
-		return v.managed.EtcdClient(ctx, cluster, request)
-	}
-	s, _, err := v.load(ctx, cluster, certificates.Etcd)
-	if err != nil {
-		return KeyPair{}, nil, err
-	}
-	pair, err := v.issue(ctx, cluster, SignRequest{Role: roleEtcdManagers, Authority: certificates.Etcd, CommonName: request.CommonName, Client: true, TTL: request.TTL})
-	return pair, s.Data[secret.TLSCrtDataName], err
-}
-
 // issue makes a key and has its certificate signed.
-func (v *StarVault) issue(ctx context.Context, cluster client.ObjectKey, request SignRequest) (KeyPair, error) {
+func (v *StarVault) issue(ctx context.Context, ca *x509.Certificate, request SignRequest) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("generating key: %w", err)
@@ -285,7 +192,7 @@ func (v *StarVault) issue(ctx context.Context, cluster client.ObjectKey, request
 		return KeyPair{}, fmt.Errorf("making certificate request: %w", err)
 	}
 	request.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	certificate, err := v.Sign(ctx, cluster, request)
+	certificate, err := v.sign(ctx, ca, request)
 	if err != nil {
 		return KeyPair{}, err
 	}
@@ -296,40 +203,10 @@ func (v *StarVault) issue(ctx context.Context, cluster client.ObjectKey, request
 	return KeyPair{Certificate: certificate, Key: keyPEM}, nil
 }
 
-// ControlPlaneFiles implements Authority: certificates, and the keys of service accounts.
-func (v *StarVault) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error) {
-	var files []File
-	for _, a := range v.authorities() {
-		s, _, err := v.load(ctx, cluster, a)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, File{Path: pkiDir + "/" + a.File(), Permissions: "0644", Content: s.Data[secret.TLSCrtDataName]})
-	}
-	all, err := v.managed.filesOf(ctx, cluster, v.kept())
-	return append(files, all...), err
-}
-
-// kept are the Secrets that are as without a vault: the keys of service accounts, and
-// the certificates for external etcd.
-func (v *StarVault) kept() []material {
-	if v.external {
-		return []material{materials[1], materials[3]}
-	}
-	return []material{materials[3]}
-}
-
-// Signs implements Signer.
-func (v *StarVault) Signs(context.Context, client.ObjectKey) (bool, error) { return true, nil }
-
-// Sign implements Signer.
-func (v *StarVault) Sign(ctx context.Context, cluster client.ObjectKey, request SignRequest) ([]byte, error) {
-	_, authority, err := v.load(ctx, cluster, request.Authority)
-	if err != nil {
-		return nil, err
-	}
+// sign has a request signed that was approved.
+func (v *StarVault) sign(ctx context.Context, ca *x509.Certificate, request SignRequest) ([]byte, error) {
 	path := v.site.mount(request.Authority) + "/sign/" + request.Role
-	request.TTL = min(request.TTL, authority.NotAfter.Sub(v.managed.now()).Truncate(time.Second))
+	request.TTL = min(request.TTL, ca.NotAfter.Sub(v.now()).Truncate(time.Second))
 	ips := make([]string, 0, len(request.IPs))
 	for _, ip := range request.IPs {
 		ips = append(ips, ip.String())
@@ -341,23 +218,19 @@ func (v *StarVault) Sign(ctx context.Context, cluster client.ObjectKey, request 
 	if err != nil {
 		return nil, err
 	}
-	text := ""
-	if answer != nil {
-		text, _ = answer.Data["certificate"].(string)
-	}
-	signed, err := certs.DecodeCertPEM([]byte(text))
+	signed, err := certs.DecodeCertPEM([]byte(textOf(answer, "certificate")))
 	if err != nil || signed == nil {
 		return nil, &vault.Error{Problem: vault.Refused, Path: path, Detail: "the server returned no certificate"}
 	}
-	if err := request.compare(signed, authority, v.managed.now()); err != nil {
-		return nil, &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: fmt.Sprintf("the certificate is not used: %s; the role was changed", err)}
+	if err := request.compare(signed, ca, v.now()); err != nil {
+		return nil, &vault.Error{Problem: vault.Unsuitable, Path: path, Detail: fmt.Sprintf("the certificate is not used: %s; the role or the issuer of the engine was changed", err)}
 	}
 	return certs.EncodeCertPEM(signed), nil
 }
 
-// NodeLogin implements Signer. The roles are compared before, because the machine may
+// nodeLogin returns the credentials of a machine that initializes the cluster. The roles are compared before, because the machine may
 // use them as they are.
-func (v *StarVault) NodeLogin(ctx context.Context, _ client.ObjectKey, ttl time.Duration) (*NodeLogin, error) {
+func (v *StarVault) nodeLogin(ctx context.Context, ttl time.Duration) (*NodeLogin, error) {
 	if err := v.checkRoles(ctx); err != nil {
 		return nil, err
 	}
@@ -365,10 +238,7 @@ func (v *StarVault) NodeLogin(ctx context.Context, _ client.ObjectKey, ttl time.
 	if err != nil {
 		return nil, err
 	}
-	id := ""
-	if answer != nil {
-		id, _ = answer.Data["role_id"].(string)
-	}
+	id := textOf(answer, "role_id")
 	if id == "" {
 		return nil, &vault.Error{Problem: vault.NotFound, Path: v.site.nodeRole(), Detail: "the role of the cluster's nodes does not exist"}
 	}
@@ -404,20 +274,4 @@ func (v *StarVault) checkRoles(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Rotation implements Rotator.
-func (v *StarVault) Rotation(ctx context.Context, cluster client.ObjectKey) (*Rotation, error) {
-	return rotationOf(func(a certificates.Authority) (*corev1.Secret, error) {
-		if v.external && a == certificates.Etcd {
-			return nil, nil // the user rotates it
-		}
-		s, _, err := v.load(ctx, cluster, a)
-		return s, err
-	})
-}
-
-// Rotate implements Rotator.
-func (v *StarVault) Rotate(context.Context, client.ObjectKey, RotationStep, time.Duration) error {
-	return &RotationRefusedError{"CAs in a StarVault cannot be rotated"}
 }

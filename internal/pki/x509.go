@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -61,6 +62,14 @@ func generate(mat material, now time.Time, validity time.Duration) (KeyPair, err
 		IsCA:                  true,
 	}
 	return issue(template, nil, nil)
+}
+
+// issueClient issues a client certificate, in the vault if it has the key.
+func (l *loaded) issueClient(ctx context.Context, a certificates.Authority, request ClientRequest, now time.Time) (KeyPair, error) {
+	if l.vault != nil {
+		return l.vault.issueClient(ctx, a, l.certificate, request)
+	}
+	return l.sign(request, now)
 }
 
 // sign issues a client certificate.

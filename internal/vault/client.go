@@ -166,6 +166,21 @@ func (c *Client) Read(ctx context.Context, path string) (*api.Secret, error) {
 	})
 }
 
+// List lists a path. The answer is nil if there is nothing.
+func (c *Client) List(ctx context.Context, path string) (*api.Secret, error) {
+	return c.do(ctx, path, func(ctx context.Context, client *api.Client) (*api.Secret, error) {
+		return client.Logical().ListWithContext(ctx, path)
+	})
+}
+
+// Delete deletes what is at a path.
+func (c *Client) Delete(ctx context.Context, path string) error {
+	_, err := c.do(ctx, path, func(ctx context.Context, client *api.Client) (*api.Secret, error) {
+		return client.Logical().DeleteWithContext(ctx, path)
+	})
+	return err
+}
+
 // do sends a request with a valid token. A token may have been revoked, so a request
 // that is not allowed is repeated once with a new one.
 func (c *Client) do(ctx context.Context, path string, send func(context.Context, *api.Client) (*api.Secret, error)) (*api.Secret, error) {

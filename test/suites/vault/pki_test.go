@@ -30,7 +30,7 @@ import (
 type prepared struct {
 	*vault
 
-	kube client.Client
+	kube client.WithWatch
 	// controlPlane and bootstrap are the authorities of the managers.
 	controlPlane, bootstrap *pki.Authorities
 }
@@ -213,12 +213,25 @@ var _ = Describe("The certificates of clusters", func() {
 				"auth/nova-nodes/role/tenants.blue":                   {"token_policies": "root"},
 				"auth/nova-nodes/role/tenants.blue/secret-id":         {},
 				"nova/tenants.blue/kubernetes/root/generate/exported": {"common_name": "x"},
+				"nova/tenants.blue/kubernetes/root/rotate/exported":   {"common_name": "x"},
 				"nova/tenants.blue/kubernetes/sign-verbatim":          {"csr": certificateRequest()},
+				"nova/tenants.blue/kubernetes/root/sign-intermediate": {"csr": certificateRequest(), "common_name": "kubernetes", "max_path_length": "0"},
+				"nova/tenants.blue/kubernetes/root/sign-self-issued":  {"certificate": "x"},
+				"nova/tenants.blue/kubernetes/issuers/import/bundle":  {"pem_bundle": "x"},
+				"nova/tenants.blue/kubernetes/issuer/default":         {"leaf_not_after_behavior": "permit"},
+				"nova/tenants.blue/etcd/intermediate/cross-sign":      {"common_name": "etcd-ca"},
 				"auth/approle/role/nova-bootstrap/secret-id":          {},
 			} {
 				_, err := manager.Logical().WriteWithContext(ctx, path, data)
 				Expect(err).To(MatchError(ContainSubstring("403")), path)
 			}
+			for _, data := range []map[string]any{{"common_name": "kubernetes"}, {"common_name": "kubernetes", "max_path_length": "1"}, {"common_name": "x", "max_path_length": "0"}, {"common_name": "kubernetes", "max_path_length": "0", "use_csr_values": true}} {
+				data["csr"] = certificateRequest()
+				_, err := manager.Logical().WriteWithContext(ctx, "nova/tenants.blue/kubernetes/issuer/default/sign-intermediate", data)
+				Expect(err).To(MatchError(ContainSubstring("403")), "%v", data)
+			}
+			_, err = manager.Logical().DeleteWithContext(ctx, "nova/tenants.blue/kubernetes/key/default")
+			Expect(err).To(MatchError(ContainSubstring("403")), "the key of a CA")
 			manager = p.as(p.token(ctx, "nova-bootstrap"))
 			_, err = manager.Logical().WriteWithContext(ctx, "auth/nova-nodes/role/tenants.blue/secret-id", map[string]any{})
 			Expect(err).To(MatchError(ContainSubstring("403")), "a secret ID that is not wrapped")
