@@ -157,6 +157,25 @@ var _ = Describe("A NovaControlPlane that the API server rejects", func() {
 		Expect(testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)).To(Succeed())
 	})
 
+	It("lets CAs move to a StarVault at a set time, and not back", func(ctx SpecContext) {
+		c := newControlPlane(newRigNamespace(ctx))
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		update := func(identity string, after *metav1.Time) error {
+			changed := c.DeepCopy()
+			changed.Spec.Platform.PKI.StarVault.IdentityName, changed.Spec.Rollout.AuthoritiesAfter = identity, after
+			return testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)
+		}
+		now := ptr.To(metav1.Now())
+		Expect(update("vault", nil)).To(MatchError(ContainSubstring("only together with rollout.authoritiesAfter")))
+		Expect(update("vault", now)).To(Succeed())
+		c.Spec.Platform.PKI.StarVault.IdentityName, c.Spec.Rollout.AuthoritiesAfter = "vault", now
+		Expect(testEnv.Client.Update(ctx, c)).To(Succeed())
+		Expect(update("vault", nil)).To(Succeed(), "an abort")
+		for _, other := range []string{"", "other"} {
+			Expect(update(other, now)).To(MatchError(ContainSubstring("cannot be changed or removed")))
+		}
+	})
+
 	It("lets a control plane move up one minor version at a time", func(ctx SpecContext) {
 		c := newControlPlane(newRigNamespace(ctx))
 		c.Spec.Version = "v1.35.4"

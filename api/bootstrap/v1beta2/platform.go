@@ -99,7 +99,7 @@ type ProgramSpec struct {
 // PKISpec is where the CAs of a cluster have their keys.
 type PKISpec struct {
 	// starVault lets a StarVault sign all certificates: no key of a CA is in the
-	// management cluster or on a node. It cannot be changed.
+	// management cluster or on a node. It cannot be changed or removed.
 	// +required
 	StarVault StarVaultPKI `json:"starVault,omitempty,omitzero"`
 }
@@ -270,9 +270,10 @@ type PlatformSpec struct {
 	// +optional
 	ConfigurationManager ConfigurationManagerSpec `json:"configurationManager,omitempty,omitzero"`
 
-	// pki is where the CAs of the cluster have their keys. It cannot be changed after the
-	// control plane was created. If not set, they are in Secrets of the management
-	// cluster, and on control plane machines.
+	// pki is where the CAs of the cluster have their keys. If it is set for an existing
+	// control plane, rollout.authoritiesAfter replaces the CAs in Secrets by those of the
+	// StarVault. If not set, the keys are in Secrets of the management cluster, and on
+	// control plane machines.
 	// +optional
 	PKI PKISpec `json:"pki,omitempty,omitzero"`
 

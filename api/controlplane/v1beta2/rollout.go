@@ -50,8 +50,9 @@ type NovaControlPlaneRolloutSpec struct {
 	// trust a second CA, then have certificates of it, and then trust only it: each of the
 	// three changes control plane machines as a rollout does, and MachineDeployments replace
 	// theirs. The condition AuthoritiesRotated shows the progress. A removed, or later,
-	// time restores the former CAs as long as they are trusted. CAs in Secrets that a user
-	// has created, and those in a StarVault, are not replaced. If not set, no CA is replaced.
+	// time restores the former CAs as long as they are trusted. With platform.pki the new CAs
+	// have their keys in the StarVault, wherever those of the former ones are. CAs in Secrets
+	// that a user has created are not replaced. If not set, no CA is replaced.
 	// +optional
 	AuthoritiesAfter *metav1.Time `json:"authoritiesAfter,omitempty"`
 

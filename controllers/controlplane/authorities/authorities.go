@@ -192,6 +192,9 @@ func Condition(s *scope.Scope) metav1.Condition {
 	switch c.Reason {
 	case controlplanev1.AuthoritiesRotatedReason:
 		c.Status = metav1.ConditionTrue
+		if s.Rotation.State.Moves {
+			c.Message = "The keys of the CAs are in Secrets: set rollout.authoritiesAfter to a time after the CAs were made to have CAs of the StarVault"
+		}
 	case controlplanev1.AuthoritiesRefusedReason:
 		c.Message = strings.Join(s.Rotation.Waits, "; ")
 	default:
