@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -149,6 +150,18 @@ func (b *Bed) PrepareVault(ctx context.Context, namespace string) (string, error
 		return "", fmt.Errorf("creating NovaStarVaultIdentity: %w", err)
 	}
 	return identityName, nil
+}
+
+// keyInVault reports whether the vault has the key of the CA that signs for etcd.
+func (b *Bed) keyInVault(ctx context.Context, c Cluster) (bool, error) {
+	if c.StarVault == "" {
+		return false, nil
+	}
+	s := &corev1.Secret{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secret.Name(c.Name, secret.EtcdCA)}, s); err != nil {
+		return false, fmt.Errorf("reading the CA of etcd: %w", err)
+	}
+	return len(s.Data[secret.TLSKeyDataName]) == 0, nil
 }
 
 // vaultEtcdClient has the vault sign a client certificate for etcd, as nova-control-plane does.

@@ -57,7 +57,7 @@ func quickstartCommand() *cobra.Command {
 	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
 	flags.BoolVar(&q.modules, "modules", true, "run Flux and install modules in the workload cluster")
-	flags.StringVar(&q.pki, "pki", "managed", "where the keys of the cluster's CAs are: managed, or starvault to let a vault sign and to count the keys elsewhere")
+	flags.StringVar(&q.pki, "pki", managedPKI, "where the keys of the cluster's CAs are: managed, or starvault to let a vault sign and to count the keys elsewhere")
 	flags.StringVarP(&q.output, "output", "o", "text", "format of the result: text, or json on the standard output with the progress on the standard error")
 	flags.StringSliceVar(&q.options.Versions, "versions", nil, "further versions of Kubernetes to have VM templates of, for upgrades: "+bed.NewerVersion)
 	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "timeout for the nodes, and after the build of Flux for the modules")
@@ -71,7 +71,7 @@ func (q *quickstart) run(ctx context.Context) error {
 	if q.output != "text" && q.output != "json" {
 		return fmt.Errorf("--output %s is unknown: set text or json", q.output)
 	}
-	if q.pki != "" && q.pki != "managed" && q.pki != starVault {
+	if q.pki != "" && q.pki != managedPKI && q.pki != starVault {
 		return fmt.Errorf("--pki %s is unknown: set managed or starvault", q.pki)
 	}
 	r, tables, err := q.create(ctx, began)

@@ -31,8 +31,14 @@ import (
 // rotationTest replaces the CAs of a cluster on hosts, and counts the failures meanwhile.
 type rotationTest struct {
 	upgradeBench
-	mode string
+	mode, pki string
 }
+
+// Values of the flag pki: CAs in Secrets, and a cluster that moves from there to a vault.
+const (
+	managedPKI  = "managed"
+	toStarVault = "move"
+)
 
 func rotateCommand() *cobra.Command {
 	n := rotationTest{}
@@ -48,6 +54,7 @@ func rotateCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&n.name, "name", "rotate", "name of the test environment")
 	flags.StringVar(&n.mode, "in-place", string(bootstrapv1.InPlaceNever), "rollout.inPlace of the cluster: Never, Prefer or Only")
+	flags.StringVar(&n.pki, "pki", managedPKI, "where the keys of the CAs are: managed, starvault, or move to replace CAs in Secrets by those of a vault")
 	flags.IntVar(&n.controlPlanes, "control-planes", 3, "number of control plane machines")
 	flags.IntVar(&n.workers, "workers", 2, "number of workers")
 	flags.DurationVar(&n.timeout, "timeout", time.Hour, "timeout for the creation of the cluster, and for the rotation")
@@ -56,7 +63,15 @@ func rotateCommand() *cobra.Command {
 
 func (n *rotationTest) run(ctx context.Context) (err error) {
 	inPlace := n.mode != string(bootstrapv1.InPlaceNever)
-	n.bed, err = bed.Start(ctx, bed.Options{Name: n.name, Log: n.out, Hypervisors: []string{bed.VSphere}, Unobserved: true, InPlace: inPlace})
+	options := bed.Options{Name: n.name, Log: n.out, Hypervisors: []string{bed.VSphere}, Unobserved: true, InPlace: inPlace}
+	switch n.pki {
+	case managedPKI:
+	case starVault, toStarVault:
+		options.Vault = "bao"
+	default:
+		return fmt.Errorf("--pki %s is unknown: set managed, starvault or move", n.pki)
+	}
+	n.bed, err = bed.Start(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -74,7 +89,7 @@ func (n *rotationTest) run(ctx context.Context) (err error) {
 
 // rotate creates a cluster and replaces its CAs.
 func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
-	if err := n.create(ctx, c, bootstrapv1.InPlaceMode(n.mode)); err != nil {
+	if err := n.createCluster(ctx, &c); err != nil {
 		return err
 	}
 	pods, err := n.deployPods(ctx, c)
@@ -108,12 +123,47 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 		return err
 	}
 	fmt.Fprintf(n.out, "api: %s\netcd: %s\n", apiReport, etcdReport)
-	fmt.Fprintf(n.out, "rotate: stages=5 seconds=%.0f api_failed=%d etcd_failed=%d pod_failed=%d old_leaf_accepted=%t\n",
+	fmt.Fprintf(n.out, "rotate: stages=5 seconds=%.0f api_failed=%d etcd_failed=%d pod_failed=%d old_leaf_accepted=%t",
 		took.Seconds(), apiReport.Failures, etcdReport.Failures, failed, accepted)
+	keys, err := n.keysOutside(ctx, c)
+	fmt.Fprintln(n.out)
 	if accepted {
-		return errors.New("a certificate of the former CA is accepted")
+		err = errors.Join(err, errors.New("a certificate of the former CA is accepted"))
 	}
+	if len(keys) > 0 {
+		err = errors.Join(err, fmt.Errorf("keys of CAs are outside of the vault: %s", strings.Join(keys, ", ")))
+	}
+	return err
+}
+
+// createCluster creates the cluster, with a vault if its CAs are there from the beginning.
+// The identity of a vault is that which it has after the rotation.
+func (n *rotationTest) createCluster(ctx context.Context, c *bed.Cluster) (err error) {
+	identity := ""
+	if n.pki != managedPKI {
+		if identity, err = n.bed.PrepareVault(ctx, c.Namespace); err != nil {
+			return err
+		}
+	}
+	if n.pki == starVault {
+		c.StarVault = identity
+	}
+	if err := n.create(ctx, *c, bootstrapv1.InPlaceMode(n.mode)); err != nil {
+		return err
+	}
+	c.StarVault = identity
 	return nil
+}
+
+// keysOutside returns the places outside of the vault that have the keys of the new CAs, and
+// prints their number.
+func (n *rotationTest) keysOutside(ctx context.Context, c bed.Cluster) ([]string, error) {
+	if c.StarVault == "" {
+		return nil, nil
+	}
+	keys, err := n.bed.CAKeys(ctx, c, bed.VaultName)
+	fmt.Fprintf(n.out, " ca_keys_outside_vault=%d", len(keys))
+	return keys, err
 }
 
 // replace requests other CAs and waits until all machines trust only them.
@@ -121,6 +171,7 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 	plane := &controlplanev1.NovaControlPlane{}
 	if err := n.change(ctx, &c, plane, c.Name+"-control-plane", func() {
 		plane.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.Now())
+		plane.Spec.Platform.PKI.StarVault.IdentityName = c.StarVault
 	}); err != nil {
 		return err
 	}
