@@ -95,11 +95,26 @@ var _ = Describe("Other CAs", func() {
 			machines, before := w.names(), w.authorities(ctx).CAs[certificates.Kubernetes].Signing
 			w.rig.update(ctx, requested)
 			var after *x509.Certificate
+			id, rolledOut := "", metav1.Time{}
+			// Workers are replaced once all control plane machines have the state.
+			workersFollow := func() {
+				Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+				state := w.authorities(ctx)
+				if state.ID != id {
+					id, rolledOut = state.ID, deployment.Spec.Rollout.After
+				}
+				for name, host := range w.hosts {
+					if host.authorities != id {
+						Expect(deployment.Spec.Rollout.After).To(Equal(rolledOut), "while machine %s has other CAs", name)
+					}
+				}
+			}
 			for stage, reason := range []string{
 				controlplanev1.AuthoritiesTrustingBothReason, controlplanev1.AuthoritiesIssuingNewReason, controlplanev1.AuthoritiesTrustingNewReason,
 			} {
 				condition := w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)
 				w.drive(ctx, reconciler, func() bool {
+					workersFollow()
 					c, err := condition()
 					return err == nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.HasSuffix(c.Message, ": waiting for node worker")
 				})

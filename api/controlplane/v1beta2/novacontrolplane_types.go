@@ -213,7 +213,7 @@ const (
 	//
 	// Action: none. If it stays, look why the machines in the message are not replaced or
 	// changed: the condition RollingOut, and the MachineDeployments. Delete a machine that
-	// no MachineDeployment replaces.
+	// no MachineDeployment replaces, and a Node without a Machine.
 	AuthoritiesTrustingBothReason = "TrustingBoth"
 
 	// AuthoritiesIssuingNewReason: nodes get certificates that the new CAs have signed.

@@ -132,14 +132,23 @@ func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
 		return []string{"the workload cluster, which does not respond"}
 	}
 	var names []string
-	for _, node := range s.Workload.Nodes {
-		if node.Authorities != s.Rotation.State.ID {
-			names = append(names, "node "+node.Name)
-		}
-	}
+	hasMachine := map[string]bool{}
 	for i := range machines {
-		if facts.NodeOf(&machines[i], s.Workload.Nodes) == nil {
+		node := facts.NodeOf(&machines[i], s.Workload.Nodes)
+		if node == nil {
 			names = append(names, "machine "+machines[i].Name)
+			continue
+		}
+		hasMachine[node.Name] = true
+	}
+	for _, node := range s.Workload.Nodes {
+		switch {
+		case node.Authorities == s.Rotation.State.ID:
+		case hasMachine[node.Name]:
+			names = append(names, "node "+node.Name)
+		default:
+			// Cluster API deletes the Node of a deleted Machine for a limited time only.
+			names = append(names, "node "+node.Name+" (without a Machine)")
 		}
 	}
 	slices.Sort(names)
@@ -149,7 +158,15 @@ func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
 // rollOut lets MachineDeployments replace machines with other CAs. A MachineSet that is
 // older than rollout.after is being replaced already. After a move to another management
 // cluster all objects are new.
+//
+// They follow the control plane: while its only API server restarts, Cluster API neither
+// drains nor deletes the Nodes of the machines that it deletes.
 func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []clusterv1.Machine) error {
+	for _, differences := range s.Differs {
+		if slices.Contains(differences, Difference) {
+			return nil
+		}
+	}
 	outdated := map[string]bool{}
 	for i := range machines {
 		node := facts.NodeOf(&machines[i], s.Workload.Nodes)

@@ -2,12 +2,18 @@ package authorities
 
 import (
 	"crypto/x509"
+	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload/facts"
 )
 
 func TestDecide(t *testing.T) {
@@ -52,5 +58,23 @@ func TestDecide(t *testing.T) {
 		if stage, step := decide(r, tc.after, now, tc.synced); stage != tc.stage || step != tc.step {
 			t.Errorf("%s: decided %q %q, want %q %q", tc.name, stage, step, tc.stage, tc.step)
 		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	machine := func(name string) clusterv1.Machine {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		m.Status.NodeRef.Name = name
+		return m
+	}
+	s := &scope.Scope{Workload: facts.Cluster{Nodes: []facts.Node{{Name: "a", Authorities: "1"}, {Name: "b"}, {Name: "left"}}}}
+	s.Rotation.State = &pki.Rotation{ID: "1"}
+	machines := []clusterv1.Machine{machine("a"), machine("b"), machine("c")}
+	if got := waits(s, machines); !slices.Equal(got, []string{"the workload cluster, which does not respond"}) {
+		t.Error(got)
+	}
+	s.Workload.Answers = true
+	if got := waits(s, machines); !slices.Equal(got, []string{"machine c", "node b", "node left (without a Machine)"}) {
+		t.Error(got)
 	}
 }
