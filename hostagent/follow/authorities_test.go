@@ -317,6 +317,9 @@ func TestAuthoritiesRotate(t *testing.T) {
 	if r.requests.Count() != count {
 		t.Error("certificates were requested without need")
 	}
+	if got := r.Get(keysDir + "apiserver.crt"); strings.Count(got, "BEGIN") != 1 {
+		t.Error("clients that trust only the former CA accept the API server")
+	}
 	if r.Get(conf+"webhook.conf") != webhook {
 		t.Error("a kubeconfig for something else was changed")
 	}

@@ -74,6 +74,16 @@ func (b Bundle) verify(is *x509.Certificate, now time.Time) error {
 	return nil
 }
 
+// chain returns the content of the file of a certificate. API servers send the certificate
+// of their CA that another CA has signed.
+func (b Bundle) chain(name string, leaf *x509.Certificate) []byte {
+	content := encode(leaf)
+	if cross := b.cross(); cross != nil && name == certificates.APIServer {
+		content = append(content, encode(cross)...)
+	}
+	return content
+}
+
 // cross returns the certificate of the CA that signs that another CA has signed, or nil.
 // Clients that trust only the other CA verify a server with it.
 func (b Bundle) cross() *x509.Certificate {

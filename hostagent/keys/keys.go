@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -126,8 +127,11 @@ func replace(ctx context.Context, m *machine.Machine, want *nodeconfig.Certifica
 		return err
 	}
 	due, err := dueOf(m, want, node, before, bundles)
-	if err != nil || len(due) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(due) == 0 {
+		return keepChain(ctx, m, bundles)
 	}
 	signed, err := sign(ctx, m, due, signer)
 	if err != nil {
@@ -137,6 +141,29 @@ func replace(ctx context.Context, m *machine.Machine, want *nodeconfig.Certifica
 		if err := r.write(m, want, node, signed[i]); err != nil {
 			return fmt.Errorf("writing the certificate %s: %w", r.Certificate.Name, err)
 		}
+	}
+	return m.Flush(ctx)
+}
+
+// keepChain adds the certificate of the CA that another CA has signed to the file of the
+// API server, or removes it. The certificate of the API server itself stays when a CA is
+// dropped.
+func keepChain(ctx context.Context, m *machine.Machine, bundles Bundles) error {
+	file := path.Join(nodeconfig.KeysDir, certificates.APIServer+".crt")
+	content, err := m.Load(file)
+	if err != nil {
+		return err
+	}
+	chain, err := certutil.ParseCertsPEM([]byte(content))
+	if err != nil {
+		return fmt.Errorf("reading the certificate of the API server: %w", err)
+	}
+	want := string(bundles[certificates.Kubernetes].chain(certificates.APIServer, chain[0]))
+	if want == content {
+		return nil
+	}
+	if err := m.Write(file, want, 0o644); err != nil {
+		return err
 	}
 	return m.Flush(ctx)
 }
@@ -168,10 +195,7 @@ func sign(ctx context.Context, m *machine.Machine, due []*Request, signer func()
 		if err != nil {
 			return nil, fmt.Errorf("checking the certificate %s that was signed: %w", r.Certificate.Name, err)
 		}
-		signed[i] = encode(chain[0])
-		if cross := r.bundle.cross(); cross != nil && r.Certificate.Name == certificates.APIServer {
-			signed[i] = append(signed[i], encode(cross)...)
-		}
+		signed[i] = r.bundle.chain(r.Certificate.Name, chain[0])
 	}
 	return signed, nil
 }
