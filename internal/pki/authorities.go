@@ -96,7 +96,7 @@ func (a *Authorities) of(ctx context.Context, key client.ObjectKey) (*Managed, e
 	name := key.Namespace + "." + key.Name
 	spec := &identity.Spec
 	managed.vault = &StarVault{
-		connect: func(ctx context.Context) (*vault.Client, error) { return a.connect(ctx, identity) }, now: managed.now, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0,
+		connect: func(ctx context.Context) (*vault.Client, error) { return a.clientOf(ctx, identity) }, now: managed.now, external: len(controlPlane.Spec.Etcd.External.Endpoints) > 0,
 		site: site{
 			server: "https://" + spec.Server, namespace: spec.Namespace, bundle: []byte(spec.CABundle),
 			mounts: spec.GetMountPath() + "/" + name, nodes: spec.GetNodesAuthPath(), role: name,
@@ -151,9 +151,9 @@ func (a *Authorities) identity(ctx context.Context, namespace, name string) (*co
 	return identity, nil
 }
 
-// connect returns the client of an identity. It stays until the identity or its Secret
+// clientOf returns the client of an identity. It stays until the identity or its Secret
 // changes.
-func (a *Authorities) connect(ctx context.Context, identity *controlplanev1.NovaStarVaultIdentity) (*vault.Client, error) {
+func (a *Authorities) clientOf(ctx context.Context, identity *controlplanev1.NovaStarVaultIdentity) (*vault.Client, error) {
 	auth := identity.Spec.Auth
 	s := &corev1.Secret{}
 	if auth.Method != controlplanev1.VaultKubernetes {

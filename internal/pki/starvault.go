@@ -9,12 +9,9 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/vault/api"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
 
@@ -32,54 +29,6 @@ const (
 	// maxLeafTTL is the longest life of a certificate.
 	maxLeafTTL = 10 * 365 * 24 * time.Hour
 )
-
-// StarVault has the keys of the CAs of one cluster, in the PKI engines of a vault.
-type StarVault struct {
-	// connect returns the client of the vault.
-	connect func(ctx context.Context) (*vault.Client, error)
-	now     func() time.Time
-	// site is where the engines are.
-	site site
-	// external is true for a cluster with external etcd, whose CA the vault does not have.
-	external bool
-}
-
-// site are the places of a cluster in a vault.
-type site struct {
-	// server, namespace and bundle are how nodes reach the vault.
-	server, namespace string
-	bundle            []byte
-	// mounts is the path of the cluster's engines, and nodes the auth method of
-	// nodes with role, the role of the cluster.
-	mounts, nodes, role string
-}
-
-// mount returns the path of an engine.
-func (s *site) mount(a certificates.Authority) string { return s.mounts + "/" + string(a) }
-
-// nodeRole returns the path of the cluster's role for nodes.
-func (s *site) nodeRole() string { return "auth/" + s.nodes + "/role/" + s.role }
-
-func (v *StarVault) write(ctx context.Context, path string, data map[string]any) (*api.Secret, error) {
-	c, err := v.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Write(ctx, path, data)
-}
-
-func (v *StarVault) read(ctx context.Context, path string) (*api.Secret, error) {
-	c, err := v.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Read(ctx, path)
-}
-
-// authorities returns the CAs of the cluster that the vault has.
-func (v *StarVault) authorities() []certificates.Authority {
-	return slices.DeleteFunc(certificates.Authorities(), func(a certificates.Authority) bool { return v.external && a == certificates.Etcd })
-}
 
 // ensure makes the engines, their roots and the roles, and returns the certificates. Of
 // two callers at once, both get the certificates of the first one.
@@ -121,30 +70,6 @@ func (v *StarVault) ensureRoot(ctx context.Context, a certificates.Authority, va
 	}
 	return certificate, nil
 }
-
-// generate makes a root in an engine, whose key stays there, with action generate or
-// rotate. It makes the engine if it does not exist.
-func (v *StarVault) generate(ctx context.Context, a certificates.Authority, action string, more map[string]any, validity time.Duration) error {
-	mount := v.site.mount(a)
-	settings := map[string]any{
-		"common_name": purposes[a].commonName, "ttl": seconds(validity), "key_type": "ec", "key_bits": 256, "exclude_cn_from_sans": true, //nolint:mnd // P-256
-		"not_before_duration": seconds(clockSkew),
-	}
-	maps.Copy(settings, more)
-	_, err := v.write(ctx, mount+"/root/"+action+"/internal", settings)
-	if !vault.Is(err, vault.NotFound) {
-		return err
-	}
-	if _, err = v.write(ctx, "sys/mounts/"+mount, map[string]any{
-		"type": "pki", "description": "CA of a cluster of Nova Container Platform", "config": map[string]any{"max_lease_ttl": seconds(validity), "default_lease_ttl": seconds(validity)},
-	}); err != nil {
-		return err
-	}
-	_, err = v.write(ctx, mount+"/root/"+action+"/internal", settings)
-	return err
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
 
 // ensureRoles writes the roles of an engine, and with those of Kubernetes that of the nodes.
 func (v *StarVault) ensureRoles(ctx context.Context, a certificates.Authority) error {
