@@ -152,20 +152,16 @@ func (b *Bed) PrepareVault(ctx context.Context, namespace string) (string, error
 	return identityName, nil
 }
 
-// keyInVault reports whether the vault has the key of the CA that signs for etcd.
-func (b *Bed) keyInVault(ctx context.Context, c Cluster) (bool, error) {
-	if c.StarVault == "" {
-		return false, nil
-	}
-	s := &corev1.Secret{}
-	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secret.Name(c.Name, secret.EtcdCA)}, s); err != nil {
-		return false, fmt.Errorf("reading the CA of etcd: %w", err)
-	}
-	return len(s.Data[secret.TLSKeyDataName]) == 0, nil
-}
-
-// vaultEtcdClient has the vault sign a client certificate for etcd, as nova-control-plane does.
+// vaultEtcdClient has the vault sign a client certificate for etcd, as nova-control-plane does,
+// unless the key of the CA is in its Secret: the cluster moves.
 func (b *Bed) vaultEtcdClient(ctx context.Context, cluster client.ObjectKey, request pki.ClientRequest) (pair pki.KeyPair, ca []byte, err error) {
+	s := &corev1.Secret{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.EtcdCA)}, s); err != nil {
+		return pair, nil, fmt.Errorf("reading the CA of etcd: %w", err)
+	}
+	if len(s.Data[secret.TLSKeyDataName]) > 0 {
+		return pki.NewManaged(b.Client).EtcdClient(ctx, cluster, request)
+	}
 	server, err := b.Vault()
 	if err != nil {
 		return pair, nil, err
@@ -191,7 +187,7 @@ func (b *Bed) vaultEtcdClient(ctx context.Context, cluster client.ObjectKey, req
 		return pair, nil, fmt.Errorf("signing a client certificate for etcd: %w", err)
 	}
 	pair.Certificate = []byte(fmt.Sprint(answer.Data["certificate"]))
-	return pair, []byte(fmt.Sprint(answer.Data["issuing_ca"])), nil
+	return pair, s.Data[secret.TLSCrtDataName], nil
 }
 
 // withVault lets a StarVault sign the certificates of a cluster.
