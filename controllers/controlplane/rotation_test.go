@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
 )
 
 // authorities returns the state of the cluster's CAs.
@@ -172,6 +174,19 @@ var _ = Describe("Other CAs", func() {
 		Expect(w.wrongs).To(BeEmpty())
 	})
 
+	It("wait for the StarVault that makes them, with a reason", func(ctx SpecContext) {
+		w, reconciler, _ := agedWorld(ctx, nil)
+		sealed := &sealedRotator{Rotator: reconciler.Rotator, problem: &vault.Error{Problem: vault.Sealed, Path: "nova/ns.c/etcd", Detail: "the server is sealed"}}
+		reconciler.Rotator, w.mayFail = sealed, sealed.problem.Detail
+		w.rig.update(ctx, requested)
+		w.drive(ctx, reconciler, w.rotated(ctx, bootstrapv1.VaultSealedReason))
+		Expect(w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)()).To(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("nova/ns.c/etcd: the server is sealed")),
+		))
+		sealed.problem = nil
+		w.drive(ctx, reconciler, w.rotated(ctx, controlplanev1.AuthoritiesTrustingBothReason))
+	})
+
 	It("are refused if a user has made the current ones", func(ctx SpecContext) {
 		w, reconciler, _ := agedWorld(ctx, nil)
 		for _, name := range []string{"-ca", "-etcd", "-proxy"} {
@@ -185,3 +200,17 @@ var _ = Describe("Other CAs", func() {
 		Expect(w.rig.condition(ctx, controlplanev1.AuthoritiesRotatedCondition)()).To(HaveField("Message", ContainSubstring("was created by a user")))
 	})
 })
+
+// sealedRotator has the CAs in a StarVault that has a problem.
+type sealedRotator struct {
+	pki.Rotator
+
+	problem *vault.Error
+}
+
+func (r *sealedRotator) Rotate(ctx context.Context, cluster client.ObjectKey, step pki.RotationStep, validity time.Duration) error {
+	if r.problem != nil {
+		return fmt.Errorf("rotating %s: %w", cluster.Name, r.problem)
+	}
+	return r.Rotator.Rotate(ctx, cluster, step, validity)
+}

@@ -200,7 +200,8 @@ const (
 const (
 	// AuthoritiesRotatedCondition is true while all nodes trust only the current CAs of
 	// the cluster. While it is false, the message has the stage of the rotation and the
-	// nodes and machines that the next stage waits for.
+	// nodes and machines that the next stage waits for. If a request to a StarVault
+	// failed, its reason is that of the request.
 	AuthoritiesRotatedCondition = "AuthoritiesRotated"
 
 	// AuthoritiesRotatedReason: all nodes trust only the current CAs.

@@ -99,6 +99,7 @@ func (r *Keeper) carryOut(ctx context.Context, s *scope.Scope, step pki.Rotation
 	}
 	if err != nil {
 		if reason := pki.VaultReason(err); reason != "" {
+			s.Rotation.Stage, s.Rotation.Waits = reason, []string{reconcile.Sentence(err)}
 			r.Warn(s, reason, "RotateAuthorities", err)
 		}
 		return fmt.Errorf("rotating CAs: %w", err)
@@ -212,12 +213,15 @@ func Condition(s *scope.Scope) metav1.Condition {
 		if s.Rotation.State.Moves {
 			c.Message = "The keys of the CAs are in Secrets: set rollout.authoritiesAfter to a time after the CAs were made to have CAs of the StarVault"
 		}
-	case controlplanev1.AuthoritiesRefusedReason:
-		c.Message = strings.Join(s.Rotation.Waits, "; ")
 	default:
-		c.Message = stageText[c.Reason]
-		if len(s.Rotation.Waits) > 0 {
-			c.Message += ": waiting for " + plan.Shorten(s.Rotation.Waits)
+		text, isStage := stageText[c.Reason]
+		switch {
+		case !isStage: // the reason of a step that failed
+			c.Message = strings.Join(s.Rotation.Waits, "; ")
+		case len(s.Rotation.Waits) > 0:
+			c.Message = text + ": waiting for " + plan.Shorten(s.Rotation.Waits)
+		default:
+			c.Message = text
 		}
 	}
 	return c
