@@ -73,3 +73,22 @@ func FindVM(ctx context.Context, vim *govmomi.Client, name string) (*object.Virt
 	}
 	return object.NewVirtualMachine(vim.Client, refs[0]), nil
 }
+
+// SetConnected connects vCenter to the host of a VM, or disconnects it: the VM can
+// neither be started nor powered off nor deleted then.
+func (b *Bed) SetConnected(ctx context.Context, name string, connected bool) error {
+	vim, err := b.Vim(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = vim.Logout(context.WithoutCancel(ctx)) }()
+	vm, err := FindVM(ctx, vim, name)
+	if err != nil {
+		return err
+	}
+	state := "connected"
+	if !connected {
+		state = "disconnected"
+	}
+	return b.Control().SetConnectionState(ctx, vm.Reference().Value, state)
+}

@@ -32,6 +32,10 @@ import (
 type rotationTest struct {
 	upgradeBench
 	mode, pki string
+	// kill kills programs in each stage, and off powers hosts off in some.
+	kill, off bool
+	// killed are the times at which the managers were killed.
+	killed []time.Time
 }
 
 // Values of the flag pki: CAs in Secrets, and a cluster that moves from there to a vault.
@@ -55,6 +59,8 @@ func rotateCommand() *cobra.Command {
 	flags.StringVar(&n.name, "name", "rotate", "name of the test environment")
 	flags.StringVar(&n.mode, "in-place", string(bootstrapv1.InPlaceNever), "rollout.inPlace of the cluster: Never, Prefer or Only")
 	flags.StringVar(&n.pki, "pki", managedPKI, "where the keys of the CAs are: managed, starvault, or move to replace CAs in Secrets by those of a vault")
+	flags.BoolVar(&n.kill, "kill", false, "kill the managers in each stage, the vault, and with updates in place a host agent")
+	flags.BoolVar(&n.off, "off", false, "power off a worker in the first stage, and with updates in place a control plane machine in the next one")
 	flags.IntVar(&n.controlPlanes, "control-planes", 3, "number of control plane machines")
 	flags.IntVar(&n.workers, "workers", 2, "number of workers")
 	flags.DurationVar(&n.timeout, "timeout", time.Hour, "timeout for the creation of the cluster, and for the rotation")
@@ -123,12 +129,19 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 		return err
 	}
 	fmt.Fprintf(n.out, "api: %s\netcd: %s\n", apiReport, etcdReport)
+	killFailed := n.failedAfterKills(apiReport)
+	if n.kill {
+		fmt.Fprintf(n.out, "managers were killed %d times, requests to the endpoint that failed within %s: %d\n", len(n.killed), killWindow, killFailed)
+	}
 	fmt.Fprintf(n.out, "rotate: stages=5 seconds=%.0f api_failed=%d etcd_failed=%d pod_failed=%d old_leaf_accepted=%t",
 		took.Seconds(), apiReport.Failures, etcdReport.Failures, failed, accepted)
 	keys, err := n.keysOutside(ctx, c)
 	fmt.Fprintln(n.out)
 	if accepted {
 		err = errors.Join(err, errors.New("a certificate of the former CA is accepted"))
+	}
+	if killFailed > 0 {
+		err = errors.Join(err, errors.New("requests to the endpoint failed when managers were killed"))
 	}
 	if len(keys) > 0 {
 		err = errors.Join(err, fmt.Errorf("keys of CAs are outside of the vault: %s", strings.Join(keys, ", ")))
@@ -176,7 +189,9 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 		return err
 	}
 	started, stage := time.Now(), ""
-	return n.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
+	var left []disturbance
+	var problem error
+	err := n.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
 		plane, err := n.bed.ControlPlane(ctx, c)
 		if err != nil {
 			return false
@@ -186,11 +201,20 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 			return false
 		}
 		if is.Reason != stage {
-			stage = is.Reason
+			if len(left) > 0 {
+				problem = fmt.Errorf("%s ended before %s", stage, left[0].name)
+				return true
+			}
+			stage, left = is.Reason, nil
 			fmt.Fprintf(n.out, "%s after %.0f s\n", stage, time.Since(started).Seconds())
+			if is.Status == metav1.ConditionFalse {
+				left = n.disturbances(c, stage)
+			}
 		}
+		left = n.disturb(ctx, left, is.Message)
 		return is.Status == metav1.ConditionTrue && n.bed.CheckCluster(ctx, c) == nil
 	})
+	return errors.Join(problem, err)
 }
 
 // checkEtcd queries the members, as the managers do, and fails without a quorum.

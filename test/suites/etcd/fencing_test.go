@@ -12,24 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
-
-// setConnected connects vCenter to the host of a VM, or disconnects it: the VM
-// can neither be powered off nor deleted then.
-func setConnected(ctx context.Context, vm string, connected bool) {
-	GinkgoHelper()
-	vim, err := b.Vim(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = vim.Logout(ctx) }()
-	found, err := bed.FindVM(ctx, vim, vm)
-	Expect(err).NotTo(HaveOccurred())
-	state := "connected"
-	if !connected {
-		state = "disconnected"
-	}
-	Expect(b.Control().SetConnectionState(ctx, found.Reference().Value, state)).To(Succeed())
-}
 
 var _ = describeFull("A control plane of three machines, one of them on a dead host", func() {
 	c := cluster("fenced", 15)
@@ -44,7 +27,7 @@ var _ = describeFull("A control plane of three machines, one of them on a dead h
 		Expect(all).To(HaveLen(3))
 		dead := all[0].Name
 		Expect(b.SetLinks(dead, false)).To(Succeed())
-		setConnected(ctx, dead, false)
+		Expect(b.SetConnected(ctx, dead, false)).To(Succeed())
 		lose(ctx, all[1:]...)
 
 		By("waiting for the machine, whose VM cannot be deleted")
@@ -66,7 +49,7 @@ var _ = describeFull("A control plane of three machines, one of them on a dead h
 		Expect(machine.DeletionTimestamp.IsZero()).To(BeFalse())
 
 		By("deleting its VM once the host is back")
-		setConnected(ctx, dead, true)
+		Expect(b.SetConnected(ctx, dead, true)).To(Succeed())
 		Eventually(func(ctx context.Context) bool {
 			return apierrors.IsNotFound(b.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine))
 		}).WithContext(ctx).WithTimeout(deleteTimeout).Should(BeTrue(), func() string { return describe(ctx, c) })
