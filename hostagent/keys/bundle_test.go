@@ -77,6 +77,17 @@ func TestRotatedCluster(t *testing.T) {
 			if got := n.Get("etc/kubernetes/pki/front-proxy-client.crt"); strings.Count(got, "BEGIN") != 1 {
 				t.Errorf("another certificate has a chain:\n%s", got)
 			}
+			// The former CA is dropped, while another certificate has to be signed again.
+			for a := range former {
+				n.Put("etc/kubernetes/pki/"+a.File(), next[a].PEM())
+			}
+			n.Put("etc/kubernetes/pki/front-proxy-client.crt", "")
+			if err := Ensure(context.Background(), n.Machine, want, joins, func() (Signer, error) { return s.signer(t, n), nil }); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Get("etc/kubernetes/pki/apiserver.crt"); strings.Count(got, "BEGIN") != 1 {
+				t.Errorf("without the former CA, the API server sends\n%s", got)
+			}
 			// Another CA gets a request of another name for the same key.
 			count := s.Count()
 			for a, ca := range former {

@@ -130,42 +130,42 @@ func replace(ctx context.Context, m *machine.Machine, want *nodeconfig.Certifica
 	if err != nil {
 		return err
 	}
-	if len(due) == 0 {
-		return keepChain(ctx, m, bundles)
-	}
-	signed, err := sign(ctx, m, due, signer)
-	if err != nil {
-		return err
-	}
-	for i, r := range due {
-		if err := r.write(m, want, node, signed[i]); err != nil {
-			return fmt.Errorf("writing the certificate %s: %w", r.Certificate.Name, err)
+	if len(due) > 0 {
+		signed, err := sign(ctx, m, due, signer)
+		if err != nil {
+			return err
 		}
+		for i, r := range due {
+			if err := r.write(m, want, node, signed[i]); err != nil {
+				return fmt.Errorf("writing the certificate %s: %w", r.Certificate.Name, err)
+			}
+		}
+	}
+	changed, err := keepChain(m, bundles)
+	if err != nil || len(due) == 0 && !changed {
+		return err
 	}
 	return m.Flush(ctx)
 }
 
 // keepChain adds the certificate of the CA that another CA has signed to the file of the
-// API server, or removes it. The certificate of the API server itself stays when a CA is
-// dropped.
-func keepChain(ctx context.Context, m *machine.Machine, bundles Bundles) error {
+// API server, or removes it, and reports whether it did. The certificate of the API server
+// itself stays when a CA is dropped.
+func keepChain(m *machine.Machine, bundles Bundles) (changed bool, err error) {
 	file := path.Join(nodeconfig.KeysDir, certificates.APIServer+".crt")
 	content, err := m.Load(file)
 	if err != nil {
-		return err
+		return false, err
 	}
 	chain, err := certutil.ParseCertsPEM([]byte(content))
 	if err != nil {
-		return fmt.Errorf("reading the certificate of the API server: %w", err)
+		return false, fmt.Errorf("reading the certificate of the API server: %w", err)
 	}
 	want := string(bundles[certificates.Kubernetes].chain(certificates.APIServer, chain[0]))
 	if want == content {
-		return nil
+		return false, nil
 	}
-	if err := m.Write(file, want, 0o644); err != nil {
-		return err
-	}
-	return m.Flush(ctx)
+	return true, m.Write(file, want, 0o644)
 }
 
 // sign makes the keys and has the certificates signed. All of them are checked before the
