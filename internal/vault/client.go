@@ -173,7 +173,7 @@ func (c *Client) List(ctx context.Context, path string) (*api.Secret, error) {
 	})
 }
 
-// Delete deletes what is at a path.
+// Delete deletes the object at a path.
 func (c *Client) Delete(ctx context.Context, path string) error {
 	_, err := c.do(ctx, path, func(ctx context.Context, client *api.Client) (*api.Secret, error) {
 		return client.Logical().DeleteWithContext(ctx, path)
