@@ -74,9 +74,8 @@ func FindVM(ctx context.Context, vim *govmomi.Client, name string) (*object.Virt
 	return object.NewVirtualMachine(vim.Client, refs[0]), nil
 }
 
-// SetConnected connects vCenter to the host of a VM, or disconnects it: the VM can
-// neither be started nor powered off nor deleted then.
-func (b *Bed) SetConnected(ctx context.Context, name string, connected bool) error {
+// withVM logs in to vCenter and calls do with the VM or template of a name.
+func (b *Bed) withVM(ctx context.Context, name string, do func(*object.VirtualMachine) error) error {
 	vim, err := b.Vim(ctx)
 	if err != nil {
 		return err
@@ -86,9 +85,17 @@ func (b *Bed) SetConnected(ctx context.Context, name string, connected bool) err
 	if err != nil {
 		return err
 	}
+	return do(vm)
+}
+
+// SetConnected connects vCenter to the host of a VM, or disconnects it: the VM can
+// neither be started nor powered off nor deleted then.
+func (b *Bed) SetConnected(ctx context.Context, name string, connected bool) error {
 	state := "connected"
 	if !connected {
 		state = "disconnected"
 	}
-	return b.Control().SetConnectionState(ctx, vm.Reference().Value, state)
+	return b.withVM(ctx, name, func(vm *object.VirtualMachine) error {
+		return b.Control().SetConnectionState(ctx, vm.Reference().Value, state)
+	})
 }

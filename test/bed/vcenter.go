@@ -228,23 +228,16 @@ func (v vsphere) Clone(ctx context.Context, name string) error {
 
 // task does something to a VM, or to a template, and waits for its end.
 func (v vsphere) task(ctx context.Context, operation, name string, do func(context.Context, *object.VirtualMachine) (*object.Task, error)) error {
-	vim, err := v.Vim(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = vim.Logout(context.WithoutCancel(ctx)) }()
-	vm, err := FindVM(ctx, vim, name)
-	if err != nil {
-		return err
-	}
-	task, err := do(ctx, vm)
-	if err == nil {
-		err = task.Wait(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", operation, name, err)
-	}
-	return nil
+	return v.withVM(ctx, name, func(vm *object.VirtualMachine) error {
+		task, err := do(ctx, vm)
+		if err == nil {
+			err = task.Wait(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", operation, name, err)
+		}
+		return nil
+	})
 }
 
 // SetDown cuts all connections to vCenter, or lets them in again.
