@@ -22,8 +22,11 @@ const (
 	// killWindow is how long after the managers were killed a failed request counts as
 	// caused by it: new managers have not changed a machine before.
 	killWindow = 10 * time.Second
-	// offTime is how long a host is off.
-	offTime = 90 * time.Second
+	// stuckTime is how long the condition stays the same before a host that is off counts
+	// as the only reason why a stage does not end. It is longer than the replacement of a
+	// machine, or its update in place.
+	stuckTime        = 100 * time.Second
+	stuckTimeInPlace = 5 * time.Minute
 )
 
 // disturbance disturbs a stage of a rotation, once.
@@ -124,10 +127,14 @@ func (n *rotationTest) failedAfterKills(r prober.Report) int {
 	return failed
 }
 
-// powerCycle powers a host off, and connects it again for the provider to start it. The
-// condition has to name its node meanwhile.
+// powerCycle powers a host off until the stage waits for it, and connects it again for the
+// provider to start it.
 func (n *rotationTest) powerCycle(pick func(context.Context) (string, error)) func(context.Context, string) (bool, error) {
-	host, since := "", time.Time{}
+	host, former, off, since := "", "", time.Time{}, time.Time{}
+	stuck := stuckTime
+	if n.mode != string(bootstrapv1.InPlaceNever) {
+		stuck = stuckTimeInPlace
+	}
 	return func(ctx context.Context, message string) (bool, error) {
 		if kills := len(n.killed); host == "" && kills > 0 && time.Since(n.killed[kills-1]) < killWindow {
 			return false, nil // requests that fail are counted
@@ -140,16 +147,19 @@ func (n *rotationTest) powerCycle(pick func(context.Context) (string, error)) fu
 			if err := n.powerOff(ctx, name); err != nil {
 				return false, err
 			}
-			host, since = name, time.Now()
+			host, off = name, time.Now()
 			fmt.Fprintf(n.out, "  powered off %s\n", host)
 		}
-		if time.Since(since) < offTime || !strings.Contains(message, "node "+host) {
+		if message != former {
+			former, since = message, time.Now()
+		}
+		if time.Since(since) < stuck || !strings.Contains(message, "node "+host) {
 			return false, nil
 		}
 		if err := n.bed.SetConnected(ctx, host, true); err != nil {
 			return false, err
 		}
-		fmt.Fprintf(n.out, "  the host of %s is back after %.0f s: %s\n", host, time.Since(since).Seconds(), message)
+		fmt.Fprintf(n.out, "  the host of %s is back after %.0f s: %s\n", host, time.Since(off).Seconds(), message)
 		return true, nil
 	}
 }
