@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,11 +17,13 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
 
@@ -87,8 +90,22 @@ func moves(ctx context.Context, from, to *bed.Empty, c bed.Cluster) {
 	}).WithContext(ctx).WithTimeout(changeTimeout).Should(BeEmpty(), "nothing is left behind")
 }
 
+// endpoint sends a request to the endpoint of a cluster, with the administrator's kubeconfig
+// in the management cluster that has it.
+func endpoint(ctx context.Context, c bed.Cluster) error {
+	check, err := two.EndpointCheck(ctx, c)
+	if err != nil {
+		check, err = one.EndpointCheck(ctx, c)
+	}
+	if err != nil {
+		return err
+	}
+	return check(ctx)
+}
+
 // describeChanging moves a control plane of three while it is rolled out, back
-// while one of its machines is being deleted, and again while it is restored.
+// while one of its machines is being deleted, again while it is restored, and back while
+// its CAs are replaced.
 func describeChanging() {
 	c := bed.Cluster{Name: "changing", Namespace: "changing", Hypervisor: bed.VSphere, ControlPlanes: 3, Endpoint: "10.77.0.60"}
 
@@ -204,8 +221,41 @@ func describeChanging() {
 		awaitWhole(ctx, two, c, before...)
 	})
 
+	It("continues the replacement of its CAs after a move", func(ctx context.Context) {
+		whole := c
+		whole.Workers = 1 // they trust what their control plane trusts
+		workers := &clusterv1.MachineDeployment{}
+		Expect(two.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, workers)).To(Succeed())
+		scaled := workers.DeepCopy()
+		scaled.Spec.Replicas = ptr.To(int32(whole.Workers))
+		Expect(two.Client.Patch(ctx, scaled, client.MergeFrom(workers))).To(Succeed())
+		awaitWhole(ctx, two, whole)
+		before, _, err := machineNames(ctx, two, c)
+		Expect(err).NotTo(HaveOccurred())
+		probes := prober.Start(ctx, time.Second, 2*time.Second, func(ctx context.Context) error { return endpoint(ctx, c) })
+		plane := &controlplanev1.NovaControlPlane{}
+		Expect(two.Client.Get(ctx, planeOf(c), plane)).To(Succeed())
+		old := plane.DeepCopy()
+		plane.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.Now())
+		Expect(two.Client.Patch(ctx, plane, client.MergeFrom(old))).To(Succeed())
+		stage := func(in *bed.Empty) func(context.Context) (string, error) {
+			return func(ctx context.Context) (string, error) {
+				plane := &controlplanev1.NovaControlPlane{}
+				err := in.Client.Get(ctx, planeOf(c), plane)
+				return conditions.GetReason(plane, controlplanev1.AuthoritiesRotatedCondition), err
+			}
+		}
+		Eventually(stage(two)).WithContext(ctx).WithTimeout(2 * bootTimeout).Should(Equal(controlplanev1.AuthoritiesIssuingNewReason))
+		moves(ctx, two, one, c)
+		takesOver(ctx, one, c)
+		Eventually(stage(one)).WithContext(ctx).WithTimeout(changeTimeout).Should(Equal(controlplanev1.AuthoritiesIssuingNewReason), "it is read from certificates and nodes")
+		Eventually(stage(one)).WithContext(ctx).WithTimeout(2 * bootTimeout).Should(Equal(controlplanev1.AuthoritiesRotatedReason))
+		awaitWhole(ctx, one, whole, before...)
+		AddReportEntry("requests to the endpoint", probes.Stop().String())
+	})
+
 	It("leaves nothing of the cluster that moved", func(ctx context.Context) {
-		Expect(two.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
+		Expect(one.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 		awaitDeleted(ctx, c)
 	})
 }

@@ -122,9 +122,11 @@ func awaitDeleted(ctx context.Context, c bed.Cluster) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
 		g.Expect(b.VMsOf(ctx, c)).To(BeEmpty())
-		list := &clusterv1.ClusterList{}
-		g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
-		g.Expect(list.Items).To(BeEmpty())
+		for _, in := range []*bed.Empty{one, two} {
+			list := &clusterv1.ClusterList{}
+			g.Expect(in.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+			g.Expect(list.Items).To(BeEmpty())
+		}
 	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
 }
 
