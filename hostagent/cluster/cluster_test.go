@@ -3,9 +3,13 @@ package cluster_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/cluster"
@@ -111,5 +115,56 @@ func TestKubeProxyIsRedirected(t *testing.T) {
 				t.Errorf("%s: written %q, restarted %v", tc.reason, written, restarted)
 			}
 		})
+	}
+}
+
+func TestPodsAreEvicted(t *testing.T) {
+	started := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	controller := []any{map[string]any{"kind": "ReplicaSet", "name": "a", "controller": true}}
+	pod := func(name string, volume, metadata map[string]any) map[string]any {
+		maps.Copy(metadata, map[string]any{"namespace": "default", "name": name, "uid": "uid-of-" + name})
+		return map[string]any{"metadata": metadata, "spec": map[string]any{"volumes": []any{volume}}, "status": map[string]any{"phase": "Running", "startTime": started.Format(time.RFC3339)}}
+	}
+	ca := map[string]any{"configMap": map[string]any{"name": "kube-root-ca.crt"}}
+	projected := map[string]any{"projected": map[string]any{"sources": []any{map[string]any{"serviceAccountToken": map[string]any{"path": "token"}}, ca}}}
+	evicted := ""
+	c := client(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=a" {
+			agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "PodList", "apiVersion": "v1", "items": []any{
+				pod("plain", ca, map[string]any{"ownerReferences": controller}),
+				pod("deleted", projected, map[string]any{"ownerReferences": controller}),
+				pod("protected", projected, map[string]any{"ownerReferences": controller}),
+				pod("leaving", projected, map[string]any{"ownerReferences": controller, "deletionTimestamp": started.Format(time.RFC3339)}),
+				pod("bare", projected, map[string]any{}),
+				pod("other", map[string]any{"configMap": map[string]any{"name": "b"}}, map[string]any{"ownerReferences": controller}),
+			}})
+			return
+		}
+		name := path.Base(path.Dir(r.URL.Path))
+		evicted += name + " "
+		switch name {
+		case "deleted":
+			agenttest.Fail(w, http.StatusNotFound, "NotFound")
+		case "protected":
+			agenttest.Fail(w, http.StatusTooManyRequests, "TooManyRequests")
+		default:
+			agenttest.Respond(w, http.StatusCreated, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+		}
+	})
+	staying, err := c.EvictPods(t.Context(), "a", started.Add(time.Second))
+	if want := []string{"default/bare"}; !slices.Equal(staying, want) || evicted != "plain deleted protected " {
+		t.Errorf("staying %v, evicted %s", staying, evicted)
+	}
+	for _, want := range []string{"pod default/plain was evicted just now", "evicting pod default/protected: ", "pod default/leaving is being deleted"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "default/deleted") {
+		t.Errorf("a pod that does not exist is awaited: %v", err)
+	}
+	evicted = ""
+	if staying, err = c.EvictPods(t.Context(), "a", started); err != nil || len(staying) > 0 || evicted != "" {
+		t.Errorf("later pods: %v, staying %v, evicted %s", err, staying, evicted)
 	}
 }

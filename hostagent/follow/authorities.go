@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -27,6 +28,8 @@ const (
 	kubernetesDir     = "/etc/kubernetes"
 	kubelet           = "kubelet"
 	controllerManager = "kube-controller-manager"
+	// pods are those of the node that may have read the CAs when they started.
+	pods = "pods"
 )
 
 // kubeconfigs are the kubeconfigs of kubeadm. Others may be for other clusters.
@@ -55,6 +58,8 @@ var restartable = []struct {
 	{controllerManager, []certificates.Authority{certificates.Kubernetes}, []string{"controller-manager"}},
 	{"kube-scheduler", []certificates.Authority{certificates.Kubernetes}, []string{"scheduler"}},
 	{"kube-vip", []certificates.Authority{certificates.Kubernetes}, []string{"admin"}},
+	// With the certificates of another CA: all pods that start from then on have both CAs.
+	{pods, nil, []string{certificates.KubeletClient}},
 }
 
 // difference is how a node differs from the desired CAs.
@@ -92,8 +97,8 @@ type authorities struct {
 }
 
 // changeAuthorities changes the CAs that the node trusts, has the certificates of another
-// CA signed again, and restarts the programs that read either only when they start. Then it
-// removes keys of CAs, and labels the Node. It returns the client with the new credentials.
+// CA signed again, and restarts the programs and pods that read either only when they
+// start. Then it removes keys of CAs, and labels the Node. It returns the client with the new credentials.
 //
 // Each step compares the files with the settings. Restarts are recorded before the first
 // file changes, so an interrupted change continues with them.
@@ -135,7 +140,7 @@ func (a *authorities) change(ctx context.Context) error {
 		return err
 	}
 	left := slices.DeleteFunc(d.restarts(strings.Fields(a.m.Read(changingFile))), func(name string) bool {
-		return name != kubelet && !a.m.Exists(manifestOf(name))
+		return name != kubelet && name != pods && !a.m.Exists(manifestOf(name))
 	})
 	if len(left) > 0 {
 		a.m.Logf("Changing CAs: %s will be restarted", strings.Join(left, ", "))
@@ -286,8 +291,11 @@ func (a *authorities) replaceKubeconfig(file string, config *clientcmdapi.Config
 
 // restart restarts a program, and waits until it is ready.
 func (a *authorities) restart(ctx context.Context, name string) error {
-	if name == kubelet {
+	switch name {
+	case kubelet:
 		return restartKubelet(ctx, a.m)
+	case pods:
+		return a.restartPods(ctx)
 	}
 	p, err := loadPod(a.m, name)
 	if err != nil {
@@ -302,6 +310,24 @@ func (a *authorities) restart(ctx context.Context, name string) error {
 		return err
 	}
 	return waitFor(ctx, a.m, func() error { return a.client.Ready(ctx) })
+}
+
+// restartPods restarts the pods that started before the file with the CAs had the current
+// ones.
+func (a *authorities) restartPods(ctx context.Context) error {
+	file, err := os.Stat(a.m.At(bundleFile(certificates.Kubernetes)))
+	if err != nil {
+		return fmt.Errorf("reading the time of a file: %w", err)
+	}
+	var staying []string
+	err = waitFor(ctx, a.m, func() (err error) {
+		staying, err = a.client.EvictPods(ctx, a.node.Name, file.ModTime())
+		return err
+	})
+	if len(staying) > 0 {
+		a.m.Logf("Pods without a controller keep the CAs that they have read: %s", strings.Join(staying, ", "))
+	}
+	return err
 }
 
 // removeKeys removes the keys of CAs, if certificates are requested.

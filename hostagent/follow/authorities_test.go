@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
@@ -39,7 +43,7 @@ func TestRestarts(t *testing.T) {
 		"EtcdServer":     {reason: "etcd reads its certificates for each connection", is: difference{certificates: []string{"etcd-server", "etcd-peer", "etcd-healthcheck-client"}}},
 		"EtcdClient":     {reason: "the API server reads it once", is: difference{certificates: []string{"apiserver-etcd-client"}}, want: []string{"kube-apiserver"}},
 		"APIServer":      {reason: "the API server reads it again", is: difference{certificates: []string{"apiserver", "front-proxy-client"}}},
-		"KubeletClient":  {reason: "the kubelet reads it once", is: difference{certificates: []string{certificates.KubeletClient}}, want: []string{kubelet}},
+		"KubeletClient":  {reason: "the kubelet reads it once, and pods have both CAs", is: difference{certificates: []string{certificates.KubeletClient}}, want: []string{kubelet, pods}},
 		"KubeletServer":  {reason: "the kubelet requests another one", is: difference{certificates: []string{"kubelet-server"}}, want: []string{kubelet}},
 		"Kubeconfigs":    {reason: "clients read kubeconfigs once", is: difference{certificates: []string{"admin", "controller-manager", "scheduler"}}, want: []string{controllerManager, "kube-scheduler", "kube-vip"}},
 		"Signs":          {reason: "it must not sign any more", is: difference{signs: true}, want: []string{controllerManager}},
@@ -121,6 +125,11 @@ func startRotation(t *testing.T, c cas, controlPlane bool) *rotated {
 	r := &rotated{Machine: n, apiServer: server, cas: c}
 	server.SignedBy(t, c.former[certificates.Kubernetes], "")
 	server.requests = agenttest.NewRequests(t, signers(c.former))
+	server.pods = []corev1.Pod{runningPod("web"), runningPod("bare"), runningPod("offline"), runningPod("done"), runningPod("fresh")}
+	server.pods[1].OwnerReferences = nil
+	server.pods[2].Spec.Volumes = nil
+	server.pods[3].Status.Phase = corev1.PodSucceeded
+	server.pods[4].Status.StartTime = &metav1.Time{Time: time.Now().Add(time.Hour)}
 	n.Put(conf+"kubelet.conf", server.Kubeconfig())
 	n.Put(keysDir+"ca.crt", c.former[certificates.Kubernetes].PEM())
 	n.Put("var/lib/kubelet/pki/kubelet-client-1.pem", c.former[certificates.Kubernetes].SignForKubelet(t, "blue-1"))
@@ -165,6 +174,23 @@ spec:
 		return p.Metadata.Annotations
 	}
 	return r
+}
+
+// runningPod is a pod that has the CAs as a file, and runs for an hour.
+func runningPod(name string) corev1.Pod {
+	volume := corev1.Volume{Name: "kube-api-access"}
+	volume.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+	}}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-of-" + name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, Controller: ptr.To(true)}},
+		},
+		Spec:   corev1.PodSpec{Volumes: []corev1.Volume{volume}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: time.Now().Add(-time.Hour)}},
+	}
 }
 
 // apply applies settings to a node whose components have not changed.
@@ -285,6 +311,9 @@ func TestAuthoritiesRotate(t *testing.T) {
 	if got := r.restarted(t); !slices.Equal(got, every) {
 		t.Errorf("trusting both restarts %v", got)
 	}
+	if len(r.evicted) > 0 {
+		t.Errorf("pods were evicted before all nodes trust both CAs: %v", r.evicted)
+	}
 	if client := c.former[certificates.Kubernetes]; !r.There(serverFile) || !client.Has(t, r.Get(serverFile)) {
 		t.Error("the serving certificate of the kubelet was replaced")
 	}
@@ -298,6 +327,9 @@ func TestAuthoritiesRotate(t *testing.T) {
 	}
 	if r.There(serverFile) {
 		t.Error("the kubelet keeps its serving certificate")
+	}
+	if !slices.Equal(r.evicted, []string{"default/web"}) || !strings.Contains(r.Log.String(), "Pods without a controller keep the CAs that they have read: default/bare\n") {
+		t.Errorf("evicted %v\n%s", r.evicted, r.Log)
 	}
 	if got := r.Get(keysDir + "apiserver.crt"); !strings.HasSuffix(got, c.cross[certificates.Kubernetes]) {
 		t.Error("clients that trust the former CA do not accept the API server")
@@ -314,8 +346,8 @@ func TestAuthoritiesRotate(t *testing.T) {
 	if got := r.restarted(t); !slices.Equal(got, every) {
 		t.Errorf("trusting one restarts %v", got)
 	}
-	if r.requests.Count() != count {
-		t.Error("certificates were requested without need")
+	if r.requests.Count() != count || len(r.evicted) > 1 {
+		t.Error("certificates were requested, or pods evicted, without need")
 	}
 	if got := r.Get(keysDir + "apiserver.crt"); strings.Count(got, "BEGIN") != 1 {
 		t.Error("clients that trust only the former CA accept the API server")
@@ -390,10 +422,13 @@ func TestRotationContinuesAfterAReset(t *testing.T) {
 	failAtEach(t, atLeast, begin, settings, applyRenewal, func(t *testing.T, _ *agenttest.Machine, _ *apiServer, _ string) {
 		t.Helper()
 		r.check(t, "2", c.swapped, c.next)
-		for _, p := range restartable[1:] {
+		for _, p := range restartable[1 : len(restartable)-1] {
 			if r.annotationOf(p.name) == nil {
 				t.Errorf("%s was not restarted", p.name)
 			}
+		}
+		if !slices.Equal(r.evicted, []string{"default/web"}) {
+			t.Errorf("evicted %v", r.evicted)
 		}
 	})
 	for _, broken := range []string{etcd, "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-vip"} {
@@ -417,6 +452,28 @@ func TestRotationContinuesAfterAReset(t *testing.T) {
 				t.Error("a program that was ready was restarted again")
 			}
 		})
+	}
+}
+
+// A node does not have the label, for which the next stage waits, before its pods are
+// restarted.
+func TestPodsAreAwaited(t *testing.T) {
+	c := newCAs(t)
+	r := startRotation(t, c, false)
+	r.requests.CAs, r.budget = signers(c.next), true
+	r.want(c.settings(false, "2", c.swapped))
+	if err := applyRenewal(t, r.Machine); err == nil || !strings.Contains(r.condition(), "changing CAs: restarting pods: evicting pod default/web: ") {
+		t.Fatalf("%v, %s", err, r.condition())
+	}
+	if r.labels[nodeconfig.AuthoritiesLabel] != nil {
+		t.Errorf("labels %v", r.labels)
+	}
+	r.Put("calls", "")
+	r.budget = false
+	r.apply(t, c.settings(false, "2", c.swapped))
+	r.check(t, "2", c.swapped, c.next)
+	if !slices.Equal(r.evicted, []string{"default/web"}) || strings.Contains(r.Get("calls"), "restart kubelet") {
+		t.Errorf("evicted %v, %s", r.evicted, r.Get("calls"))
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/agenttest"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/nodeconfig"
 )
@@ -57,6 +59,11 @@ type apiServer struct {
 	requests *agenttest.Requests
 	// annotations returns the annotations of the pod of a component.
 	annotations func(component string) map[string]any
+	// pods are those of the Node. evicted are the names of those that were.
+	pods    []corev1.Pod
+	evicted []string
+	// budget lets no pod be evicted.
+	budget bool
 	// kubelet returns the version that the kubelet has reported.
 	kubelet func() string
 	// capacity returns the hardware that the kubelet reports.
@@ -118,6 +125,10 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		component := strings.TrimSuffix(path.Base(r.URL.Path), "-blue-1")
 		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "Pod", "apiVersion": "v1", "metadata": map[string]any{"annotations": s.annotations(component)}, "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}})
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=blue-1":
+		agenttest.Respond(w, http.StatusOK, map[string]any{"kind": "PodList", "apiVersion": "v1", "items": s.pods})
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/eviction"):
+		s.evict(w, strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/eviction"), string(body))
 	case s.unlabeled && r.Method == http.MethodPatch && r.URL.Path != status:
 		agenttest.Fail(w, http.StatusServiceUnavailable, "ServiceUnavailable")
 	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/blue-1"):
@@ -139,6 +150,23 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("the kubelet may not send %s %s", r.Method, r.URL)
 		agenttest.Fail(w, http.StatusForbidden, "Forbidden")
 	}
+}
+
+// evict evicts a pod.
+func (s *apiServer) evict(w http.ResponseWriter, path, body string) {
+	if s.budget {
+		agenttest.Fail(w, http.StatusTooManyRequests, "TooManyRequests")
+		return
+	}
+	s.pods = slices.DeleteFunc(s.pods, func(p corev1.Pod) bool {
+		is := p.Namespace+"/pods/"+p.Name == path
+		if is && !strings.Contains(body, string(p.UID)) {
+			s.t.Errorf("a later pod of this name is not protected: %s", body)
+		}
+		return is
+	})
+	s.evicted = append(s.evicted, strings.ReplaceAll(path, "/pods/", "/"))
+	agenttest.Respond(w, http.StatusCreated, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 }
 
 // condition returns status, reason and message of the Node's condition.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type rotationTest struct {
 	kill, off bool
 	// killed are the times at which the managers were killed.
 	killed []time.Time
+	// issuing is when the new CAs began to sign.
+	issuing time.Time
 }
 
 // Values of the flag pki: CAs in Secrets, and a cluster that moves from there to a vault.
@@ -137,6 +140,7 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 		took.Seconds(), apiReport.Failures, etcdReport.Failures, failed, accepted)
 	keys, err := n.keysOutside(ctx, c)
 	fmt.Fprintln(n.out)
+	err = errors.Join(err, n.checkPods(ctx, c))
 	if accepted {
 		err = errors.Join(err, errors.New("a certificate of the former CA is accepted"))
 	}
@@ -206,6 +210,9 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 				return true
 			}
 			stage, left = is.Reason, nil
+			if stage == controlplanev1.AuthoritiesIssuingNewReason {
+				n.issuing = time.Now()
+			}
 			fmt.Fprintf(n.out, "%s after %.0f s\n", stage, time.Since(started).Seconds())
 			if is.Status == metav1.ConditionFalse {
 				left = n.disturbances(c, stage)
@@ -325,6 +332,28 @@ func (n *rotationTest) deployPods(ctx context.Context, c bed.Cluster) (func(cont
 		}
 		return n.failures(ctx, c)
 	}, nil
+}
+
+// checkPods fails if a pod has the CA as a file, and could have read it before the new CA
+// was there.
+func (n *rotationTest) checkPods(ctx context.Context, c bed.Cluster) error {
+	tenant, err := n.bed.TenantClient(ctx, c.Key())
+	if err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := tenant.List(ctx, pods); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	var errs []error
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		reads := slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access-") })
+		if reads && p.Status.StartTime != nil && p.Status.StartTime.Time.Before(n.issuing) {
+			errs = append(errs, fmt.Errorf("pod %s/%s is older than the new CAs", p.Namespace, p.Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // failures counts how often a pod was not ready because of a certificate. A pod that
