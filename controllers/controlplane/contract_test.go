@@ -34,7 +34,7 @@ func TestContractKind(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &observer{Config: &scope.Config{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd).Build()}}
-			got, err := r.contractKind(t.Context(), "infrastructure.cluster.x-k8s.io", "ForeignMachine")
+			got, err := r.ContractKind(t.Context(), "infrastructure.cluster.x-k8s.io", "ForeignMachine")
 			if got.Version != test.version || (err != nil) != (test.version == "") {
 				t.Errorf("version %q, error %v, expected version %q", got.Version, err, test.version)
 			}

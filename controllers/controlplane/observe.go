@@ -4,21 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/collections"
-	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -122,7 +118,7 @@ func booted(s *scope.Scope) bool {
 // observeMachine reads the objects of one machine. A missing object is not an
 // error: a machine that is being deleted outlives its objects for a moment.
 func (r *observer) observeMachine(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine) error {
-	infra, err := r.infraMetadata(ctx, machine)
+	infra, err := r.InfraMetadata(ctx, machine)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading infrastructure machine of %s: %w", machine.Name, err)
 	}
@@ -232,45 +228,6 @@ func machinesBeside(ctx context.Context, c client.Reader, s *scope.Scope, restor
 func released(m *clusterv1.Machine) bool {
 	_, hooked := m.Annotations[controlplanev1.MachineHookAnnotation]
 	return !m.DeletionTimestamp.IsZero() && !hooked
-}
-
-// infraMetadata reads the metadata of a machine's infrastructure machine.
-func (r *observer) infraMetadata(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
-	ref := machine.Spec.InfrastructureRef
-	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
-	if err != nil {
-		return nil, err
-	}
-	infra := &metav1.PartialObjectMetadata{}
-	infra.SetGroupVersionKind(gvk)
-	return infra, r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}, infra)
-}
-
-// contracts are the versions of the contract that Cluster API reads, the newest first: some
-// providers implement only the former one.
-var contracts = []string{clusterv1.GroupVersion.Version, "v1beta1"}
-
-// contractKind returns the newest version of a kind that implements the newest version of the
-// contract, by the labels of its CRD.
-func (r *observer) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	name := contract.CalculateCRDName(group, kind)
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-		if apierrors.IsNotFound(err) {
-			// This error must not be taken for a missing object of that kind.
-			return schema.GroupVersionKind{}, fmt.Errorf("CRD %s does not exist, is its provider installed", name)
-		}
-		return schema.GroupVersionKind{}, fmt.Errorf("reading CRD %s: %w", name, err)
-	}
-	for _, version := range contracts {
-		if versions := crd.Labels[clusterv1.GroupVersion.Group+"/"+version]; versions != "" {
-			newest := slices.MaxFunc(strings.Split(versions, "_"), apiversion.CompareKubeAwareVersionStrings)
-			return schema.GroupVersionKind{Group: group, Version: newest, Kind: kind}, nil
-		}
-	}
-	return schema.GroupVersionKind{}, fmt.Errorf("CRD %s has no label %s/%s: it implements no version of the contract that Cluster API reads",
-		name, clusterv1.GroupVersion.Group, strings.Join(contracts, " or "))
 }
 
 // knownInitialized reports whether the initialization is recorded. The status

@@ -47,7 +47,7 @@ func (r *maker) deleteOrphans(ctx context.Context, s *scope.Scope) error {
 func (r *maker) children(ctx context.Context, s *scope.Scope) ([]client.Object, error) {
 	where := []client.ListOption{client.InNamespace(s.ControlPlane.Namespace), client.MatchingLabels(identity(s))}
 	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
-	gvk, err := r.contractKind(ctx, ref.APIGroup, strings.TrimSuffix(ref.Kind, clusterv1.TemplateSuffix))
+	gvk, err := r.ContractKind(ctx, ref.APIGroup, strings.TrimSuffix(ref.Kind, clusterv1.TemplateSuffix))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/hostagent/certificates"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/vault"
@@ -48,6 +50,42 @@ func (w *world) replaceWorker(ctx context.Context, deployment *clusterv1.Machine
 	Expect(testEnv.Client.Create(ctx, machine)).To(Succeed())
 	machine.Status.NodeRef.Name = "worker"
 	Expect(testEnv.Client.Status().Update(ctx, machine)).To(Succeed())
+}
+
+// followingWorker gives the worker a NovaConfig that lets it be changed in place only, and
+// an infrastructure machine.
+func (w *world) followingWorker(ctx context.Context, deployment *clusterv1.MachineDeployment) *clusterv1.Machine {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: w.rig.namespace, Name: "worker"}
+	config := &bootstrapv1.NovaConfig{ObjectMeta: meta}
+	config.Spec.Rollout.InPlace = bootstrapv1.InPlaceOnly
+	template := &vspherev1.NovaVSphereMachineTemplate{}
+	Expect(testEnv.Client.Get(ctx, w.rig.key("template"), template)).To(Succeed())
+	infra := &vspherev1.NovaVSphereMachine{ObjectMeta: meta, Spec: template.Spec.Template.Spec}
+	for _, o := range []client.Object{config, infra} {
+		Expect(testEnv.Client.Create(ctx, o)).To(Succeed())
+	}
+	deployment.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: meta.Name}
+	deployment.Spec.Template.Spec.InfrastructureRef.Kind, deployment.Spec.Template.Spec.InfrastructureRef.Name = "NovaVSphereMachine", meta.Name
+	w.replaceWorker(ctx, deployment)
+	list := &clusterv1.MachineList{}
+	Expect(testEnv.Client.List(ctx, list, client.InNamespace(w.rig.namespace), client.MatchingLabels(deployment.Spec.Template.Labels))).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return &list.Items[0]
+}
+
+// endUpdate does the work of Cluster API: the change of a worker in place ends.
+func (w *world) endUpdate(ctx context.Context, worker *clusterv1.Machine) {
+	GinkgoHelper()
+	objects := []client.Object{&vspherev1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}}
+	for _, o := range objects {
+		Expect(testEnv.Client.Get(ctx, w.rig.key("worker"), o)).To(Succeed())
+		Expect(isMarked(o)).To(BeTrue(), "%T", o)
+	}
+	for _, o := range append(objects, worker) {
+		o.SetAnnotations(nil)
+		Expect(testEnv.Client.Update(ctx, o)).To(Succeed())
+	}
 }
 
 // requested requests other CAs than the current ones.
@@ -153,6 +191,31 @@ var _ = Describe("Other CAs", func() {
 			Expect(w.wrongs).To(BeEmpty())
 		})
 	}
+
+	It("come to workers in place", func(ctx SpecContext) {
+		w, reconciler, deployment := agedWorld(ctx, inPlace(bootstrapv1.InPlaceOnly))
+		worker := w.followingWorker(ctx, deployment)
+		updating := func() bool {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(worker), worker)).To(Succeed())
+			return scope.UpdateBegun(worker)
+		}
+		w.rig.update(ctx, requested)
+		for range 3 {
+			w.drive(ctx, reconciler, updating)
+			Expect(isMarked(worker)).To(BeTrue())
+			state := w.authorities(ctx)
+			for name, host := range w.hosts {
+				Expect(host.authorities).To(Equal(state.ID), "machine %s of the control plane is first", name)
+			}
+			w.endUpdate(ctx, worker)
+			w.worker = &state.ID
+		}
+		w.drive(ctx, reconciler, w.rotated(ctx, controlplanev1.AuthoritiesRotatedReason))
+		Expect(updating()).To(BeFalse())
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		Expect(deployment.Spec.Rollout.After).To(BeZero(), "no machine is replaced")
+		Expect(w.wrongs).To(BeEmpty())
+	})
 
 	It("are removed again when the time is", func(ctx SpecContext) {
 		w, reconciler, _ := agedWorld(ctx, nil)

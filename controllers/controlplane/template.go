@@ -19,7 +19,7 @@ import (
 // is reported when a machine is created from it.
 func (r *Reconciler) template(ctx context.Context, s *scope.Scope) error {
 	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
-	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
+	gvk, err := r.ContractKind(ctx, ref.APIGroup, ref.Kind)
 	if err != nil {
 		return fmt.Errorf("reading infrastructure template: %w", err)
 	}

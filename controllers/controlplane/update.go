@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
@@ -41,8 +37,8 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	}
 	r.warnNotMoved(s, d)
 	if err := r.Annotate(ctx, machine, func(annotations map[string]string) {
-		if _, err := time.Parse(time.RFC3339, annotations[clusterv1.UpdateInProgressAnnotation]); err != nil {
-			annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
+		if scope.UpdatingSince(machine).IsZero() {
+			scope.MarkMachine(annotations, r.CurrentTime())
 		}
 	}); err != nil {
 		return fmt.Errorf("marking machine %s: %w", machine.Name, err)
@@ -51,7 +47,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 		return fmt.Errorf("marking infrastructure machine %s: %w", infra.Name, err)
 	}
 	changed := config.DeepCopy()
-	changed.Annotations, changed.Spec = marked(changed.Annotations), *uptodate.DesiredConfig(s.ControlPlane)
+	changed.Annotations, changed.Spec = scope.Marked(changed.Annotations), *uptodate.DesiredConfig(s.ControlPlane)
 	if !d.RenewCertificates.IsZero() {
 		changed.Annotations[bootstrapv1.RenewCertificatesAnnotation] = d.RenewCertificates.UTC().Format(time.RFC3339)
 	}
@@ -64,8 +60,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 	if err := r.Change(ctx, machine, func(m *clusterv1.Machine) {
 		m.Spec.Version = s.ControlPlane.Spec.Version
 		m.Annotations[controlplanev1.SettingsAnnotation] = settings
-		m.Annotations[clusterv1.UpdateInProgressAnnotation] = r.updateTime()
-		addUpdateHook(m.Annotations)
+		scope.RequestUpdate(m.Annotations, r.CurrentTime())
 	}); err != nil {
 		return fmt.Errorf("requesting the change of machine %s: %w", machine.Name, err)
 	}
@@ -81,7 +76,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 func (r *actor) markInfra(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata) error {
 	if !uptodate.OtherTemplate(s.Differs[machine.Name]) {
 		before := infra.DeepCopy()
-		infra.Annotations = marked(infra.Annotations)
+		infra.Annotations = scope.Marked(infra.Annotations)
 		return r.Client.Patch(ctx, infra, client.MergeFrom(before)) //nolint:wrapcheck // the caller wraps it
 	}
 	current, desired, err := readHardware(ctx, r.Client, s.ControlPlane, infra)
@@ -91,16 +86,12 @@ func (r *actor) markInfra(ctx context.Context, s *scope.Scope, machine *clusterv
 	ref := s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	changed := current.DeepCopy()
 	changed.Object["spec"] = desired
-	annotations := marked(changed.GetAnnotations())
+	annotations := scope.Marked(changed.GetAnnotations())
 	annotations[clusterv1.TemplateClonedFromNameAnnotation] = ref.Name
 	annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String()
 	changed.SetAnnotations(annotations)
 	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})) //nolint:wrapcheck // the caller wraps it
 }
-
-// updateTime returns the value of the mark of a machine. Cluster API reads only
-// whether it exists. A move keeps the time.
-func (r *actor) updateTime() string { return r.CurrentTime().UTC().Format(time.RFC3339) }
 
 // cancelUpdate removes the marks of a machine whose change in place was not begun;
 // that of the Machine is the last one, so that the next reconcile can continue here.
@@ -108,7 +99,7 @@ func (r *actor) updateTime() string { return r.CurrentTime().UTC().Format(time.R
 // stay outdated until a change in place ends.
 func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decision) error {
 	machine := s.Machines[d.Machine]
-	if machine == nil || input.UpdateBegun(machine) {
+	if machine == nil || scope.UpdateBegun(machine) {
 		return nil
 	}
 	settings, err := uptodate.WithUnknown(machine, s.Configs[d.Machine])
@@ -147,22 +138,4 @@ func (r *actor) cancelUpdate(ctx context.Context, s *scope.Scope, d plan.Decisio
 	}
 	r.Event(s, corev1.EventTypeNormal, "MachineUpdateCanceled", string(d.Action), d.Reason)
 	return nil
-}
-
-// marked adds the annotation of objects that are changed in place.
-func marked(annotations map[string]string) map[string]string {
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[clusterv1.UpdateInProgressAnnotation] = ""
-	return annotations
-}
-
-// addUpdateHook adds the hook for the change of a machine to those that Cluster API
-// calls.
-func addUpdateHook(annotations map[string]string) {
-	hooks := slices.DeleteFunc(strings.Split(annotations[runtimev1.PendingHooksAnnotation], ","), func(hook string) bool {
-		return hook == "" || hook == input.UpdateHook
-	})
-	annotations[runtimev1.PendingHooksAnnotation] = strings.Join(append(hooks, input.UpdateHook), ",")
 }

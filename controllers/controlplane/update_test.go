@@ -22,7 +22,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	vspherev1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/vsphere/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/input"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/scope"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/uptodate"
 )
 
@@ -30,7 +30,7 @@ import (
 // tick begins, and the next one ends the change.
 func (w *world) update(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
-	if !isMarked(machine) || !input.UpdateBegun(machine) {
+	if !isMarked(machine) || !scope.UpdateBegun(machine) {
 		return
 	}
 	if altered := uptodate.Alterations(machine, nil, nil); len(altered) > 0 {

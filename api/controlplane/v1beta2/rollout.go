@@ -48,8 +48,9 @@ type NovaControlPlaneRolloutSpec struct {
 	// authoritiesAfter replaces the CAs of the cluster, and all certificates that they have
 	// signed, once this time has passed, if the CAs were made before it. All machines first
 	// trust a second CA, then have certificates of it, and then trust only it: each of the
-	// three changes control plane machines as a rollout does, and MachineDeployments replace
-	// theirs. The condition AuthoritiesRotated shows the progress. A removed, or later,
+	// three changes control plane machines as a rollout does, and then workers: in place if
+	// they were created with rollout.inPlace, else their MachineDeployments replace them. The
+	// condition AuthoritiesRotated shows the progress. A removed, or later,
 	// time restores the former CAs as long as they are trusted. With platform.pki the new CAs
 	// have their keys in the StarVault, wherever those of the former ones are. CAs in Secrets
 	// that a user has created are not replaced. If not set, no CA is replaced.

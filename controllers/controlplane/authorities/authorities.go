@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -57,8 +56,8 @@ func (r *Keeper) Observe(ctx context.Context, s *scope.Scope) error {
 	return nil
 }
 
-// Rotate carries out the step that is due. While machines have another state, it lets
-// MachineDeployments replace theirs.
+// Rotate carries out the step that is due. While workers have another state, it lets them
+// be changed in place or replaced.
 func (r *Keeper) Rotate(ctx context.Context, s *scope.Scope) error {
 	after, now := s.ControlPlane.Spec.Rollout.GetAuthoritiesAfter(), r.CurrentTime()
 	if s.Rotation.State == nil || s.Rotation.State.ID == "" && after.IsZero() {
@@ -154,47 +153,6 @@ func waits(s *scope.Scope, machines []clusterv1.Machine) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// rollOut lets MachineDeployments replace machines with other CAs. A MachineSet that is
-// older than rollout.after is being replaced already. After a move to another management
-// cluster all objects are new.
-//
-// They follow the control plane: while its only API server restarts, Cluster API neither
-// drains nor deletes the Nodes of the machines that it deletes.
-func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []clusterv1.Machine) error {
-	for _, differences := range s.Differs {
-		if slices.Contains(differences, Difference) {
-			return nil
-		}
-	}
-	outdated := map[string]bool{}
-	for i := range machines {
-		node := facts.NodeOf(&machines[i], s.Workload.Nodes)
-		owner := metav1.GetControllerOf(&machines[i])
-		if owner != nil && owner.Kind == "MachineSet" && node != nil && node.Authorities != s.Rotation.State.ID {
-			outdated[owner.Name] = true
-		}
-	}
-	sets, deployments := &clusterv1.MachineSetList{}, &clusterv1.MachineDeploymentList{}
-	if err := errors.Join(r.Client.List(ctx, sets, s.InCluster()...), r.Client.List(ctx, deployments, s.InCluster()...)); err != nil {
-		return fmt.Errorf("listing MachineDeployments and MachineSets: %w", err)
-	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		if !d.DeletionTimestamp.IsZero() || !slices.ContainsFunc(sets.Items, func(set clusterv1.MachineSet) bool {
-			return outdated[set.Name] && metav1.IsControlledBy(&set, d) && !set.CreationTimestamp.Time.Before(d.Spec.Rollout.After.Time)
-		}) {
-			continue
-		}
-		patched := d.DeepCopy()
-		patched.Spec.Rollout.After = metav1.NewTime(r.CurrentTime())
-		if err := r.Client.Patch(ctx, patched, client.MergeFrom(d)); err != nil {
-			return fmt.Errorf("rolling out MachineDeployment %s: %w", d.Name, err)
-		}
-		r.Event(s, corev1.EventTypeNormal, "MachineDeploymentRolledOut", "RotateAuthorities", fmt.Sprintf("MachineDeployment %s: its machines have other CAs, so rollout.after is the current time", d.Name))
-	}
-	return nil
 }
 
 // Condition is the condition AuthoritiesRotated; it has no type if the CAs were never

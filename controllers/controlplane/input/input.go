@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -104,7 +102,7 @@ func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	since, progress := updateProgress(machine)
 	return plan.Machine{
 		Updating:           updating,
-		UpdateBegun:        updating && UpdateBegun(machine),
+		UpdateBegun:        updating && scope.UpdateBegun(machine),
 		UpdatingSince:      since,
 		UpdateProgress:     progress,
 		NeedReplacement:    s.NeedReplacement[machine.Name],
@@ -134,25 +132,13 @@ func Machine(s *scope.Scope, machine *clusterv1.Machine) plan.Machine {
 	}
 }
 
-// UpdateBegun reports whether Cluster API changes a machine in place, or will.
-func UpdateBegun(machine *clusterv1.Machine) bool {
-	return slices.Contains(strings.Split(machine.Annotations[runtimev1.PendingHooksAnnotation], ","), UpdateHook)
-}
-
-// UpdateHook is the hook with which Cluster API changes a machine in place.
-const UpdateHook = "UpdateMachine"
-
 // updateProgress returns since when a machine is changed in place, and the progress
 // that Cluster API reports.
 func updateProgress(machine *clusterv1.Machine) (since time.Time, progress string) {
-	since, err := time.Parse(time.RFC3339, machine.Annotations[clusterv1.UpdateInProgressAnnotation])
-	if err != nil {
-		since = time.Time{} // set by another writer
-	}
 	if c := conditions.Get(machine, clusterv1.MachineUpdatingCondition); c != nil && c.Status == metav1.ConditionTrue {
 		progress = c.Message
 	}
-	return since, progress
+	return scope.UpdatingSince(machine), progress
 }
 
 // startedAt returns when the infrastructure of a machine became ready, which is

@@ -163,12 +163,6 @@ func SortedMachines(machines collections.Machines) []*clusterv1.Machine {
 	return sorted
 }
 
-// Updating reports whether a machine is being changed in place.
-func Updating(machine *clusterv1.Machine) bool {
-	_, marked := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
-	return marked
-}
-
 // ExternalEtcd reports whether the control plane uses an external etcd.
 func ExternalEtcd(s *Scope) bool { return len(s.ControlPlane.Spec.Etcd.External.Endpoints) > 0 }
 
