@@ -118,7 +118,9 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 	})
 	etcd := prober.Start(ctx, time.Second, 4*time.Second, func(ctx context.Context) error { return n.checkEtcd(ctx, c) })
 	started := time.Now()
-	err = n.replace(ctx, c)
+	err = n.replace(ctx, c, func(from time.Time) {
+		fmt.Fprintf(n.out, "  requests in this stage: api: %s; etcd: %s\n", api.Since(from), etcd.Since(from))
+	})
 	took, apiReport, etcdReport := time.Since(started), api.Stop(), etcd.Stop()
 	if err != nil {
 		return err
@@ -183,8 +185,9 @@ func (n *rotationTest) keysOutside(ctx context.Context, c bed.Cluster) ([]string
 	return keys, err
 }
 
-// replace requests other CAs and waits until all machines trust only them.
-func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
+// replace requests other CAs and waits until all machines trust only them. It reports the
+// requests of each stage.
+func (n *rotationTest) replace(ctx context.Context, c bed.Cluster, report func(from time.Time)) error {
 	plane := &controlplanev1.NovaControlPlane{}
 	if err := n.change(ctx, &c, plane, c.Name+"-control-plane", func() {
 		plane.Spec.Rollout.AuthoritiesAfter = ptr.To(metav1.Now())
@@ -193,6 +196,7 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 		return err
 	}
 	started, stage := time.Now(), ""
+	began := started
 	var left []disturbance
 	var problem error
 	err := n.await(ctx, "the rotation of "+c.Name+" does not end", func(ctx context.Context) bool {
@@ -209,9 +213,12 @@ func (n *rotationTest) replace(ctx context.Context, c bed.Cluster) error {
 				problem = fmt.Errorf("%s ended before %s", stage, left[0].name)
 				return true
 			}
-			stage, left = is.Reason, nil
+			if stage != "" {
+				report(began)
+			}
+			stage, left, began = is.Reason, nil, time.Now()
 			if stage == controlplanev1.AuthoritiesIssuingNewReason {
-				n.issuing = time.Now()
+				n.issuing = began
 			}
 			fmt.Fprintf(n.out, "%s after %.0f s\n", stage, time.Since(started).Seconds())
 			if is.Status == metav1.ConditionFalse {
