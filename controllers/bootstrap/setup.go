@@ -138,7 +138,7 @@ func fromMachine(_ context.Context, o client.Object) []ctrl.Request {
 		return nil
 	}
 	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+	if !bootstrapv1.IsNovaConfig(ref) {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}

@@ -642,6 +642,11 @@ func (c *NovaConfig) GetConditions() []metav1.Condition { return c.Status.Condit
 // SetConditions replaces the conditions.
 func (c *NovaConfig) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
 
+// IsNovaConfig reports whether the bootstrap reference of a Machine refers to a NovaConfig.
+func IsNovaConfig(ref clusterv1.ContractVersionedObjectReference) bool {
+	return ref.Kind == "NovaConfig" && ref.APIGroup == GroupVersion.Group
+}
+
 // +kubebuilder:object:root=true
 
 // NovaConfigList is a list of NovaConfigs.

@@ -190,8 +190,7 @@ func (r *Reconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*cl
 	f := &clusterFacts{cluster: cluster}
 	for i := range list.Items {
 		f.machines = append(f.machines, &list.Items[i])
-		ref := list.Items[i].Spec.Bootstrap.ConfigRef
-		if ref.Kind == "NovaConfig" && ref.APIGroup == bootstrapv1.GroupVersion.Group {
+		if bootstrapv1.IsNovaConfig(list.Items[i].Spec.Bootstrap.ConfigRef) {
 			f.ours = append(f.ours, &list.Items[i])
 		}
 	}

@@ -191,7 +191,7 @@ func (e *Extension) objects(ctx context.Context, key client.ObjectKey) (*cluster
 	ref := machine.Spec.Bootstrap.ConfigRef
 	_, marked := machine.Annotations[clusterv1.UpdateInProgressAnnotation]
 	switch {
-	case ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group:
+	case !bootstrapv1.IsNovaConfig(ref):
 		return nil, nil, nil, fmt.Errorf("Machine %s has no NovaConfig", machine.Name) //nolint:staticcheck // a kind
 	case !marked || !machine.Status.NodeRef.IsDefined():
 		return nil, nil, nil, fmt.Errorf("Machine %s is no node that is being updated", machine.Name) //nolint:staticcheck // a kind

@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // cluster returns the Cluster of a Machine whose node Puppet configures, or nil.
 func (r *Reconciler) cluster(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.Cluster, error) {
 	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+	if !bootstrapv1.IsNovaConfig(ref) {
 		return nil, nil //nolint:nilnil // described above
 	}
 	config := &bootstrapv1.NovaConfig{}
