@@ -75,9 +75,7 @@ func (r *actor) updateMachine(ctx context.Context, s *scope.Scope, d plan.Decisi
 // increases the sizes of the VM.
 func (r *actor) markInfra(ctx context.Context, s *scope.Scope, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata) error {
 	if !uptodate.OtherTemplate(s.Differs[machine.Name]) {
-		before := infra.DeepCopy()
-		infra.Annotations = scope.Marked(infra.Annotations)
-		return r.Client.Patch(ctx, infra, client.MergeFrom(before)) //nolint:wrapcheck // the caller wraps it
+		return r.Mark(ctx, infra) //nolint:wrapcheck // the caller wraps it
 	}
 	current, desired, err := readHardware(ctx, r.Client, s.ControlPlane, infra)
 	if err != nil || desired == nil {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,9 +39,6 @@ func (w *worker) machineSet() string {
 	return ""
 }
 
-// deployment is the name of the MachineDeployment of a worker.
-func (w *worker) deployment() string { return w.machine.Labels[clusterv1.MachineDeploymentNameLabel] }
-
 // follows reports whether a worker can get other CAs in place. With Prefer it is replaced if
 // that does not end in time.
 func (w *worker) follows(now time.Time) bool {
@@ -63,7 +61,9 @@ func (w *worker) follows(now time.Time) bool {
 func change(workers []worker, paused sets.Set[string], now time.Time) (update []*worker, replace sets.Set[string]) {
 	replace = sets.New[string]()
 	busy := paused.Clone()
-	group := func(w *worker) string { return cmp.Or(w.deployment(), w.machineSet(), w.machine.Name) }
+	group := func(w *worker) string {
+		return cmp.Or(w.machine.Labels[clusterv1.MachineDeploymentNameLabel], w.machineSet(), w.machine.Name)
+	}
 	for i := range workers {
 		w := &workers[i]
 		if scope.Updating(w.machine) {
@@ -102,7 +102,7 @@ func (r *Keeper) rollOut(ctx context.Context, s *scope.Scope, machines []cluster
 	}
 	paused := sets.New[string]()
 	for i := range deployments.Items {
-		if d := &deployments.Items[i]; d.Spec.Paused != nil && *d.Spec.Paused {
+		if d := &deployments.Items[i]; ptr.Deref(d.Spec.Paused, false) {
 			paused.Insert(d.Name)
 		}
 	}
@@ -130,7 +130,7 @@ func (r *Keeper) workers(ctx context.Context, s *scope.Scope, machines []cluster
 		}
 		node := facts.NodeOf(w.machine, s.Workload.Nodes)
 		w.outdated = node != nil && w.machine.DeletionTimestamp.IsZero() && node.Authorities != s.Rotation.State.ID
-		if ref := w.machine.Spec.Bootstrap.ConfigRef; w.outdated && ref.Kind == "NovaConfig" && ref.APIGroup == bootstrapv1.GroupVersion.Group {
+		if ref := w.machine.Spec.Bootstrap.ConfigRef; w.outdated && bootstrapv1.IsNovaConfig(ref) {
 			w.config = &bootstrapv1.NovaConfig{}
 			if err := r.Client.Get(ctx, client.ObjectKey{Namespace: w.machine.Namespace, Name: ref.Name}, w.config); err != nil {
 				return nil, fmt.Errorf("reading NovaConfig of %s: %w", w.machine.Name, err)
@@ -152,9 +152,7 @@ func (r *Keeper) update(ctx context.Context, s *scope.Scope, w *worker) error {
 		return fmt.Errorf("reading infrastructure machine: %w", err)
 	}
 	for _, o := range []client.Object{infra, w.config} {
-		before, _ := o.DeepCopyObject().(client.Object)
-		o.SetAnnotations(scope.Marked(o.GetAnnotations()))
-		if err := r.Client.Patch(ctx, o, client.MergeFrom(before)); err != nil {
+		if err := r.Mark(ctx, o); err != nil {
 			return fmt.Errorf("marking %s: %w", o.GetName(), err)
 		}
 	}

@@ -40,6 +40,13 @@ func (r *Config) Change(ctx context.Context, machine *clusterv1.Machine, change 
 	return r.Client.Patch(ctx, machine, client.MergeFrom(before))
 }
 
+// Mark marks an object of a machine that is changed in place.
+func (r *Config) Mark(ctx context.Context, o client.Object) error {
+	before, _ := o.DeepCopyObject().(client.Object)
+	o.SetAnnotations(Marked(o.GetAnnotations()))
+	return r.Client.Patch(ctx, o, client.MergeFrom(before))
+}
+
 // machineConditions are the conditions of a machine that only its control plane
 // sets.
 var machineConditions = patch.WithOwnedConditions{Conditions: []string{controlplanev1.MachineSafeToDeleteCondition}}
