@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
@@ -40,7 +39,7 @@ type disturbance struct {
 // disturbances returns those of a stage.
 func (n *rotationTest) disturbances(c bed.Cluster, stage string) []disturbance {
 	var all []disturbance
-	inPlace := n.mode != string(bootstrapv1.InPlaceNever)
+	inPlace := n.inPlace()
 	if n.kill {
 		all = append(all, disturbance{"killing managers", n.killManagers})
 	}
@@ -132,7 +131,7 @@ func (n *rotationTest) failedAfterKills(r prober.Report) int {
 func (n *rotationTest) powerCycle(pick func(context.Context) (string, error)) func(context.Context, string) (bool, error) {
 	host, former, off, since := "", "", time.Time{}, time.Time{}
 	stuck := stuckTime
-	if n.mode != string(bootstrapv1.InPlaceNever) {
+	if n.inPlace() {
 		stuck = stuckTimeInPlace
 	}
 	return func(ctx context.Context, message string) (bool, error) {

@@ -70,8 +70,11 @@ func rotateCommand() *cobra.Command {
 	return cmd
 }
 
+// inPlace reports whether machines are changed in place.
+func (n *rotationTest) inPlace() bool { return n.mode != string(bootstrapv1.InPlaceNever) }
+
 func (n *rotationTest) run(ctx context.Context) (err error) {
-	inPlace := n.mode != string(bootstrapv1.InPlaceNever)
+	inPlace := n.inPlace()
 	options := bed.Options{Name: n.name, Log: n.out, Hypervisors: []string{bed.VSphere}, Unobserved: true, InPlace: inPlace}
 	switch n.pki {
 	case managedPKI:

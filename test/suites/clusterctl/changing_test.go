@@ -223,7 +223,7 @@ func describeChanging() {
 
 	It("continues the replacement of its CAs after a move", func(ctx context.Context) {
 		whole := c
-		whole.Workers = 1 // they trust what their control plane trusts
+		whole.Workers = 1 // it gets the CAs after the control plane
 		workers := &clusterv1.MachineDeployment{}
 		Expect(two.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, workers)).To(Succeed())
 		scaled := workers.DeepCopy()
