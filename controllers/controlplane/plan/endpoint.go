@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -47,9 +48,9 @@ type EndpointMove struct {
 }
 
 // endpointFirst moves the endpoint's address off a machine before its member is
-// removed, the machine is released or changed in place. While the API server there still runs, no
-// request fails; without the move clients would wait until kube-vip's lease
-// expires. If the address cannot be moved, it moves by itself a few seconds
+// removed, the machine is released or changed in place. While the API server there
+// still runs, another one takes over; without the move clients would wait until
+// kube-vip's lease expires. If the address cannot be moved, it moves by itself a few seconds
 // later to another kube-vip. If no other kube-vip runs, the machine waits for a
 // limited time: its own kube-vip is the last way to reach the cluster.
 func endpointFirst(p *problem, d *Decision) *Decision {
@@ -133,12 +134,13 @@ func holderMessage(node string) string {
 }
 
 // pickHolder returns a node to move the address to, of a machine that is not being
-// deleted: one that is ready and runs all components, or else one whose kubelet
+// deleted: one that is ready and runs all components, if possible of a machine that
+// is not outdated, so that the address does not move again; or else one whose kubelet
 // does not respond and whose API server is ready. If there is none, without are
 // the nodes on which kube-vip does not run or did not take the address, unless
 // another node may take it by itself.
 func pickHolder(p *problem, of Machine) (to string, without []string) {
-	byItself := false
+	byItself, outdated := false, ""
 	for _, m := range p.Machines {
 		on := m.On
 		if m.Deleting || on.Name == "" || on.Name == of.On.Name || !on.Responds {
@@ -147,15 +149,17 @@ func pickHolder(p *problem, of Machine) (to string, without []string) {
 		switch {
 		case on.Name == p.Endpoint.Holder, slices.Contains(of.EndpointMove.Tried, on.Name), on.KubeVIPFails:
 			without = append(without, on.Name)
-		case m.Ready:
+		case m.Ready && len(p.outdated(m)) == 0:
 			return on.Name, nil
+		case m.Ready:
+			outdated = on.Name
 		case !on.Ready:
 			to = on.Name
 		default:
 			byItself = true
 		}
 	}
-	if to != "" || byItself {
+	if to = cmp.Or(outdated, to); to != "" || byItself {
 		return to, nil
 	}
 	return "", without

@@ -40,3 +40,39 @@ func TestEndpointWaitInterrupted(t *testing.T) {
 		})
 	}
 }
+
+// The address moves once in a rollout: a connection to it breaks each time.
+func TestEndpointMovesOnceInARollout(t *testing.T) {
+	holds := func(in *Input, holder string) {
+		in.Endpoint = &Endpoint{Holder: holder, Confirmed: true, KubeVIP: true}
+		for i := range in.Machines {
+			in.Machines[i].On = Node{Name: in.Machines[i].Name, Ready: true, Responds: true}
+		}
+	}
+	replaced := inPlace(4, Never)
+	replaced.Replicas, replaced.Machines[3].Differs = 3, nil
+	check(t, map[string]step{
+		"ToNewMachine": {
+			reason: "the other old machines are deleted next", in: replaced, change: func(in *Input) {
+				holds(in, "b")
+				in.Machines[1].Deleting, in.Machines[1].AtHook = true, true
+			}, want: MoveEndpoint, on: "b", also: func(d Decision) bool { return d.Node == "d" },
+		},
+		"HolderLast": {
+			reason: "the other machines have been changed when it is its turn", in: inPlace(3, Prefer), change: func(in *Input) { holds(in, "b") },
+			want: UpdateMachine, on: "c",
+		},
+		"LeaderBeforeHolder": {
+			reason: "etcd elects another leader within a second", in: inPlace(3, Prefer), change: func(in *Input) {
+				holds(in, "b")
+				in.Machines[2].Differs = nil
+			}, want: UpdateMachine, on: "a",
+		},
+		"ToChangedMachine": {
+			reason: "a user wants the holder to be changed first", in: inPlace(3, Prefer), change: func(in *Input) {
+				holds(in, "b")
+				in.Machines[1].DeleteFirst, in.Machines[2].Differs = true, nil
+			}, want: MoveEndpoint, on: "b", also: func(d Decision) bool { return d.Node == "c" },
+		},
+	})
+}

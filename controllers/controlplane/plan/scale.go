@@ -53,7 +53,8 @@ func scaleDown(p *problem) *Decision {
 // victim selects the machine to delete or to change, in this order: its change in
 // place failed; marked by a user and outdated; marked; to be replaced in spite of Only,
 // or with certificates that expire soon, and not ready; the same and ready; outdated;
-// not ready; in the failure domain with most machines; not the leader; the oldest.
+// not ready; in the failure domain with most machines; without the endpoint's address;
+// not the leader; the oldest. So the address moves at most once in a rollout.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
 	for _, m := range p.active {
@@ -62,12 +63,15 @@ func (p *problem) victim(of []Machine) Machine {
 	rank := func(m Machine) int {
 		return 16*order(updateFailed(p.Input, m) != "") + 8*order(m.DeleteFirst) + 4*order(p.InPlace == Only && replaced(p.Input, m) || expiresSoon(p.Input, m)) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
 	}
+	holds := func(m Machine) int {
+		return order(p.Endpoint != nil && p.Endpoint.Holder != "" && p.Endpoint.Holder == m.On.Name)
+	}
 	leads := func(m Machine) int {
 		member, ok := p.member(m.Name)
 		return order(ok && member.Leader)
 	}
 	return slices.MinFunc(of, func(a, b Machine) int {
-		return cmp.Or(rank(b)-rank(a), domains[b.Domain]-domains[a.Domain], leads(a)-leads(b), a.Created.Compare(b.Created))
+		return cmp.Or(rank(b)-rank(a), domains[b.Domain]-domains[a.Domain], holds(a)-holds(b), leads(a)-leads(b), a.Created.Compare(b.Created))
 	})
 }
 

@@ -838,6 +838,11 @@ func (w *world) checkRedundancy(h *host) {
 // checkRemediation fails if a machine is remediated before the last one was
 // replaced, or a sole machine repeatedly.
 func (w *world) checkRemediation(h *host) {
+	if h.Name != w.sole.Name && (h.Replaces == "" || h.Replaces != w.sole.Name && h.Replaces != w.sole.Replaces) {
+		// Another machine begins a new count, such as one that a user created by a
+		// change of the spec, even if it never joined.
+		w.soles = nil
+	}
 	if !w.initialized || w.observed != w.changes {
 		return
 	}
@@ -856,9 +861,6 @@ func (w *world) checkRemediation(h *host) {
 	}
 	if w.in.Replicas != 1 || w.in.Limits.MaxRetry >= 0 || !h.joinedOnce || h.Name == w.sole.Name {
 		return
-	}
-	if h.Replaces == "" || h.Replaces != w.sole.Name && h.Replaces != w.sole.Replaces {
-		w.soles = nil
 	}
 	w.sole = h.Machine
 	w.soles = append(w.soles, w.now)

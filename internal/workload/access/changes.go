@@ -65,8 +65,9 @@ func markOf(want kubeadm.Upgrade) (string, error) {
 // MoveEndpoint implements the WorkloadClusters of controllers/controlplane. kube-vip has no command for it, so the lease
 // is transferred to the other node: that node takes the address when it reads
 // the lease the next time, within two seconds, and the first one releases it
-// three seconds later, when it could not renew. In between both answer, so no
-// request fails.
+// three seconds later, when it could not renew. In between both respond, and
+// both announce the address: a connection that is open while it changes its node
+// is reset.
 func (t *Clusters) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
