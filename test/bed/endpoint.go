@@ -133,11 +133,17 @@ func (e *Etcd) reach(ctx context.Context) (etcd.Dial, []string) {
 }
 
 // nodes are the addresses of the control plane's machines, whose nodes have
-// their names. While the management cluster does not answer they are those
-// from before.
+// their names. If the management cluster does not respond within a second they are
+// those from before, if there are any.
 func (e *Etcd) nodes(ctx context.Context) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
+	e.mu.Lock()
+	known := e.addresses != nil
+	e.mu.Unlock()
+	if known {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Second)
+		defer cancel()
+	}
 	machines := &clusterv1.MachineList{}
 	err := e.bed.Client.List(ctx, machines, client.InNamespace(e.cluster.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	e.mu.Lock()

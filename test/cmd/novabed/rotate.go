@@ -136,7 +136,11 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(n.out, "api: %s\netcd: %s\n", apiReport, etcdReport)
+	fmt.Fprintf(n.out, "api: %s\n", apiReport)
+	for _, o := range apiReport.Outages {
+		fmt.Fprintf(n.out, "  %s: %d requests in %.1f s: %v\n", o.From.Format(time.TimeOnly), o.Failures, o.Length.Seconds(), o.Cause)
+	}
+	fmt.Fprintf(n.out, "etcd: %s\n", etcdReport)
 	killFailed := n.failedAfterKills(apiReport)
 	if n.kill {
 		fmt.Fprintf(n.out, "managers were killed %d times, requests to the endpoint that failed within %s: %d\n", len(n.killed), killWindow, killFailed)
