@@ -54,7 +54,7 @@ func scaleDown(p *problem) *Decision {
 // place failed; marked by a user and outdated; marked; to be replaced in spite of Only,
 // or with certificates that expire soon, and not ready; the same and ready; outdated;
 // not ready; in the failure domain with most machines; without the endpoint's address;
-// not the leader; the oldest. So the address moves at most once in a rollout.
+// not the leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
 	for _, m := range p.active {
