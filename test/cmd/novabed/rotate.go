@@ -136,11 +136,8 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(n.out, "api: %s\n", apiReport)
-	for _, o := range apiReport.Outages {
-		fmt.Fprintf(n.out, "  %s: %d requests in %.1f s: %v\n", o.From.Format(time.TimeOnly), o.Failures, o.Length.Seconds(), o.Cause)
-	}
-	fmt.Fprintf(n.out, "etcd: %s\n", etcdReport)
+	n.printRequests("api", apiReport)
+	n.printRequests("etcd", etcdReport)
 	killFailed := n.failedAfterKills(apiReport)
 	if n.kill {
 		fmt.Fprintf(n.out, "managers were killed %d times, requests to the endpoint that failed within %s: %d\n", len(n.killed), killWindow, killFailed)
@@ -160,6 +157,14 @@ func (n *rotationTest) rotate(ctx context.Context, c bed.Cluster) error {
 		err = errors.Join(err, fmt.Errorf("keys of CAs are outside of the vault: %s", strings.Join(keys, ", ")))
 	}
 	return err
+}
+
+// printRequests prints how many requests failed, and when and why.
+func (n *rotationTest) printRequests(to string, r prober.Report) {
+	fmt.Fprintf(n.out, "%s: %s\n", to, r)
+	for _, o := range r.Outages {
+		fmt.Fprintf(n.out, "  %s: %d requests in %.1f s: %v\n", o.From.Format(time.TimeOnly), o.Failures, o.Length.Seconds(), o.Cause)
+	}
 }
 
 // createCluster creates the cluster, with a vault if its CAs are there from the beginning.
